@@ -1,0 +1,148 @@
+"""Every exception of accord.
+
+AccordError
+|- ProtocolError                a rule was broken; .violations
+|  |- LocalProtocolError        by us: raised before a byte leaves
+|  |- RemoteProtocolError       by the other party
+|- RequestError                 .code .message .data: raised by handlers to answer, raised in clients on receipt
+|  |- ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError
+|  |- ResourceNotFound, MissingCapability, UnsupportedRevision, HeaderMismatch, UrlElicitationRequired
+|- TraceError                   a recording that cannot be read; .line
+|- MissingExtra (ImportError)   names the extra to install
+
+Messages are lower case, name the thing and the expectation, and end without a dot.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+__all__ = [
+    "AccordError",
+    "HeaderMismatch",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "LocalProtocolError",
+    "MethodNotFound",
+    "MissingCapability",
+    "MissingExtra",
+    "ParseError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestError",
+    "ResourceNotFound",
+    "TraceError",
+    "UnsupportedRevision",
+    "UrlElicitationRequired",
+]
+
+
+class AccordError(Exception):
+    """Base of all errors raised by accord."""
+
+
+class ProtocolError(AccordError):
+    """A rule of the protocol was broken."""
+
+    def __init__(self, message: str, violations: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
+
+
+class LocalProtocolError(ProtocolError):
+    """We were about to break a rule; nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other party broke a rule."""
+
+
+class RequestError(AccordError):
+    """A request that is answered, or was answered, with a JSON-RPC error."""
+
+    default_code: ClassVar[int] = -32603
+
+    def __init__(self, message: str, *, code: int | None = None, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = self.default_code if code is None else code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+class ParseError(RequestError):
+    """The bytes are not JSON."""
+
+    default_code = -32700
+
+
+class InvalidRequest(RequestError):
+    """The JSON is not a message, or not one that may come now."""
+
+    default_code = -32600
+
+
+class MethodNotFound(RequestError):
+    """The method does not exist here, or its capability was not declared."""
+
+    default_code = -32601
+
+
+class InvalidParams(RequestError):
+    """The parameters do not fit the method."""
+
+    default_code = -32602
+
+
+class InternalError(RequestError):
+    """The request failed for reasons that are not the caller's."""
+
+    default_code = -32603
+
+
+class ResourceNotFound(RequestError):
+    """No resource has this URI; the revision decides the code that travels."""
+
+    default_code = -32002
+
+
+class HeaderMismatch(RequestError):
+    """A mirrored header is missing, malformed or different from the body."""
+
+    default_code = -32020
+
+
+class MissingCapability(RequestError):
+    """The request needs a capability that the client did not declare."""
+
+    default_code = -32021
+
+
+class UnsupportedRevision(RequestError):
+    """The revision asked for is not spoken here."""
+
+    default_code = -32022
+
+
+class UrlElicitationRequired(RequestError):
+    """The user has to visit a page before the request can succeed."""
+
+    default_code = -32042
+
+
+class TraceError(AccordError):
+    """A recording cannot be read; `line` counts from 1."""
+
+    def __init__(self, message: str, *, line: int | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.line = line
+
+
+class MissingExtra(AccordError, ImportError):
+    """An optional part is not installed."""
+
+    def __init__(self, extra: str, *, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs the extra '{extra}': pip install 'accord[{extra}]'")
+        self.extra = extra

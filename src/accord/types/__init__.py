@@ -1,0 +1,1 @@
+"""Every type that travels in messages, as the newest superset of all revisions."""

@@ -1,0 +1,91 @@
+"""What every message type is made of: the struct base, JSON aliases, revision ids and lifetimes.
+
+A field, a struct or a method lives from one revision to another, both ends included. Lifetimes are written once, on the
+newest superset of each type; the shapes of older revisions are derived from them (`accord.protocol.shape`).
+"""
+
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+RevisionId: TypeAlias = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+REVISION_IDS: Final[tuple[RevisionId, ...]] = get_args(RevisionId)
+
+JsonObject: TypeAlias = dict[str, Any]
+RequestId: TypeAlias = int | str
+ProgressToken: TypeAlias = int | str
+Cursor: TypeAlias = str
+Role: TypeAlias = Literal["user", "assistant"]
+
+Marked = TypeVar("Marked", bound=type)
+
+
+class Lifetime(msgspec.Struct, frozen=True):
+    """The revisions in which something exists: from `since` to `until`, both included.
+
+    Stands in `Annotated` on a field, or as a decorator on a struct.
+    """
+
+    since: RevisionId = REVISION_IDS[0]
+    until: RevisionId = REVISION_IDS[-1]
+
+    def __contains__(self, revision: object) -> bool:
+        return isinstance(revision, str) and self.since <= revision <= self.until
+
+    def __and__(self, other: "Lifetime") -> "Lifetime":
+        return Lifetime(max(self.since, other.since), min(self.until, other.until))
+
+    def __call__(self, marked: Marked) -> Marked:
+        """Give a struct this lifetime, narrowed by the one it already has."""
+        marked.__lifetime__ = lifetime_of(marked) & self  # type: ignore[attr-defined]  # set on the class it decorates
+        return marked
+
+
+def since(revision: RevisionId) -> Lifetime:
+    """Exists from this revision on."""
+    return Lifetime(since=revision)
+
+
+def until(revision: RevisionId) -> Lifetime:
+    """Exists up to and including this revision."""
+    return Lifetime(until=revision)
+
+
+class Required(msgspec.Struct, frozen=True):
+    """A field that a revision demands although older ones lack it or leave it open.
+
+    `stamp` is the value that leaves when the author gave none.
+    """
+
+    since: RevisionId
+    stamp: Any
+
+
+def required(*, since: RevisionId, stamp: Any) -> Required:
+    """Demand a field from this revision on, with the value to send when nobody chose one."""
+    return Required(since, stamp)
+
+
+class Was(msgspec.Struct, frozen=True):
+    """The narrower type that a field had up to a revision."""
+
+    type: Any
+    until: RevisionId
+
+
+def was(type_: Any, *, until: RevisionId) -> Was:
+    """Say which type a field had before it widened."""
+    return Was(type_, until)
+
+
+ALWAYS: Final = Lifetime()
+
+
+def lifetime_of(type_: Any) -> Lifetime:
+    """Return the lifetime written on a struct; without one it is unlimited."""
+    lifetime = vars(type_).get("__lifetime__", ALWAYS) if isinstance(type_, type) else ALWAYS
+    return lifetime if isinstance(lifetime, Lifetime) else ALWAYS
+
+
+class Struct(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Base of all message types: camelCase on the wire, defaults left out."""
