@@ -1,0 +1,226 @@
+"""Every requirement of every revision as data: what it says, whom it binds, where it holds.
+
+The rows stand in `requirements/<area>.toml` and are read on first use. `level` is the keyword of
+the document a row was taken from, `official_level` that of the published page or schema where the
+two differ. Nothing here judges messages: the checks stand in `accord.protocol.rules`.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from accord.protocol.violation import FAIL, WARN, Severity
+from accord.types._base import REVISION_IDS, RevisionId, since
+
+__all__ = [
+    "AREAS",
+    "CHECKS",
+    "LEVELS",
+    "PARTIES",
+    "Bound",
+    "Check",
+    "Level",
+    "Requirement",
+    "catalogue",
+    "requirements",
+]
+
+Level: TypeAlias = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FACT"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+
+Bound: TypeAlias = Literal[
+    "client", "server", "both", "sender", "receiver", "host", "authorization-server", "intermediary"
+]
+PARTIES: Final[tuple[Bound, ...]] = get_args(Bound)
+
+Check: TypeAlias = Literal[
+    "wire", "server-probe", "client-probe", "process", "http-probe", "auth-probe", "human"
+]
+CHECKS: Final[tuple[Check, ...]] = get_args(Check)
+
+# The order of the specification, from the message up to the features; reports keep it.
+AREAS: Final = (
+    "jsonrpc",
+    "stdio",
+    "sse",
+    "http",
+    "session",
+    "auth",
+    "lifecycle",
+    "resources",
+    "prompts",
+    "tools",
+    "roots",
+    "sampling",
+    "elicitation",
+    "ping",
+    "cancellation",
+    "progress",
+    "logging",
+    "completion",
+    "pagination",
+    "errors",
+    "meta",
+    "practice",
+    "base",
+    "result",
+    "schema",
+    "otel",
+    "capability",
+    "stateless",
+    "icons",
+    "versioning",
+    "discover",
+    "extensions",
+    "transport",
+    "mrtr",
+    "subscriptions",
+    "timeouts",
+    "caching",
+    "deprecated",
+    "tasks",
+    "tasks-ext",
+)
+
+# A fact has no keyword, so every keyword is stronger.
+_STRENGTH: Final[dict[Level, int]] = {
+    "FACT": 0,
+    "MAY": 1,
+    "SHOULD": 2,
+    "SHOULD NOT": 2,
+    "MUST": 3,
+    "MUST NOT": 3,
+}
+
+Value = TypeVar("Value")
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One clause of the specification, or one observed practice.
+
+    Attributes:
+        revisions: the revisions whose document states it; "practice" where only servers show it.
+        also: revisions that hold it although their document is silent.
+        level: the keyword; with `levels`, the one of the newest listed revision.
+        official_level: the keyword of the official text where it differs, for all or by revision.
+        party: whom it binds; a `sender` sends the message in question, a `receiver` gets it.
+        check: what it takes to decide it; `wire` is recorded traffic.
+        removed_in: the first revision in which it no longer holds.
+        changed_in: from this revision on it holds in another form: that of `replaced_by`, if given.
+        change: what the later revision made of it.
+    """
+
+    id: str
+    area: str
+    text: str
+    level: Level
+    party: Bound
+    check: Check
+    revisions: tuple[RevisionId | Literal["practice"], ...]
+    source: tuple[str, ...]
+    also: tuple[RevisionId, ...] = ()
+    levels: dict[RevisionId, Level] = {}
+    official_level: Level | dict[RevisionId, Level] | None = None
+    removed_in: RevisionId | None = None
+    changed_in: RevisionId | None = None
+    replaced_by: tuple[str, ...] = ()
+    change: str | None = None
+    note: str | None = None
+
+    @property
+    def is_practice(self) -> bool:
+        """Whether only observed servers show it, and no document states it."""
+        return "practice" in self.revisions
+
+    def holds_in(self, revision: RevisionId) -> bool:
+        """Tell whether this row is to be judged in a revision.
+
+        A row lives on after the newest revision that states it, until one removes or replaces it.
+        """
+        if revision in self.revisions or revision in self.also:
+            return True
+        newest = max(_position(each) for each in (*self.revisions, *self.also))
+        return _position(revision) > newest and not self._has_ended(revision)
+
+    def level_in(self, revision: RevisionId) -> Level:
+        """Return the level to judge by: the stronger of the stated and the official keyword."""
+        stated = self._stated_in(revision)
+        official = self._official_in(revision)
+        if official is not None and _STRENGTH[official] > _STRENGTH[stated]:
+            return official
+        return stated
+
+    def severity_in(self, revision: RevisionId) -> Severity:
+        """Return what a breach amounts to.
+
+        A permission still fixes the type of what it permits, a fact names and codes: both fail.
+        """
+        if self.is_practice:
+            return WARN
+        level = self.level_in(revision)
+        official = self._official_in(revision)
+        softened = official not in (None, "FACT") and _STRENGTH[official] < _STRENGTH[level]
+        return WARN if softened or level in ("SHOULD", "SHOULD NOT") else FAIL
+
+    def _has_ended(self, revision: RevisionId) -> bool:
+        if self.removed_in is not None and revision in since(self.removed_in):
+            return True
+        replaced = self.changed_in is not None and bool(self.replaced_by)
+        return replaced and revision in since(self.changed_in or revision)
+
+    def _stated_in(self, revision: RevisionId) -> Level:
+        return _latest(self.levels, revision) or self.level
+
+    def _official_in(self, revision: RevisionId) -> Level | None:
+        if isinstance(self.official_level, dict):
+            return _latest(self.official_level, revision)
+        return self.official_level
+
+
+def _position(revision: RevisionId | Literal["practice"]) -> int:
+    return -1 if revision == "practice" else REVISION_IDS.index(revision)
+
+
+def _latest(by_revision: Mapping[RevisionId, Value], revision: RevisionId) -> Value | None:
+    """The value of the newest entry that is not after this revision."""
+    known = [each for each in REVISION_IDS if each in by_revision and revision in since(each)]
+    return by_revision[known[-1]] if known else None
+
+
+def _read(area: str) -> Iterator[Requirement]:
+    text = files("accord.protocol").joinpath("requirements", f"{area}.toml").read_text("utf-8")
+    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
+    for id_, row in rows.items():
+        yield msgspec.convert({"id": id_, "area": area, **row}, Requirement)
+
+
+@cache
+def catalogue() -> Mapping[str, Requirement]:
+    """Return all requirements by id, area by area in the order of the specification."""
+    return MappingProxyType({row.id: row for area in AREAS for row in _read(area)})
+
+
+def requirements(
+    *,
+    revision: RevisionId | None = None,
+    level: Level | None = None,
+    area: str | None = None,
+    party: Bound | None = None,
+    check: Check | None = None,
+) -> Iterator[Requirement]:
+    """Yield the requirements that fit every given condition, in the order of the catalogue.
+
+    With a revision, `level` means the level in that revision.
+    """
+    for row in catalogue().values():
+        if revision is not None and not row.holds_in(revision):
+            continue
+        judged = row.level if revision is None else row.level_in(revision)
+        wanted = ((level, judged), (area, row.area), (party, row.party), (check, row.check))
+        if all(want is None or want == have for want, have in wanted):
+            yield row
