@@ -1,0 +1,187 @@
+"""Recorded traffic: one observed message with the facts of its transport, as JSON lines in and out.
+
+Every line is `{"t", "from", "transport", "message", "raw", "http"}`. The text of a message is kept
+as it travelled, so that what a decoder would forgive can still be judged. Nothing is judged here.
+"""
+
+import codecs
+import json
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from typing import IO, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from accord.errors import TraceError
+
+__all__ = ["LINE_LIMIT", "HttpFacts", "Party", "Record", "Transport", "read", "write"]
+
+Party: TypeAlias = Literal["client", "server"]
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+
+# Tool results carry images and documents as base64; a line above this is no message but a mistake.
+LINE_LIMIT: Final = 64 * 1024 * 1024
+
+
+class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What HTTP said about a message: a request has a method, a response a status.
+
+    `headers` has lower-case names. `stream` names the event stream on which the message came.
+    """
+
+    method: str | None = None
+    status: int | None = None
+    headers: Mapping[str, str] = {}
+    stream: str | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "headers", {name.lower(): text for name, text in self.headers.items()})
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its name in any case."""
+        return self.headers.get(name.lower())
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One observed message.
+
+    Attributes:
+        sender: who sent it; the key is `from`.
+        t: seconds since any fixed moment.
+        message: a JSON-RPC message or batch as it travelled; None where there was none.
+        raw: the text that travelled where it was no JSON.
+        number: its line in the recording, from 1.
+    """
+
+    sender: Party
+    t: float | None = None
+    transport: Transport = "stdio"
+    message: msgspec.Raw | None = None
+    raw: str | None = None
+    http: HttpFacts | None = None
+    number: int = 0
+
+    def encode(self) -> bytes:
+        """Return the line of this record, without its newline."""
+        line: dict[str, object] = {} if self.t is None else {"t": self.t}
+        line |= {"from": self.sender, "transport": self.transport, "message": self._on_one_line()}
+        if self.raw is not None:
+            line["raw"] = self.raw
+        if self.http is not None:
+            line["http"] = self.http
+        return msgspec.json.encode(line)
+
+    def _on_one_line(self) -> msgspec.Raw | None:
+        # Inside JSON a raw line break can only be white space between two tokens.
+        if self.message is None:
+            return None
+        return msgspec.Raw(bytes(self.message).translate(_NO_BREAKS))
+
+
+class _Line(msgspec.Struct):
+    sender: Party = msgspec.field(name="from")
+    t: float | None = None
+    transport: Transport = "stdio"
+    message: msgspec.Raw = msgspec.Raw()
+    raw: str | None = None
+    http: HttpFacts | None = None
+
+
+_NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
+_NO_MESSAGE: Final = (b"", b"null")
+_decoder: Final = msgspec.json.Decoder(_Line)
+
+
+def write(file: IO[bytes], record: Record) -> None:
+    """Append a record to a recording."""
+    file.write(record.encode() + b"\n")
+
+
+def read(
+    source: str | PathLike[str] | IO[bytes], *, line_limit: int = LINE_LIMIT
+) -> Iterator[Record]:
+    """Yield the records of a recording one by one; blank lines are skipped.
+
+    Args:
+        source: a path, or a file opened for reading bytes.
+        line_limit: the length in bytes above which a line is refused.
+
+    Raises:
+        TraceError: the recording cannot be opened, is empty, or has a broken line.
+    """
+    try:
+        if isinstance(source, str | PathLike):
+            with open(source, "rb") as file:
+                yield from _records(file, line_limit)
+        else:
+            yield from _records(source, line_limit)
+    except OSError as error:
+        raise TraceError(_lowered(error.strerror or str(error))) from error
+
+
+def _records(file: IO[bytes], line_limit: int) -> Iterator[Record]:
+    number = found = 0
+    while line := file.readline(line_limit + 1):
+        number += 1
+        if len(line) > line_limit:
+            raise TraceError(f"longer than {line_limit} bytes", line=number)
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if text.isspace() or not text:
+            continue
+        yield _parse(text, number)
+        found += 1
+    if not found:
+        raise TraceError("the recording is empty")
+
+
+def _parse(text: bytes, number: int) -> Record:
+    try:
+        text.decode()
+        line = _decoder.decode(text)
+    except UnicodeDecodeError as error:
+        raise TraceError(f"not UTF-8 at byte {error.start}", line=number) from error
+    except msgspec.ValidationError as error:
+        raise TraceError(_misshapen(str(error)), line=number) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise TraceError(_not_json(text, str(error)), line=number) from error
+    message = None if bytes(line.message) in _NO_MESSAGE else line.message
+    if message is None and line.raw is None and line.http is None:
+        raise TraceError('neither "message" nor "raw" nor "http" is given', line=number)
+    return Record(
+        sender=line.sender,
+        t=line.t,
+        transport=line.transport,
+        message=message,
+        raw=line.raw,
+        http=line.http,
+        number=number,
+    )
+
+
+def _misshapen(detail: str) -> str:
+    expected = {
+        "$.from": 'expected "client" or "server"',
+        "$.transport": 'expected "stdio", "http" or "sse"',
+    }
+    for place, hint in expected.items():
+        if place in detail:
+            return f"{_lowered(detail)}: {hint}"
+    return _lowered(detail)
+
+
+def _not_json(text: bytes, detail: str) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        # The decoder counts characters; people look for bytes.
+        position = len(error.doc[: error.pos].encode())
+        cut = "" if text.endswith(b"\n") else " (the line has no end: the recording may be cut off)"
+        return f"not JSON at byte {position}: {_lowered(error.msg)}{cut}"
+    except RecursionError:
+        return "nested too deeply"
+    return f"JSON that cannot be decoded, such as half a surrogate pair: {_lowered(detail)}"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
