@@ -4,11 +4,13 @@ A field, a struct or a method lives from one revision to another, both ends incl
 newest superset of each type; the shapes of older revisions are derived from them (`accord.protocol.shape`).
 """
 
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-RevisionId: TypeAlias = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+RevisionId: TypeAlias = Literal[
+    "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
+]
 REVISION_IDS: Final[tuple[RevisionId, ...]] = get_args(RevisionId)
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -52,30 +54,35 @@ def until(revision: RevisionId) -> Lifetime:
 
 
 class Required(msgspec.Struct, frozen=True):
-    """A field that a revision demands although older ones lack it or leave it open.
+    """A field that some revisions demand although others lack it or leave it open.
 
-    `stamp` is the value that leaves when the author gave none.
+    `stamp` is the value that leaves when the author gave none; without a stamp the author has to.
     """
 
-    since: RevisionId
-    stamp: Any
+    lifetime: Lifetime
+    stamp: Any = msgspec.UNSET
 
 
-def required(*, since: RevisionId, stamp: Any) -> Required:
-    """Demand a field from this revision on, with the value to send when nobody chose one."""
-    return Required(since, stamp)
+def required(
+    *,
+    since: RevisionId = REVISION_IDS[0],
+    until: RevisionId = REVISION_IDS[-1],
+    stamp: Any = msgspec.UNSET,
+) -> Required:
+    """Demand a field in these revisions, with the value to send when nobody chose one."""
+    return Required(Lifetime(since, until), stamp)
 
 
 class Was(msgspec.Struct, frozen=True):
-    """The narrower type that a field had up to a revision."""
+    """The narrower type that a field had during earlier revisions."""
 
     type: Any
-    until: RevisionId
+    lifetime: Lifetime
 
 
 def was(type_: Any, *, until: RevisionId) -> Was:
     """Say which type a field had before it widened."""
-    return Was(type_, until)
+    return Was(type_, Lifetime(until=until))
 
 
 ALWAYS: Final = Lifetime()
@@ -89,3 +96,19 @@ def lifetime_of(type_: Any) -> Lifetime:
 
 class Struct(msgspec.Struct, rename="camel", omit_defaults=True):
     """Base of all message types: camelCase on the wire, defaults left out."""
+
+
+class Item(Struct, kw_only=True):
+    """Base of the parts of messages that have a `_meta` of their own."""
+
+    meta: Annotated[JsonObject | None, since("2025-06-18")] = msgspec.field(
+        name="_meta", default=None
+    )
+
+
+class Question(Struct, kw_only=True):
+    """Base of questions to the client and their answers, which lost `_meta` with their envelope."""
+
+    meta: Annotated[JsonObject | None, until("2025-11-25")] = msgspec.field(
+        name="_meta", default=None
+    )

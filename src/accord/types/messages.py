@@ -1,0 +1,110 @@
+"""Params and results that no single feature owns: the plain bases, pages, progress, cancellation.
+
+The JSON-RPC envelope around them is not described here.
+"""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from accord.types._base import (
+    Cursor,
+    JsonObject,
+    ProgressToken,
+    RequestId,
+    Struct,
+    required,
+    since,
+    until,
+)
+
+InputResponses: TypeAlias = dict[str, msgspec.Raw]
+"""Answers by the key of their question; only the asker knows which result type each one has."""
+
+CacheScope: TypeAlias = Literal["public", "private"]
+
+
+class Params(Struct, kw_only=True):
+    """Base of the params of requests and notifications."""
+
+    # 2026-07-28 demands it on requests; it is filled per message by whoever knows both parties.
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+class EmptyParams(Params):
+    """Params of messages that say all by their method."""
+
+
+class PageParams(Params):
+    """Ask for one page of a list."""
+
+    cursor: Cursor | None = None
+
+
+class RetryParams(Params, kw_only=True):
+    """Base of the params of requests that may be repeated with answers to the server's questions."""
+
+    input_responses: Annotated[InputResponses | None, since("2026-07-28")] = None
+    request_state: Annotated[str | None, since("2026-07-28")] = None
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class TaskMetadata(Struct):
+    """Ask for a request to be run as a task, kept for `ttl` milliseconds."""
+
+    ttl: int | None = None
+
+
+class Result(Struct, kw_only=True):
+    """Base of all results of a server."""
+
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+    result_type: Annotated[
+        str | None, since("2026-07-28"), required(since="2026-07-28", stamp="complete")
+    ] = None
+
+
+class EmptyResult(Result):
+    """The result of requests that only acknowledge."""
+
+
+class CacheableResult(Result, kw_only=True):
+    """Base of results that say how long, and by whom, they may be kept."""
+
+    ttl_ms: Annotated[int | None, since("2026-07-28"), required(since="2026-07-28", stamp=0)] = None
+    cache_scope: Annotated[
+        CacheScope | None, since("2026-07-28"), required(since="2026-07-28", stamp="private")
+    ] = None
+
+
+class PageResult(CacheableResult, kw_only=True):
+    """Base of results that hold one page of a list."""
+
+    next_cursor: Cursor | None = None
+
+
+class ProgressParams(Params):
+    """Tell how far a request has come."""
+
+    progress_token: ProgressToken
+    progress: int | float
+    total: int | float | None = None
+    message: Annotated[str | None, since("2025-03-26")] = None
+
+
+class CancelledParams(Params):
+    """Tell that the answer to a request is no longer wanted."""
+
+    request_id: Annotated[
+        RequestId | None, required(until="2025-06-18"), required(since="2026-07-28")
+    ] = None
+    reason: str | None = None
+
+
+class ErrorDetail(Struct):
+    """The error member of a JSON-RPC error response."""
+
+    code: int
+    message: str
+    data: Any = msgspec.UNSET

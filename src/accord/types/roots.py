@@ -1,0 +1,16 @@
+"""Roots: the places a client lets a server work in."""
+
+from accord.types._base import Item, Question
+
+
+class Root(Item):
+    """One place, as a file URI."""
+
+    uri: str
+    name: str | None = None
+
+
+class ListRootsResult(Question):
+    """All roots."""
+
+    roots: list[Root]

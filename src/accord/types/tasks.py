@@ -1,0 +1,149 @@
+"""Tasks: those of 2025-11-25 and those of the later extension `io.modelcontextprotocol/tasks`.
+
+The two share their life cycle and differ in names and nesting; what they share is written once, with lifetimes.
+Durations are milliseconds; a null one has no limit.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from accord.types._base import Cursor, JsonObject, Struct, required, since, until
+from accord.types.messages import InputResponses, Params, Result
+from accord.types.rounds import InputRequests
+
+TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+
+class TaskFields(Struct):
+    """What is known of a task; base of all structs that tell it."""
+
+    task_id: str
+    status: TaskStatus
+    created_at: str
+    last_updated_at: str
+    status_message: str | None = None
+    ttl: Annotated[
+        int | None | msgspec.UnsetType,
+        until("2025-11-25"),
+        required(since="2025-11-25", stamp=None),
+    ] = msgspec.UNSET
+    poll_interval: Annotated[int | None, until("2025-11-25")] = None
+    ttl_ms: Annotated[
+        int | None | msgspec.UnsetType,
+        since("2026-07-28"),
+        required(since="2026-07-28", stamp=None),
+    ] = msgspec.UNSET
+    poll_interval_ms: Annotated[int | None, since("2026-07-28")] = None
+
+
+class TaskOutcome(TaskFields, kw_only=True):
+    """A task with what came of it, which only the extension tells in one message."""
+
+    input_requests: Annotated[InputRequests | None, since("2026-07-28")] = None
+    result: Annotated[msgspec.Raw | msgspec.UnsetType, since("2026-07-28")] = msgspec.UNSET
+    error: Annotated[JsonObject | None, since("2026-07-28")] = None
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class Task(TaskFields):
+    """A task, inside another message."""
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class CreateTaskResult(Result):
+    """Answer a request with the task that it became."""
+
+    task: Task
+
+
+def _task() -> str:
+    return "task"
+
+
+@since("2026-07-28")
+class TaskHandle(TaskFields, kw_only=True):
+    """Answer a request with the task that it became, in the words of the extension."""
+
+    result_type: str = msgspec.field(default_factory=_task)
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+@since("2025-11-25")
+class GetTaskParams(Params):
+    """Ask for a task."""
+
+    task_id: str
+
+
+@since("2025-11-25")
+class GetTaskResult(TaskOutcome, kw_only=True):
+    """Tell a task."""
+
+    result_type: Annotated[
+        str | None, since("2026-07-28"), required(since="2026-07-28", stamp="complete")
+    ] = None
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class TaskResultParams(Params):
+    """Wait for the result of a task; the answer is the result of the original request."""
+
+    task_id: str
+
+
+@since("2025-11-25")
+class CancelTaskParams(Params):
+    """Ask for a task to be stopped."""
+
+    task_id: str
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class CancelTaskResult(TaskFields, kw_only=True):
+    """Tell the cancelled task. The extension acknowledges with an empty result instead."""
+
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class ListTasksResult(Result):
+    """One page of tasks."""
+
+    tasks: list[Task]
+    next_cursor: Cursor | None = None
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class TaskStatusParams(TaskFields, kw_only=True):
+    """Tell that a task changed."""
+
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+@since("2026-07-28")
+class UpdateTaskParams(Params):
+    """Answer the questions of a task."""
+
+    task_id: str
+    input_responses: InputResponses
+
+
+@since("2026-07-28")
+class TaskParams(TaskOutcome):
+    """Tell that a task changed, with all that is known of it."""
+
+
+@since("2025-11-25")
+@until("2025-11-25")
+class RelatedTask(Struct):
+    """The value of `io.modelcontextprotocol/related-task` in `_meta`."""
+
+    task_id: str
