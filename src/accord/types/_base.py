@@ -1,7 +1,8 @@
 """What every message type is made of: the struct base, JSON aliases, revision ids and lifetimes.
 
-A field, a struct or a method lives from one revision to another, both ends included. Lifetimes are written once, on the
-newest superset of each type; the shapes of older revisions are derived from them (`accord.protocol.shape`).
+A field, a struct or a method lives from one revision to another, both ends included. Lifetimes
+are written once, on the newest superset of each type; the shapes of older revisions are derived
+from them (`accord.protocol.shape`).
 """
 
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args

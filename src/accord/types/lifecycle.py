@@ -172,7 +172,7 @@ class DiscoverResult(CacheableResult):
 
 
 class RequestMeta(Struct):
-    """The keys of a request's `_meta` that the protocol defines; for reading, others are ignored."""
+    """The keys of a request's `_meta` that the protocol defines; for reading only."""
 
     protocol_version: Annotated[str | None, since("2026-07-28")] = msgspec.field(
         name="io.modelcontextprotocol/protocolVersion", default=None
@@ -191,7 +191,7 @@ class RequestMeta(Struct):
 
 @since("2026-07-28")
 class ResultMeta(Struct):
-    """The keys of a result's `_meta` that the protocol defines; for reading, others are ignored."""
+    """The keys of a result's `_meta` that the protocol defines; for reading only."""
 
     server_info: Implementation | None = msgspec.field(
         name="io.modelcontextprotocol/serverInfo", default=None

@@ -42,7 +42,7 @@ class PageParams(Params):
 
 
 class RetryParams(Params, kw_only=True):
-    """Base of the params of requests that may be repeated with answers to the server's questions."""
+    """Base of the params of requests that may be repeated with answers to questions."""
 
     input_responses: Annotated[InputResponses | None, since("2026-07-28")] = None
     request_state: Annotated[str | None, since("2026-07-28")] = None

@@ -1,7 +1,7 @@
 """Tasks: those of 2025-11-25 and those of the later extension `io.modelcontextprotocol/tasks`.
 
-The two share their life cycle and differ in names and nesting; what they share is written once, with lifetimes.
-Durations are milliseconds; a null one has no limit.
+The two share their life cycle and differ in names and nesting; what they share is written once,
+with lifetimes. Durations are milliseconds; a null one has no limit.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -24,13 +24,13 @@ class TaskFields(Struct):
     last_updated_at: str
     status_message: str | None = None
     ttl: Annotated[
-        int | None | msgspec.UnsetType,
+        int | msgspec.UnsetType | None,
         until("2025-11-25"),
         required(since="2025-11-25", stamp=None),
     ] = msgspec.UNSET
     poll_interval: Annotated[int | None, until("2025-11-25")] = None
     ttl_ms: Annotated[
-        int | None | msgspec.UnsetType,
+        int | msgspec.UnsetType | None,
         since("2026-07-28"),
         required(since="2026-07-28", stamp=None),
     ] = msgspec.UNSET
