@@ -1,14 +1,14 @@
 """Elicitation: the server asks the client's user, by a form or by a page to visit."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, NewType, TypeAlias
 
 from accord.types._base import JsonObject, Question, Struct, required, since, until, was
 from accord.types.messages import Params, TaskMetadata
 
 ElicitedValue: TypeAlias = str | int | float | bool | list[str]
+ElicitedScalars: TypeAlias = dict[str, str | int | float | bool]
 
-
-FormSchema: TypeAlias = JsonObject
+FormSchema = NewType("FormSchema", JsonObject)
 """A flat JSON Schema of strings, numbers, booleans and choices of one."""
 
 
@@ -33,7 +33,7 @@ class ElicitResult(Question):
     action: Literal["accept", "decline", "cancel"]
     content: Annotated[
         dict[str, ElicitedValue] | None,
-        was(dict[str, str | int | float | bool], until="2025-06-18"),
+        was(ElicitedScalars, until="2025-06-18"),
     ] = None
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from accord.types._base import JsonObject, ProgressToken, RequestId, Struct, since, until
+from accord.types._base import JsonObject, ProgressToken, RequestId, Struct, since, until, was
 from accord.types.content import Icon
 from accord.types.logging import LoggingLevel
 from accord.types.messages import CacheableResult, Params, Result
@@ -40,6 +40,11 @@ class ElicitationCapability(Struct):
 
     form: Annotated[JsonObject | None, since("2025-11-25")] = None
     url: Annotated[JsonObject | None, since("2025-11-25")] = None
+
+
+@since("2025-06-18")
+class FormElicitationCapability(Struct):
+    """The client can ask its user by a form, which was the only mode."""
 
 
 class SamplingTasks(Struct):
@@ -98,7 +103,9 @@ class ClientCapabilities(Struct):
 
     roots: RootsCapability | None = None
     sampling: SamplingCapability | None = None
-    elicitation: ElicitationCapability | None = None
+    elicitation: Annotated[
+        ElicitationCapability | None, was(FormElicitationCapability, until="2025-06-18")
+    ] = None
     tasks: ClientTasksCapability | None = None
     experimental: dict[str, JsonObject] | None = None
     # In the schema since 2026-07-28, but extensions may be negotiated in older handshakes as well.

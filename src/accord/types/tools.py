@@ -1,6 +1,6 @@
 """Tools: their descriptions, calls and results."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NewType
 
 import msgspec
 
@@ -28,7 +28,7 @@ class ToolExecution(Struct):
     task_support: Literal["forbidden", "optional", "required"] | None = None
 
 
-ObjectSchema: TypeAlias = JsonObject
+ObjectSchema = NewType("ObjectSchema", JsonObject)
 """A JSON Schema of type object whose properties are objects too, which is all that was allowed."""
 
 

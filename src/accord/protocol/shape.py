@@ -1,0 +1,489 @@
+"""The shape of messages in each revision, derived from the lifetimes written on the types.
+
+Users hold the newest superset. On the way out `narrow` leaves away what a revision does not define
+and puts in what it demands; on the way in the superset decodes all, and where that fails the
+derived type of the revision decides. Nothing here knows methods, envelopes or rules.
+"""
+
+import operator
+import types
+from collections.abc import Callable
+from functools import cache, partial, reduce
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    NewType,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, UnsetType
+from msgspec.structs import FieldInfo
+
+from accord.errors import LocalProtocolError
+from accord.types import (
+    REVISION_IDS,
+    AudioContent,
+    ElicitationCapability,
+    ElicitedScalars,
+    EmbeddedResource,
+    FormElicitationCapability,
+    FormSchema,
+    ImageContent,
+    JsonObject,
+    Lifetime,
+    ObjectSchema,
+    ResourceLink,
+    RevisionId,
+    SamplingContentBlock,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+from accord.types._base import ALWAYS, Required, Was, lifetime_of
+
+__all__ = ["decode", "derive", "narrow", "reader"]
+
+Shaped = TypeVar("Shaped")
+Narrower: TypeAlias = Callable[[Any], Any]
+Buffer: TypeAlias = bytes | bytearray | memoryview | msgspec.Raw | str
+
+
+class _Field(NamedTuple):
+    """A field of a struct and what its marks say in one revision."""
+
+    info: FieldInfo
+    type: Any
+    alive: bool
+    required: Required | None
+    was: Was | None
+
+
+def _fields(struct: type[msgspec.Struct], revision: RevisionId) -> list[_Field]:
+    return [_field(info, revision) for info in msgspec.structs.fields(struct)]
+
+
+def _field(info: FieldInfo, revision: RevisionId) -> _Field:
+    type_, *marks = get_args(info.type) if get_origin(info.type) is Annotated else (info.type,)
+    lifetime = reduce(operator.and_, (m for m in marks if isinstance(m, Lifetime)), ALWAYS)
+    if revision not in lifetime or _is_dead(type_, revision):
+        return _Field(info, type_, alive=False, required=None, was=None)
+    required = [m for m in marks if isinstance(m, Required) and revision in m.lifetime]
+    was = [m for m in marks if isinstance(m, Was) and revision in m.lifetime]
+    return _Field(
+        info,
+        type_,
+        alive=True,
+        required=required[0] if required else None,
+        was=was[0] if was else None,
+    )
+
+
+def _is_dead(type_: Any, revision: RevisionId) -> bool:
+    """Tell whether a revision has nothing but absence left of a type."""
+    if get_origin(type_) in (list, dict):
+        return _is_dead(get_args(type_)[-1], revision)
+    members = [m for m in _members(type_) if m not in (types.NoneType, UnsetType)]
+    return bool(members) and all(revision not in lifetime_of(member) for member in members)
+
+
+def _members(type_: Any) -> tuple[Any, ...]:
+    return get_args(type_) if get_origin(type_) in (Union, types.UnionType) else (type_,)
+
+
+def _is_struct(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
+def _no_such(type_: Any, revision: RevisionId) -> LocalProtocolError:
+    return LocalProtocolError(f"{getattr(type_, '__name__', type_)} does not exist in {revision}")
+
+
+# Deriving
+
+
+@cache
+def derive(type_: Any, revision_id: RevisionId) -> Any:
+    """Return a type as one revision defines it; the type itself when nothing differs.
+
+    Raises:
+        LocalProtocolError: The revision does not have the type at all.
+    """
+    if _is_dead(type_, revision_id):
+        raise _no_such(type_, revision_id)
+    if _is_struct(type_):
+        return _derive_struct(type_, revision_id)
+    if isinstance(type_, NewType):
+        return derive(type_.__supertype__, revision_id)
+    if get_origin(type_) in (list, dict):
+        *key, item = get_args(type_)
+        derived = (*key, derive(item, revision_id))
+        return type_ if derived == get_args(type_) else get_origin(type_)[derived]
+    alive = [m for m in _members(type_) if not _is_dead(m, revision_id)]
+    if alive == [type_]:
+        return type_
+    union = reduce(operator.or_, (derive(m, revision_id) for m in alive))
+    return type_ if union == type_ else union
+
+
+def _derive_struct(struct: type[msgspec.Struct], revision: RevisionId) -> type[msgspec.Struct]:
+    fields = _fields(struct, revision)
+    derived = [(field, _derive_field(field, revision)) for field in fields if field.alive]
+    if len(derived) == len(fields) and all(
+        type_ == field.type and field.required is None for field, type_ in derived
+    ):
+        return struct
+    config = struct.__struct_config__
+    return msgspec.defstruct(
+        struct.__name__,
+        [(field.info.name, type_, _derived_default(field)) for field, type_ in derived],
+        tag_field=config.tag_field,
+        tag=config.tag,
+        omit_defaults=config.omit_defaults,
+        kw_only=True,
+        module=struct.__module__,
+    )
+
+
+def _derive_field(field: _Field, revision: RevisionId) -> Any:
+    type_ = field.type if field.was is None else field.was.type
+    if field.required is not None:
+        absence = {UnsetType} if field.required.stamp is None else {UnsetType, types.NoneType}
+        type_ = reduce(operator.or_, (m for m in _members(type_) if m not in absence))
+    return derive(type_, revision)
+
+
+def _derived_default(field: _Field) -> Any:
+    name, default, factory = field.info.encode_name, field.info.default, field.info.default_factory
+    if field.required is not None:
+        return msgspec.field(name=name)
+    if factory is not NODEFAULT:
+        return msgspec.field(name=name, default_factory=factory)
+    return msgspec.field(name=name, default=default)
+
+
+# Narrowing
+
+
+def narrow(obj: Shaped, revision_id: RevisionId) -> Shaped:
+    """Return an object in the shape of a revision; the object itself when nothing differs.
+
+    Raises:
+        LocalProtocolError: The revision cannot express the object.
+    """
+    narrower = _NARROWERS[revision_id][type(obj)]
+    return obj if narrower is None else narrower(obj)
+
+
+class _Narrowers(dict[type, Narrower | None]):
+    """What to do with an object of a type in one revision; None where nothing can differ."""
+
+    def __init__(self, revision: RevisionId) -> None:
+        super().__init__({list: self.narrow_items, tuple: self.narrow_items, dict: self.narrow_map})
+        self.revision = revision
+
+    def __missing__(self, type_: type) -> Narrower | None:
+        self[type_] = narrower = self.compile(type_)
+        return narrower
+
+    def compile(self, type_: type) -> Narrower | None:
+        if not _is_struct(type_):
+            return None
+        if self.revision in lifetime_of(type_):
+            return _compile_struct(type_, self)
+        return self.replace_block if type_ in _AS_TEXT else partial(_refuse, self.revision)
+
+    def narrow_any(self, value: Any) -> Any:
+        narrower = self[type(value)]
+        return value if narrower is None else narrower(value)
+
+    def narrow_items(self, items: Any) -> Any:
+        for item in items:
+            narrower = self[type(item)]
+            if narrower is not None and narrower(item) is not item:
+                return [self.narrow_any(each) for each in items]
+        return items
+
+    def narrow_map(self, entries: dict[str, Any]) -> dict[str, Any]:
+        narrowed = {key: self.narrow_any(value) for key, value in entries.items()}
+        same = all(map(operator.is_, narrowed.values(), entries.values()))
+        return entries if same else narrowed
+
+    def replace_block(self, block: Any) -> Any:
+        annotations = getattr(block, "annotations", None)
+        text = TextContent(_as_text(block), annotations=annotations, meta=block.meta)
+        return self.narrow_any(text)
+
+    def reaches(self, type_: Any) -> bool:
+        """Tell whether a value of this type may hold anything that differs."""
+        if get_origin(type_) in (list, dict):
+            return self.reaches(get_args(type_)[-1])
+        if len(_members(type_)) > 1:
+            return any(self.reaches(member) for member in _members(type_))
+        return _is_struct(type_) and self[type_] is not None
+
+
+def _refuse(revision: RevisionId, obj: Any) -> Any:
+    raise _no_such(type(obj), revision)
+
+
+class _Plan(NamedTuple):
+    """The fields of a struct that may differ in a revision, each with the value that is absence."""
+
+    stamped: list[tuple[str, Any, Required]]
+    dropped: list[tuple[str, Any]]
+    changed: list[tuple[str, Any, Narrower]]
+
+
+def _plan(struct: Any, narrowers: _Narrowers) -> _Plan:
+    plan = _Plan([], [], [])
+    for field in _fields(struct, narrowers.revision):
+        name, absent = field.info.name, field.info.default
+        if not field.alive:
+            plan.dropped.append((name, absent))
+        elif (change := _compile_change(struct, field, narrowers)) is not None:
+            plan.changed.append((name, absent, change))
+        if field.required is not None:
+            plan.stamped.append((name, absent, field.required))
+    return plan
+
+
+def _compile_struct(struct: Any, narrowers: _Narrowers) -> Narrower | None:
+    """Build the function that looks only at what may differ in this revision."""
+    stamped, dropped, changed = plan = _plan(struct, narrowers)
+    if not any(plan):
+        return None
+
+    def narrow_copy(obj: Any) -> Any:
+        narrowed = obj.__copy__()
+        for name, absent, required in stamped:
+            if getattr(obj, name) is absent:
+                if required.stamp is UNSET:
+                    message = f"{struct.__name__}.{name} is required in {narrowers.revision}"
+                    raise LocalProtocolError(message)
+                setattr(narrowed, name, required.stamp)
+        for name, absent in dropped:
+            setattr(narrowed, name, absent)
+        for name, absent, change in changed:
+            if (value := getattr(obj, name)) is not absent:
+                setattr(narrowed, name, change(value))
+        return narrowed
+
+    return _unless_quiet(plan, narrow_copy)
+
+
+def _unless_quiet(plan: _Plan, narrow_copy: Narrower) -> Narrower:
+    """Build the test whether an object may leave as it is, as one expression.
+
+    It runs for every message, and attributes named in source are read four times as fast as by
+    `getattr`. The source holds nothing but field names of our own structs.
+    """
+    names: dict[str, Any] = {"narrow_copy": narrow_copy}
+    tests = []
+    for name, absent, _ in plan.stamped:
+        names[f"absent_{name}"] = absent
+        tests.append(f"obj.{name} is not absent_{name}")
+    for name, absent in plan.dropped:
+        names[f"absent_{name}"] = absent
+        tests.append(f"obj.{name} is absent_{name}")
+    for name, absent, change in plan.changed:
+        names |= {f"absent_{name}": absent, f"change_{name}": change}
+        may_be_absent = "" if absent is NODEFAULT else f"obj.{name} is absent_{name} or "
+        tests.append(f"({may_be_absent}change_{name}(obj.{name}) is obj.{name})")
+    source = f"lambda obj: obj if {' and '.join(tests)} else narrow_copy(obj)"
+    return eval(source, names)  # type: ignore[no-any-return]  # noqa: S307  # see above
+
+
+def _compile_change(struct: Any, field: _Field, narrowers: _Narrowers) -> Narrower | None:
+    nested = None
+    if narrowers.reaches(field.type):
+        nested = narrowers.narrow_items if get_origin(field.type) is list else narrowers.narrow_any
+    if field.was is None:
+        return nested
+    convert, absent = _AS_BEFORE[field.was.type], field.info.default
+
+    def convert_then_narrow(value: Any) -> Any:
+        converted = convert(value)
+        if converted is not UNSET:
+            return converted if nested is None else nested(converted)
+        if absent is NODEFAULT or field.required is not None:
+            where = f"{struct.__name__}.{field.info.name}"
+            raise LocalProtocolError(f"{where} cannot be expressed in {narrowers.revision}")
+        return absent
+
+    return convert_then_narrow
+
+
+# What a content block says to a peer that cannot read it.
+
+
+def _as_text(block: Any) -> str:
+    return _AS_TEXT[type(block)](block)
+
+
+def _size(data: str) -> int:
+    """Count the bytes behind a base64 text."""
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
+def _embedded_as_text(block: EmbeddedResource) -> str:
+    contents = block.resource
+    return f"[resource: {contents.uri}]" if contents.text is None else contents.text
+
+
+def _tool_use_as_text(block: ToolUseContent) -> str:
+    arguments = msgspec.json.encode(block.input).decode()
+    return f"[tool call {block.id}: {block.name} {arguments}]"
+
+
+def _tool_result_as_text(block: ToolResultContent) -> str:
+    said = "\n".join(_as_text(each) for each in block.content)
+    return f"[tool {'error' if block.is_error else 'result'} {block.tool_use_id}: {said}]"
+
+
+_AS_TEXT: Final[dict[type, Callable[[Any], str]]] = {
+    TextContent: lambda block: block.text,
+    ImageContent: lambda block: f"[image: {block.mime_type}, {_size(block.data)} bytes]",
+    AudioContent: lambda block: f"[audio: {block.mime_type}, {_size(block.data)} bytes]",
+    ResourceLink: lambda block: f"[resource link: {block.name} {block.uri}]",
+    EmbeddedResource: _embedded_as_text,
+    ToolUseContent: _tool_use_as_text,
+    ToolResultContent: _tool_result_as_text,
+}
+
+
+# How a wider value becomes one of the type that the field was; UNSET where it cannot.
+
+
+def _one_block(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    if len(content) == 1:
+        return content[0]
+    return TextContent("\n".join(_as_text(block) for block in content))
+
+
+def _json_object(value: Any) -> Any:
+    if isinstance(value, dict) or msgspec.json.encode(value).lstrip().startswith(b"{"):
+        return value
+    return UNSET
+
+
+def _scalars(content: dict[str, Any]) -> dict[str, Any]:
+    if not any(isinstance(value, list) for value in content.values()):
+        return content
+    return {k: ", ".join(v) if isinstance(v, list) else v for k, v in content.items()}
+
+
+def _object_schema(schema: JsonObject) -> Any:
+    if schema.get("type") != "object":
+        return UNSET
+    properties = schema.get("properties", {})
+    if not any(isinstance(value, bool) for value in properties.values()):
+        return schema
+    plain = {k: _BOOLEAN_SCHEMAS[v] if isinstance(v, bool) else v for k, v in properties.items()}
+    return schema | {"properties": plain}
+
+
+_BOOLEAN_SCHEMAS: Final[dict[bool, JsonObject]] = {True: {}, False: {"not": {}}}
+
+
+def _form_schema(schema: JsonObject) -> Any:
+    plain = {key: schema[key] for key in ("type", "properties", "required") if key in schema}
+    plain["properties"] = {k: _form_field(v) for k, v in schema.get("properties", {}).items()}
+    if any(value is UNSET for value in plain["properties"].values()):
+        return UNSET
+    return schema if plain == schema else plain
+
+
+def _form_field(field: JsonObject) -> Any:
+    if field.get("type") not in _FORM_FIELD_KEYS:
+        return UNSET
+    if "oneOf" in field:
+        choices = field["oneOf"]
+        names = [choice.get("title", choice["const"]) for choice in choices]
+        field = field | {"enum": [choice["const"] for choice in choices], "enumNames": names}
+    known = ("type", "title", "description", *_FORM_FIELD_KEYS[field["type"]])
+    return {key: field[key] for key in known if key in field}
+
+
+_FORM_FIELD_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "string": ("format", "minLength", "maxLength", "enum", "enumNames"),
+    "number": ("minimum", "maximum"),
+    "integer": ("minimum", "maximum"),
+    "boolean": ("default",),
+}
+
+
+def _form_elicitation(capability: ElicitationCapability) -> Any:
+    """Hide a client that knows pages only from servers that would show it a form."""
+    return UNSET if capability.form is None and capability.url is not None else capability
+
+
+_AS_BEFORE: Final[dict[Any, Callable[[Any], Any]]] = {
+    SamplingContentBlock: _one_block,
+    JsonObject: _json_object,
+    ElicitedScalars: _scalars,
+    ObjectSchema: _object_schema,
+    FormSchema: _form_schema,
+    FormElicitationCapability: _form_elicitation,
+}
+
+_NARROWERS: Final = {revision: _Narrowers(revision) for revision in REVISION_IDS}
+
+
+# Decoding
+
+
+class _Decoders(dict[Any, Callable[[Buffer], Any]]):
+    def __missing__(self, type_: Any) -> Callable[[Buffer], Any]:
+        self[type_] = decoder = msgspec.json.Decoder(type_).decode
+        return decoder
+
+
+_DECODERS: Final = _Decoders()
+
+
+def decode(raw: Buffer, type_: Any, revision_id: RevisionId) -> Any:
+    """Read JSON as a type, where keys that the revision does not define cannot do harm.
+
+    Raises:
+        msgspec.ValidationError: The JSON is not of this type.
+        msgspec.DecodeError: The bytes are not JSON.
+    """
+    try:
+        return _DECODERS[type_](raw)
+    except msgspec.ValidationError as error:
+        return _decode_derived(raw, type_, revision_id, error)
+
+
+def reader(type_: Any, revision_id: RevisionId) -> Callable[[Buffer], Any]:
+    """Return `decode` for one type and revision."""
+    decode_all = _DECODERS[type_]
+
+    def read(raw: Buffer) -> Any:
+        try:
+            return decode_all(raw)
+        except msgspec.ValidationError as error:
+            return _decode_derived(raw, type_, revision_id, error)
+
+    return read
+
+
+def _decode_derived(
+    raw: Buffer, type_: Any, revision: RevisionId, error: msgspec.ValidationError
+) -> Any:
+    """Give the verdict to the revision's own type, and pass on only what that type has."""
+    if _is_dead(type_, revision) or derive(type_, revision) is type_:
+        raise error
+    try:
+        known = _DECODERS[derive(type_, revision)](raw)
+    except msgspec.ValidationError:
+        raise error from None
+    return _DECODERS[type_](msgspec.json.encode(known))
