@@ -1,0 +1,1 @@
+"""The checker: judges recorded traffic against every requirement of its revision."""

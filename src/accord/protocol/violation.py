@@ -1,17 +1,22 @@
-"""One breach of one requirement, and who the parties are."""
+"""One breach of one requirement, who the parties are, and what an endpoint does about a breach."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 Party: TypeAlias = Literal["client", "server"]
-CLIENT: Party = "client"
-SERVER: Party = "server"
-OTHER: dict[Party, Party] = {CLIENT: SERVER, SERVER: CLIENT}
+CLIENT: Final[Party] = "client"
+SERVER: Final[Party] = "server"
+OTHER: Final[dict[Party, Party]] = {CLIENT: SERVER, SERVER: CLIENT}
 
 Severity: TypeAlias = Literal["fail", "warn"]
-FAIL: Severity = "fail"
-WARN: Severity = "warn"
+FAIL: Final[Severity] = "fail"
+WARN: Final[Severity] = "warn"
+
+Reaction: TypeAlias = int | None
+"""What an endpoint does when its peer breaks a rule: accept the message all the same, ignore it, or answer with a code."""
+ACCEPT: Final = None
+IGNORE: Final = 0
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,6 +30,7 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     party: Party
     why: str
     severity: Severity | None = None
+    reaction: Reaction = ACCEPT
     number: int | None = None
     evidence: str | None = None
 

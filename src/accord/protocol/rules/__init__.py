@@ -1,0 +1,49 @@
+"""The requirements as rules, one module per area of the specification.
+
+Importing this package registers the state rules, which endpoints obey. The deep rules of the other modules are
+registered by `complete()`, which monitors call.
+"""
+
+from functools import cache
+from importlib import import_module
+
+from accord.protocol.rules import cancellation, capabilities, lifecycle, progress, rpc
+from accord.protocol.rules._rule import RULES, Breach, Index, Rule, check, enforced
+from accord.types._base import RevisionId
+
+__all__ = ["Breach", "Index", "Rule", "check", "complete", "enforced"]
+
+_STATE = (cancellation, capabilities, lifecycle, progress, rpc)
+_DEEP = (
+    "caching",
+    "completion",
+    "content",
+    "elicitation",
+    "handshake",
+    "http",
+    "logging",
+    "messages",
+    "meta",
+    "pagination",
+    "practice",
+    "prompts",
+    "resources",
+    "roots",
+    "rounds",
+    "sampling",
+    "stateless",
+    "subscriptions",
+    "tasks",
+    "tools",
+)
+
+
+@cache
+def complete(revision: RevisionId) -> Index:
+    """Return every rule of a revision, with the lifetimes of the catalogue: what a monitor judges by."""
+    from accord.protocol.catalogue import catalogue
+
+    for name in _DEEP:
+        import_module(f"{__name__}.{name}")
+    rows = catalogue()
+    return Index(rule for rule in RULES if rows[rule.requirement].holds_in(revision))

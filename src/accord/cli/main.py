@@ -1,0 +1,74 @@
+"""The `accord` command: reads the arguments and hands over to the command that was asked for.
+
+Exit codes: 0 fine, 1 what was checked failed, 2 could not be done, 130 interrupted.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from accord.cli import check, requirements
+from accord.cli.terminal import be_lenient, complain, say
+from accord.errors import AccordError
+from accord.types import REVISION_IDS
+
+__all__ = ["main"]
+
+_ABOUT = "The Model Context Protocol for Python: look at its requirements, check what keeps them."
+_EXAMPLES = f"""\
+examples:
+  accord requirements --revision {REVISION_IDS[2]} --level must
+  accord requirements tools.call.content-array
+  accord check trace session.jsonl
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, on stderr, with exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message} (see {self.prog} --help)")
+        sys.exit(2)
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked, since that is slow."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        say(f"accord {version('accord')}\n")
+        sys.exit(0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="accord",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    requirements.register(commands)
+    check.register(commands)
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    be_lenient()
+    try:
+        options = _parser().parse_args(args)
+        code: int = options.run(options)
+    except KeyboardInterrupt:
+        return 130
+    except AccordError as error:
+        complain(str(error))
+        return 2
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""Values given on the command line: found among the known ones, or refused with their list."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from accord.errors import AccordError
+
+__all__ = ["UsageError", "one_of"]
+
+Value = TypeVar("Value", bound=str)
+
+
+class UsageError(AccordError):
+    """The command line asks for something that does not exist."""
+
+
+def one_of(value: str, known: Sequence[Value], what: str) -> Value:
+    """Return the known value that was meant, in any case and with any separator."""
+    plain = value.strip().lower().replace("_", "-").replace(" ", "-")
+    for each in known:
+        if each.lower().replace(" ", "-") == plain:
+            return each
+    raise UsageError(f"unknown {what} {value!r}; known: {', '.join(known)}")

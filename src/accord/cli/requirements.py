@@ -1,0 +1,193 @@
+"""`accord requirements`: the catalogue, filtered, as a list, a table or full cards."""
+
+import argparse
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from accord.cli.options import UsageError, one_of
+from accord.cli.terminal import complain, painter, say, width
+from accord.types import REVISION_IDS, RevisionId
+
+if TYPE_CHECKING:
+    from accord.protocol.catalogue import Requirement
+
+__all__ = ["register"]
+
+_ABOUT = "Show the requirements of the protocol: what each says, whom it binds, where it holds."
+_EXAMPLES = f"""\
+examples:
+  accord requirements                                          all of them
+  accord requirements --revision {REVISION_IDS[2]} --level must-not   what nobody may do there
+  accord requirements --area tools --party server              what binds servers about tools
+  accord requirements --check wire --format json               what recorded traffic can decide
+  accord requirements tools.call.content-array                 all about one of them
+
+levels: must, must-not, should, should-not, may, fact (stated without a keyword)
+checks: wire (recorded traffic), server-probe, client-probe, process, http-probe, auth-probe, human
+"""
+
+Paint = Callable[[str, str], str]
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "requirements",
+        help="show the requirements of the protocol",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="show all about these requirements")
+    parser.add_argument(
+        "--revision",
+        action="append",
+        metavar="R",
+        help=f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
+    )
+    parser.add_argument("--level", metavar="L", help="those of this level, such as must")
+    parser.add_argument("--area", metavar="A", help="those of this area, such as tools")
+    parser.add_argument("--party", metavar="P", help="those that bind this party, such as server")
+    parser.add_argument("--check", metavar="C", help="those that are checked so, such as wire")
+    parser.add_argument("--format", metavar="F", default="text", help="text, json or markdown")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the requirements that were asked for."""
+    render = {"text": _text, "json": _json, "markdown": _markdown}
+    form = one_of(options.format, tuple(render), "format")
+    revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision or ()]
+    rows = _select(options, revisions)
+    if not rows:
+        complain("no requirement fits these conditions")
+    if options.ids and form == "text":
+        say("\n".join(_card(row, painter()) for row in rows))
+    else:
+        say(render[form](rows, revisions))
+    return 0
+
+
+def _select(options: argparse.Namespace, revisions: Sequence[RevisionId]) -> "list[Requirement]":
+    from accord.protocol.catalogue import AREAS, CHECKS, LEVELS, PARTIES, catalogue, requirements
+
+    wanted: dict[str, Any] = {}
+    for name, known in (("level", LEVELS), ("area", AREAS), ("party", PARTIES), ("check", CHECKS)):
+        value = getattr(options, name)
+        wanted[name] = None if value is None else one_of(value, known, name)
+    fitting: set[str] = set()
+    for revision in revisions or (None,):
+        fitting |= {row.id for row in requirements(revision=revision, **wanted)}
+    ids = [_known_id(each, catalogue()) for each in options.ids] or list(catalogue())
+    return [catalogue()[each] for each in dict.fromkeys(ids) if each in fitting]
+
+
+def _known_id(given: str, known: Iterable[str]) -> str:
+    ids = list(known)
+    if given in ids:
+        return given
+    close = [each for each in ids if given and each.startswith(f"{given}.")][:5]
+    close = close or get_close_matches(given.lower(), ids, n=3, cutoff=0.6)
+    hint = f"; did you mean {' or '.join(close)}?" if close else "; `accord requirements` lists all"
+    raise UsageError(f"unknown requirement {given!r}{hint}")
+
+
+def _shown_level(row: "Requirement", revisions: Sequence[RevisionId]) -> str:
+    return row.level_in(revisions[0]) if len(revisions) == 1 else row.level
+
+
+def _text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
+    cells = [(row.id, _shown_level(row, revisions), row.party, row.check) for row in rows]
+    sizes = [max((len(each[place]) for each in cells), default=0) for place in range(4)]
+    indent = sum(sizes) + 2 * len(sizes)
+    columns, paint = width(), painter()
+    lines = []
+    for row, parts in zip(rows, cells, strict=True):
+        padded = [part.ljust(size) for part, size in zip(parts, sizes, strict=True)]
+        head = "  ".join([paint("bold", padded[0]), *padded[1:]])
+        lines += _beside(head, indent, row.text, columns)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _beside(head: str, indent: int, text: str, columns: int | None) -> list[str]:
+    if columns is None:
+        return [f"{head}  {text}"]
+    if columns - indent < 30:
+        return [
+            head,
+            *textwrap.wrap(
+                text, max(columns, 20), initial_indent=" " * 4, subsequent_indent=" " * 4
+            ),
+        ]
+    first, *rest = textwrap.wrap(text, columns - indent)
+    return [f"{head}  {first}", *(" " * indent + line for line in rest)]
+
+
+def _card(row: "Requirement", paint: Paint) -> str:
+    holding = [each for each in REVISION_IDS if row.holds_in(each)]
+    held = [f"{each} {row.level_in(each)} (a breach is a {_breach(row, each)})" for each in holding]
+    facts: list[tuple[str, list[str]]] = [
+        ("text", [row.text]),
+        ("party", [row.party]),
+        ("check", [row.check]),
+        ("holds in", held),
+        ("stated in", [", ".join(row.revisions)]),
+        ("official", _official(row)),
+        ("removed in", [row.removed_in] if row.removed_in else []),
+        ("changed in", [row.changed_in] if row.changed_in else []),
+        ("replaced by", list(row.replaced_by)),
+        ("change", [row.change] if row.change else []),
+        ("source", list(row.source)),
+        ("note", [row.note] if row.note else []),
+    ]
+    lines = [paint("bold", row.id)]
+    for label, values in facts:
+        for place, value in enumerate(values):
+            lines += _labelled("" if place else label, value)
+    return "\n".join(lines) + "\n"
+
+
+def _breach(row: "Requirement", revision: RevisionId) -> str:
+    return {"fail": "failure", "warn": "warning"}[row.severity_in(revision)]
+
+
+def _official(row: "Requirement") -> list[str]:
+    if isinstance(row.official_level, dict):
+        return [f"{each} {level}" for each, level in row.official_level.items()]
+    return [] if row.official_level is None else [row.official_level]
+
+
+def _labelled(label: str, value: str) -> list[str]:
+    head = f"  {label.ljust(11)}  "
+    columns = width()
+    if columns is None:
+        return [head + value]
+    return textwrap.wrap(
+        value, max(columns, 40), initial_indent=head, subsequent_indent=" " * len(head)
+    )
+
+
+def _json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
+    import msgspec
+
+    shown = []
+    for row in rows:
+        holds = {
+            each: {"level": row.level_in(each), "severity": row.severity_in(each)}
+            for each in REVISION_IDS
+            if row.holds_in(each)
+        }
+        shown.append({**msgspec.to_builtins(row), "holds": holds})
+    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+
+
+def _markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
+    lines = ["| id | level | party | check | requirement |", "|---|---|---|---|---|"]
+    for row in rows:
+        text = row.text.replace("|", "\\|").replace("<", "&lt;")
+        level = _shown_level(row, revisions)
+        lines.append(f"| `{row.id}` | {level} | {row.party} | {row.check} | {text} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,72 @@
+"""Where results and complaints go: plain text everywhere, colours only where a person looks on."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TextIO
+
+__all__ = ["complain", "painter", "progress", "say", "width"]
+
+
+def say(text: str) -> None:
+    """Print to stdout; a reader that has gone away is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered would raise again when the interpreter closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(text: str) -> None:
+    """Print one line to stderr."""
+    try:
+        sys.stderr.write(f"accord: {' '.join(text.split())}\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def be_lenient() -> None:
+    """Spell out what the terminal's encoding lacks instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _is_rich(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and find_spec("rich") is not None
+
+
+def width() -> int | None:
+    """Return the columns of the terminal; None where stdout is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def painter() -> Callable[[str, str], str]:
+    """Return a function that gives a text a style, or leaves it alone."""
+    if not _is_rich(sys.stdout):
+        return lambda _style, text: text
+    from rich.console import Console
+    from rich.style import Style
+
+    colours = Console(file=sys.stdout)._color_system
+    return lambda style, text: Style.parse(style).render(text, color_system=colours)
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show how far a long task is, on stderr; yields a function that takes the amount done."""
+    if not _is_rich(sys.stderr):
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,239 @@
+"""The conversation: what each party may do next, under each revision.
+
+Everything that changes the state of a conversation is in this file, and it does not know which role we play: both
+parties are held to the same rules. It judges one step at a time (`judge`) and then takes it (`advance`). Phases:
+
+    OPENING --client: initialize--> NEGOTIATING --server: result--> NEGOTIATED --client: initialized--> READY
+       ^------------------------------------ server: error ------------------'
+
+Requests that name their revision in `_meta` stand on their own; for them there are no phases.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from accord.protocol.exchange import Exchange, Step, member, meta_of
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
+from accord.protocol.memory import Bounded, Memory, UsedIds
+from accord.protocol.revision import Phase, Revision
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.rules._rule import Index, Rule, breaches, enforced
+from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
+from accord.types._base import ProgressToken, RequestId
+
+META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+
+TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
+    (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
+    (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
+    (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
+}
+
+# Late answers to cancelled requests are told from stray ones as long as they come within this many cancellations.
+_CANCELLED_REMEMBERED: Final = 1024
+_NOTHING: Final[tuple[Violation, ...]] = ()
+
+
+class PartyState(msgspec.Struct):
+    """What is known of one party: its requests under way, its progress tokens, what it declared.
+
+    `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used; only a conversation
+    that remembers has it.
+    """
+
+    open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
+    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=dict)
+    cancelled: Bounded[RequestId, Exchange] = msgspec.field(
+        default_factory=lambda: Bounded(_CANCELLED_REMEMBERED)
+    )
+    capabilities: frozenset[str] | None = None
+    info: Any = None
+    used: UsedIds | None = None
+
+
+class Conversation:
+    """All that two parties say to each other, judged by the rules of the revision they agreed on."""
+
+    def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
+        self.phase = Phase.OPENING
+        self.revision = revision
+        self.memory = memory
+        used = UsedIds if memory is not None else lambda: None
+        self.parties: dict[Party, PartyState] = {
+            CLIENT: PartyState(used=used()),
+            SERVER: PartyState(used=used()),
+        }
+        self._find = enforced
+
+    # -- which revision a message belongs to
+
+    @property
+    def current(self) -> Revision:
+        """The revision of messages that do not name one."""
+        return self.revision or BEFORE_HANDSHAKE
+
+    def revision_for(self, meta: dict[str, Any]) -> Revision:
+        """Return the revision of a request: the one its `_meta` names, if that has no handshake; else the current one."""
+        named = meta.get(META_VERSION)
+        if isinstance(named, str):
+            row = REVISIONS.get(named)
+            if row is not None and not row.handshake:
+                return row
+        return self.current
+
+    # -- finding what a message is about
+
+    def open_exchange(self, sender: Party, id: RequestId) -> Exchange | None:
+        """Return the exchange that a party opened under this id and that has no answer yet."""
+        return self.parties[sender].open.get(id)
+
+    def answered_by(self, sender: Party, id: RequestId | None) -> Exchange | None:
+        """Return the exchange that a reply of this party answers."""
+        if id is None:
+            return None
+        asker = self.parties[OTHER[sender]]
+        return asker.open.get(id) or asker.cancelled.get(id)
+
+    def concerned(self, sender: Party, name: str, body: Any) -> Exchange | None:
+        """Return the exchange that a notification of this party is about, if it is about one."""
+        if name == "notifications/cancelled":
+            return _look_up(self.parties[sender].open, member(body, "requestId"))
+        if name == "notifications/progress":
+            return _look_up(self.parties[OTHER[sender]].tokens, member(body, "progressToken"))
+        return None
+
+    def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
+        """Return what a party declared, as dotted paths: in the handshake, or in the `_meta` of a request."""
+        if party == CLIENT and exchange is not None and not exchange.revision.handshake:
+            return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
+        return self.parties[party].capabilities
+
+    # -- one step
+
+    def judge(self, step: Step, index: Index | None = None) -> Sequence[Violation]:
+        """Return the breaches of the next step; nothing changes."""
+        rules: tuple[Rule, ...] = (index or self._find(step.revision.id))[step.sender][step.kind][
+            step.name
+        ]
+        found: list[Violation] | None = None
+        for rule in rules:
+            outcome = rule.judge(step, self)
+            if outcome is not None and outcome is not True:
+                found = (found or []) + breaches(rule, outcome, step.sender)
+        return _NOTHING if found is None else found
+
+    def advance(self, step: Step) -> None:
+        """Take the step: open or close its exchange, move to the next phase, learn what was declared."""
+        if step.kind is REQUEST or step.kind == REQUEST:
+            self._open(step)
+        elif step.kind == NOTIFICATION:
+            self._note(step)
+        else:
+            self._close(step)
+        phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
+        if phase is not None and step.revision.handshake:
+            self._enter(phase, step)
+
+    def apply(self, step: Step) -> Sequence[Violation]:
+        """Judge a step and take it, whatever the verdict."""
+        violations = self.judge(step)
+        self.advance(step)
+        return violations
+
+    def _open(self, step: Step) -> None:
+        exchange = step.exchange
+        assert exchange is not None
+        party = self.parties[step.sender]
+        earlier = party.open.get(exchange.id)
+        if earlier is not None:
+            # The first caller still gets its answer.
+            earlier.duplicates += 1
+            return
+        party.open[exchange.id] = exchange
+        if exchange.token is not None:
+            party.tokens.setdefault(exchange.token, exchange)
+        if party.used is not None:
+            party.used.add(exchange.id)
+
+    def _note(self, step: Step) -> None:
+        exchange = step.exchange
+        if exchange is None:
+            return
+        if step.name == "notifications/progress":
+            value = member(step.body, "progress")
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                exchange.progress = max(value, exchange.progress or value)
+        elif step.name == "notifications/cancelled" and exchange.name != "initialize":
+            exchange.cancelled = True
+            party = self.parties[exchange.sender]
+            self._forget(party, exchange)
+            party.cancelled[exchange.id] = exchange
+
+    def _close(self, step: Step) -> None:
+        exchange = step.exchange
+        if exchange is None:
+            return
+        party = self.parties[exchange.sender]
+        if exchange.duplicates and step.kind == FAULT:
+            exchange.duplicates -= 1
+            return
+        if step.name == "server/discover" and step.kind == RESULT:
+            self.parties[SERVER].capabilities = capability_paths(member(step.body, "capabilities"))
+        if not exchange.cancelled:
+            self._forget(party, exchange)
+        else:
+            party.cancelled.pop(exchange.id, None)
+
+    def _forget(self, party: PartyState, exchange: Exchange) -> None:
+        party.open.pop(exchange.id, None)
+        if exchange.token is not None and party.tokens.get(exchange.token) is exchange:
+            del party.tokens[exchange.token]
+
+    def _enter(self, phase: Phase, step: Step) -> None:
+        self.phase = phase
+        if phase is Phase.NEGOTIATING:
+            client = self.parties[CLIENT]
+            client.capabilities = capability_paths(member(step.body, "capabilities"))
+            client.info = member(step.body, "clientInfo")
+        elif phase is Phase.NEGOTIATED:
+            server = self.parties[SERVER]
+            server.capabilities = capability_paths(member(step.body, "capabilities"))
+            server.info = member(step.body, "serverInfo")
+            chosen = REVISIONS.get(str(member(step.body, "protocolVersion")))
+            if chosen is not None and chosen.handshake:
+                self.revision = chosen
+
+    def close(self) -> None:
+        """End the conversation; nothing may follow."""
+        self.phase = Phase.CLOSED
+
+
+def _look_up(exchanges: dict[RequestId, Exchange], key: Any) -> Exchange | None:
+    # Only strings and integers are ids; true would find what 1 names.
+    if isinstance(key, int | str) and not isinstance(key, bool):
+        return exchanges.get(key)
+    return None
+
+
+def capability_paths(capabilities: Any) -> frozenset[str]:
+    """Flatten declared capabilities to dotted paths: an object or `true` declares, `false` and null do not."""
+    if isinstance(capabilities, msgspec.Struct):
+        capabilities = msgspec.to_builtins(capabilities)
+    found: set[str] = set()
+    _collect(capabilities, "", found, 0)
+    return frozenset(found)
+
+
+def _collect(value: Any, prefix: str, found: set[str], depth: int) -> None:
+    # Capabilities nest four deep at most (tasks.requests.tools.call); what lies below is settings.
+    if not isinstance(value, dict) or depth > 4:
+        return
+    for key, inner in value.items():
+        if inner is True or isinstance(inner, dict):
+            path = f"{prefix}{key}"
+            found.add(path)
+            _collect(inner, f"{path}.", found, depth + 1)

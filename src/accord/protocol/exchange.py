@@ -1,0 +1,76 @@
+"""An exchange is one request until its reply; a step is one message as the conversation sees it."""
+
+from typing import Any
+
+import msgspec
+
+from accord.protocol.jsonrpc import ErrorBody, Kind
+from accord.protocol.revision import Method, Revision
+from accord.protocol.violation import Party
+from accord.trace import Record
+from accord.types._base import ProgressToken, RequestId
+
+
+class Exchange(msgspec.Struct, kw_only=True, dict=True):
+    """One request until its reply.
+
+    `params` are kept by monitors alone. `progress` is the last value reported. `duplicates` counts further requests that
+    came under the same id while this one was open.
+    """
+
+    id: RequestId
+    name: str
+    sender: Party
+    revision: Revision
+    method: Method | None
+    token: ProgressToken | None = None
+    progress: float | None = None
+    params: Any = None
+    cancelled: bool = False
+    duplicates: int = 0
+    since: float | None = None
+    number: int | None = None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether this request stays open by design."""
+        return self.name == "subscriptions/listen"
+
+
+class Step(msgspec.Struct, kw_only=True):
+    """One message on its way.
+
+    `name` is the method; of a reply, the method it answers, or empty where no request is known. `body` holds the params or
+    the result: a message type at an endpoint, plain JSON in a monitor. `exchange` is the request itself, the one that is
+    answered, or the one that a notification is about. `record` has the facts of the transport, in monitors.
+    """
+
+    sender: Party
+    kind: Kind
+    name: str
+    revision: Revision
+    id: RequestId | None = None
+    body: Any = None
+    error: ErrorBody | None = None
+    exchange: Exchange | None = None
+    record: Record | None = None
+    in_batch: bool = False
+
+
+def member(body: Any, name: str) -> Any:
+    """Read a member by its wire name from plain JSON, or from a message type; None where there is none."""
+    if isinstance(body, dict):
+        return body.get(name)
+    return getattr(body, _attribute(name), None)
+
+
+def _attribute(name: str) -> str:
+    if name == "_meta":
+        return "meta"
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+def meta_of(body: Any) -> dict[str, Any]:
+    """Return the `_meta` of params or of a result; empty where there is none."""
+    meta = body.get("_meta") if isinstance(body, dict) else getattr(body, "meta", None)
+    return meta if isinstance(meta, dict) else {}

@@ -1,0 +1,88 @@
+"""JSON-RPC 2.0 as MCP uses it: the frame, its kinds, request ids, standard error codes.
+
+A frame keeps its body raw; what the body means is decided later, once, when its type is known.
+"""
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from accord.errors import RemoteProtocolError
+from accord.types._base import RequestId
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+Kind: TypeAlias = Literal["request", "notification", "result", "fault"]
+REQUEST: Final = "request"
+NOTIFICATION: Final = "notification"
+RESULT: Final = "result"
+FAULT: Final = "fault"
+
+# Integers beyond 64 bits are legal JSON, but no peer of ours could echo them reliably.
+ID_RANGE: Final = range(-(2**63), 2**63)
+_Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=ID_RANGE[0], le=ID_RANGE[-1])]
+
+
+class ErrorBody(msgspec.Struct, gc=False, omit_defaults=True):
+    """The error of a response. `data` is absent, not null, unless it was given."""
+
+    code: int
+    message: str
+    data: Any = UNSET
+
+
+class Frame(msgspec.Struct, gc=False):
+    """One JSON-RPC message with its body still raw.
+
+    `id` is UNSET where the message has none, and None where it is null: only an error that answers an unreadable
+    message may have that.
+    """
+
+    jsonrpc: Literal["2.0"]
+    id: _Integer | str | None | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: ErrorBody | UnsetType = UNSET
+
+    @property
+    def kind(self) -> Kind:
+        """Which of the four kinds of message this is."""
+        if self.method is not UNSET:
+            return NOTIFICATION if self.id is UNSET else REQUEST
+        return RESULT if self.error is UNSET else FAULT
+
+    @property
+    def body(self) -> Raw | None:
+        """The raw params or result, where there is one."""
+        if self.params is not UNSET:
+            return self.params
+        return None if self.result is UNSET else self.result
+
+
+class MalformedMessage(RemoteProtocolError):
+    """Bytes that are no message: the code to answer with, the id if it can be read, the requirement that was broken."""
+
+    def __init__(
+        self, message: str, *, code: int, requirement: str, id: RequestId | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.requirement = requirement
+        self.id = id
+
+
+class Batch(msgspec.Struct):
+    """A JSON array of messages, each with its bytes; one that is malformed does not spoil the others."""
+
+    parts: list[tuple[Frame | MalformedMessage, Raw]]
+
+
+def same_id(first: object, second: object) -> bool:
+    """Compare ids by JSON type and value: 1, "1" and "01" are three ids."""
+    return first == second and isinstance(first, str) is isinstance(second, str)

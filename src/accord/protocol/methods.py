@@ -1,0 +1,239 @@
+"""Every method of every revision, once: sender, lifetime, capability, phases, params and result."""
+
+from typing import Any, Final
+
+from accord import types as t
+from accord.protocol.revision import Method, Phase
+from accord.protocol.violation import CLIENT, SERVER, Party
+from accord.types._base import Lifetime
+
+_BOTH: Final[tuple[Party, ...]] = (CLIENT, SERVER)
+_OPEN: Final = frozenset({Phase.NEGOTIATING, Phase.NEGOTIATED, Phase.READY})
+_ANY_PHASE: Final = frozenset({Phase.OPENING}) | _OPEN
+
+_HANDSHAKE: Final = Lifetime(until="2025-11-25")
+_STATELESS: Final = Lifetime(since="2026-07-28")
+_TASKS: Final = Lifetime("2025-11-25", "2025-11-25")
+
+
+def _request(
+    by: Party | tuple[Party, ...], name: str, params: Any, result: Any, **features: Any
+) -> Method:
+    senders = (by,) if isinstance(by, str) else by
+    return Method(name=name, by=senders, params=params, result=result, **features)
+
+
+def _notification(by: Party | tuple[Party, ...], name: str, params: Any, **features: Any) -> Method:
+    senders = (by,) if isinstance(by, str) else by
+    return Method(name=f"notifications/{name}", by=senders, params=params, **features)
+
+
+METHODS: Final[tuple[Method, ...]] = (
+    # -- opening
+    _request(
+        CLIENT,
+        "initialize",
+        t.InitializeParams,
+        t.InitializeResult,
+        lifetime=_HANDSHAKE,
+        phases=frozenset({Phase.OPENING}),
+        params_required=True,
+    ),
+    _notification(
+        CLIENT,
+        "initialized",
+        t.EmptyParams,
+        lifetime=_HANDSHAKE,
+        phases=frozenset({Phase.NEGOTIATED}),
+    ),
+    _request(CLIENT, "server/discover", t.DiscoverParams, t.DiscoverResult, lifetime=_STATELESS),
+    _request(_BOTH, "ping", t.EmptyParams, t.EmptyResult, lifetime=_HANDSHAKE, phases=_ANY_PHASE),
+    # -- tools
+    _request(CLIENT, "tools/list", t.PageParams, t.ListToolsResult, needs="tools"),
+    _request(
+        CLIENT,
+        "tools/call",
+        t.CallToolParams,
+        t.CallToolResult,
+        needs="tools",
+        named_by="name",
+        may_ask=True,
+        params_required=True,
+    ),
+    _notification(SERVER, "tools/list_changed", t.EmptyParams, offers="tools.listChanged"),
+    # -- resources
+    _request(CLIENT, "resources/list", t.PageParams, t.ListResourcesResult, needs="resources"),
+    _request(
+        CLIENT,
+        "resources/templates/list",
+        t.PageParams,
+        t.ListResourceTemplatesResult,
+        needs="resources",
+    ),
+    _request(
+        CLIENT,
+        "resources/read",
+        t.ReadResourceParams,
+        t.ReadResourceResult,
+        needs="resources",
+        named_by="uri",
+        may_ask=True,
+        params_required=True,
+    ),
+    _request(
+        CLIENT,
+        "resources/subscribe",
+        t.SubscribeParams,
+        t.EmptyResult,
+        lifetime=_HANDSHAKE,
+        needs="resources.subscribe",
+        params_required=True,
+    ),
+    _request(
+        CLIENT,
+        "resources/unsubscribe",
+        t.UnsubscribeParams,
+        t.EmptyResult,
+        lifetime=_HANDSHAKE,
+        needs="resources.subscribe",
+        params_required=True,
+    ),
+    _notification(SERVER, "resources/list_changed", t.EmptyParams, offers="resources.listChanged"),
+    _notification(
+        SERVER, "resources/updated", t.ResourceUpdatedParams, offers="resources.subscribe"
+    ),
+    # -- prompts
+    _request(CLIENT, "prompts/list", t.PageParams, t.ListPromptsResult, needs="prompts"),
+    _request(
+        CLIENT,
+        "prompts/get",
+        t.GetPromptParams,
+        t.GetPromptResult,
+        needs="prompts",
+        named_by="name",
+        may_ask=True,
+        params_required=True,
+    ),
+    _notification(SERVER, "prompts/list_changed", t.EmptyParams, offers="prompts.listChanged"),
+    # -- completion, logging
+    _request(
+        CLIENT,
+        "completion/complete",
+        t.CompleteParams,
+        t.CompleteResult,
+        needs="completions",
+        needs_lifetime=Lifetime(since="2025-03-26"),
+        params_required=True,
+    ),
+    _request(
+        CLIENT,
+        "logging/setLevel",
+        t.SetLevelParams,
+        t.EmptyResult,
+        lifetime=_HANDSHAKE,
+        needs="logging",
+        params_required=True,
+    ),
+    _notification(SERVER, "message", t.LogMessageParams, offers="logging", phases=_OPEN),
+    # -- what a server asks of a client
+    _request(
+        SERVER,
+        "sampling/createMessage",
+        t.CreateMessageParams,
+        t.CreateMessageResult,
+        lifetime=_HANDSHAKE,
+        needs="sampling",
+        params_required=True,
+    ),
+    _request(
+        SERVER,
+        "roots/list",
+        t.EmptyParams,
+        t.ListRootsResult,
+        lifetime=_HANDSHAKE,
+        needs="roots",
+    ),
+    _request(
+        SERVER,
+        "elicitation/create",
+        t.ElicitParams,
+        t.ElicitResult,
+        lifetime=Lifetime("2025-06-18", "2025-11-25"),
+        needs="elicitation",
+        params_required=True,
+    ),
+    _notification(
+        CLIENT,
+        "roots/list_changed",
+        t.EmptyParams,
+        lifetime=_HANDSHAKE,
+        offers="roots.listChanged",
+    ),
+    _notification(
+        SERVER,
+        "elicitation/complete",
+        t.ElicitationCompleteParams,
+        lifetime=_TASKS,
+    ),
+    # -- about requests under way
+    _notification(_BOTH, "cancelled", t.CancelledParams, phases=_ANY_PHASE),
+    _notification(_BOTH, "progress", t.ProgressParams, phases=_OPEN),
+    # -- tasks of 2025-11-25, either party's
+    _request(
+        _BOTH,
+        "tasks/get",
+        t.GetTaskParams,
+        t.GetTaskResult,
+        lifetime=Lifetime(since="2025-11-25"),
+        needs="tasks",
+        needs_lifetime=_TASKS,
+        named_by="taskId",
+        params_required=True,
+    ),
+    _request(
+        _BOTH,
+        "tasks/result",
+        t.TaskResultParams,
+        Any,
+        lifetime=_TASKS,
+        needs="tasks",
+        params_required=True,
+    ),
+    _request(
+        _BOTH, "tasks/list", t.PageParams, t.ListTasksResult, lifetime=_TASKS, needs="tasks.list"
+    ),
+    _request(
+        _BOTH,
+        "tasks/cancel",
+        t.CancelTaskParams,
+        t.CancelTaskResult,
+        lifetime=Lifetime(since="2025-11-25"),
+        needs="tasks.cancel",
+        needs_lifetime=_TASKS,
+        named_by="taskId",
+        params_required=True,
+    ),
+    _notification(_BOTH, "tasks/status", t.TaskStatusParams, lifetime=_TASKS),
+    # -- the tasks extension, and subscriptions, of revisions without handshake
+    _request(
+        CLIENT,
+        "tasks/update",
+        t.UpdateTaskParams,
+        t.EmptyResult,
+        lifetime=_STATELESS,
+        named_by="taskId",
+        params_required=True,
+    ),
+    _notification(SERVER, "tasks", t.TaskParams, lifetime=_STATELESS),
+    _request(CLIENT, "subscriptions/listen", t.ListenParams, t.ListenResult, lifetime=_STATELESS),
+    _notification(
+        SERVER,
+        "subscriptions/acknowledged",
+        t.SubscriptionsAcknowledgedParams,
+        lifetime=_STATELESS,
+    ),
+)
+
+KNOWN: Final = frozenset(method.name for method in METHODS)
+REQUESTS: Final = frozenset(method.name for method in METHODS if method.is_request)
+"""Every request method of any revision: a message of this name without an id is a breach, not a notification."""

@@ -1,0 +1,423 @@
+"""The bystander: watches both parties and reports every breach, by requirement.
+
+It sees records, never sends, and has no clock but the times in the records. Until the revision is known it holds the
+opening back, so that `initialize` is judged by the revision it led to.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from accord.protocol.catalogue import Level, Requirement, catalogue
+from accord.protocol.codec import Codec, Limits
+from accord.protocol.conversation import META_VERSION, Conversation
+from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
+from accord.protocol.memory import Memory
+from accord.protocol.revision import Revision
+from accord.protocol.revisions import REVISIONS
+from accord.protocol.rules import Index, complete
+from accord.protocol.rules._rule import breaches
+from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
+from accord.protocol.violation import FAIL, OTHER, Party, Severity, Violation
+from accord.trace import LINE_LIMIT, Record
+from accord.types._base import ProgressToken, RevisionId
+
+VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
+
+# An opening is three messages; whoever says more without naming a revision is judged by the default one.
+_HELD_BACK: Final = 64
+_EVIDENCE_LENGTH: Final = 400
+_VERSION_2_0: Final = "jsonrpc.message.version-2-0"
+
+
+class Tally(msgspec.Struct):
+    """How one requirement fared: how often it was put to the test and broken, and the first breaches."""
+
+    exercised: int = 0
+    breaches: int = 0
+    worst: Severity | None = None
+    kept: list[Violation] = []
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a breach was seen."""
+
+    why: str
+    party: Party
+    number: int | None = None
+    message: str | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is said of one requirement in the end."""
+
+    id: str
+    level: Level
+    party: str
+    revisions: tuple[str, ...]
+    verdict: VerdictName
+    message: str
+    evidence: list[Evidence]
+
+
+class Monitor:
+    """Judges a conversation from the outside.
+
+    Args:
+        revision: judge by this one; otherwise it is found in the handshake or in `_meta`.
+        patience: seconds between request and reply, by the times of the records, after which an answer counts as missing.
+        kept: how many breaches of one requirement are kept with their evidence; all are counted.
+    """
+
+    def __init__(
+        self, *, revision: RevisionId | None = None, patience: float = 300.0, kept: int = 5
+    ) -> None:
+        self._told = None if revision is None else REVISIONS[revision]
+        self._codec = Codec(Limits(message_bytes=LINE_LIMIT))
+        self._rows = catalogue()
+        self._held: list[Record] | None = None if self._told else []
+        self._asked_for: Revision | None = None
+        self._patience = patience
+        self._kept = kept
+        self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
+        self._last_kind: dict[Party, str] = {"client": "", "server": ""}
+        self._transports: set[str] = set()
+        self.tallies: dict[str, Tally] = {}
+        self.messages = 0
+        self.conversation = Conversation(revision=self._told, memory=Memory())
+
+    @property
+    def revision(self) -> RevisionId | None:
+        """The revision of the conversation, None as long as nobody named one."""
+        row = self._told or self.conversation.revision
+        return None if row is None else row.id
+
+    # -- taking in
+
+    def observe(self, record: Record) -> list[Violation]:
+        """Judge the next record; the violations may be those of records held back before."""
+        if self._held is None:
+            return self._observe(record)
+        self._held.append(record)
+        found = self._names_revision(record)
+        if found is None and len(self._held) < _HELD_BACK:
+            return []
+        return self._release(found)
+
+    def close(self) -> list[Violation]:
+        """End the recording and judge what is still held back. An unanswered request is no breach here."""
+        return [] if self._held is None else self._release(None)
+
+    def _release(self, revision: Revision | None) -> list[Violation]:
+        held, self._held = self._held or [], None
+        self.conversation.revision = revision or self._asked_for
+        violations: list[Violation] = []
+        for record in held:
+            violations += self._observe(record)
+        return violations
+
+    def _names_revision(self, record: Record) -> Revision | None:
+        for message in _plain_messages(record):
+            meta = meta_of(message.get("params"))
+            if META_VERSION in meta:
+                return REVISIONS.get(str(meta[META_VERSION]))
+            if message.get("method") == "initialize" and isinstance(message.get("params"), dict):
+                self._asked_for = REVISIONS.get(str(message["params"].get("protocolVersion")))
+            result = message.get("result")
+            if record.sender == "server" and isinstance(result, dict):
+                chosen = REVISIONS.get(str(result.get("protocolVersion")))
+                if chosen is not None:
+                    return chosen
+        return None
+
+    # -- judging
+
+    def _observe(self, record: Record) -> list[Violation]:
+        self._transports.add(record.transport)
+        text = _text_of(record)
+        if text is None:
+            return []
+        self.messages += 1
+        violations = self._overdue(record)
+        try:
+            decoded = self._codec.decode(text)
+        except MalformedMessage as malformed:
+            return violations + self._malformed(record, malformed)
+        if isinstance(decoded, Frame):
+            return violations + self._step(record, decoded, in_batch=False)
+        return violations + self._batch(record, decoded)
+
+    def _batch(self, record: Record, batch: Batch) -> list[Violation]:
+        violations: list[Violation] = []
+        if not self.conversation.current.batching:
+            requirement = self._in_force("jsonrpc.batch.removed")
+            violations += self._report(
+                record, [Violation(requirement, record.sender, "sends a batch")]
+            )
+        for part, _ in batch.parts:
+            if isinstance(part, MalformedMessage):
+                violations += self._malformed(record, part)
+            else:
+                violations += self._step(record, part, in_batch=True)
+        return violations
+
+    def _malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
+        self._unreadable[record.sender] += 1
+        requirement = malformed.requirement
+        if record.raw is not None and record.transport == "stdio":
+            requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
+        why = f"sends what is no message: {malformed}"
+        return self._report(record, [Violation(self._in_force(requirement), record.sender, why)])
+
+    def _in_force(self, requirement: str) -> str:
+        """The requirement itself where it holds in this revision, else the one on all messages."""
+        row = self._rows.get(requirement)
+        if row is not None and row.holds_in(self.conversation.current.id):
+            return requirement
+        return _VERSION_2_0
+
+    def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
+        step = self._make_step(record, frame, in_batch=in_batch)
+        if step is None:
+            self._unreadable[record.sender] += 1
+            breach = Violation(_VERSION_2_0, record.sender, "sends a number too large to be read")
+            return self._report(record, [breach])
+        index = complete(step.revision.id)
+        found = self._judge(step, index)
+        found += self._stray_error(step)
+        self.conversation.advance(step)
+        self._learn(step)
+        self._last_kind[record.sender] = step.kind
+        return self._report(record, _most_specific(found))
+
+    def _make_step(self, record: Record, frame: Frame, *, in_batch: bool) -> Step | None:
+        sender, kind = record.sender, frame.kind
+        try:
+            body = None if frame.body is None else msgspec.json.decode(frame.body)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        conversation = self.conversation
+        id = None if frame.id is UNSET else frame.id
+        name = "" if frame.method is UNSET else frame.method
+        exchange: Exchange | None
+        if kind == REQUEST:
+            assert id is not None
+            revision = self._told or conversation.revision_for(meta_of(body))
+            exchange = Exchange(
+                id=id,
+                name=name,
+                sender=sender,
+                revision=revision,
+                method=revision.requests[sender].get(name),
+                token=_token(body),
+                params=body,
+                since=record.t,
+                number=record.number,
+            )
+        elif kind == NOTIFICATION:
+            exchange = conversation.concerned(sender, name, body)
+            revision = exchange.revision if exchange else conversation.current
+        else:
+            exchange = conversation.answered_by(sender, id)
+            revision = exchange.revision if exchange else conversation.current
+            name = exchange.name if exchange else ""
+        return Step(
+            sender=sender,
+            kind=kind,
+            name=name,
+            revision=revision,
+            id=id,
+            body=body,
+            error=None if frame.error is UNSET else frame.error,
+            exchange=exchange,
+            record=record,
+            in_batch=in_batch,
+        )
+
+    def _judge(self, step: Step, index: Index) -> list[Violation]:
+        found: list[Violation] = []
+        for rule in index[step.sender][step.kind][step.name]:
+            outcome = rule.judge(step, self.conversation)
+            if outcome is None:
+                continue
+            self._tally(rule.requirement).exercised += 1
+            if outcome is not True:
+                found += breaches(rule, outcome, step.sender)
+        return found
+
+    def _stray_error(self, step: Step) -> list[Violation]:
+        """An error without id answers what could not be read; if everything could, it answers nothing."""
+        if step.kind != FAULT or step.id is not None:
+            return []
+        other = OTHER[step.sender]
+        if self._unreadable[other]:
+            self._unreadable[other] -= 1
+            return []
+        answers_notification = self._last_kind[other] == NOTIFICATION
+        requirement = self._in_force(
+            "jsonrpc.notification.not-answered"
+            if answers_notification
+            else "jsonrpc.response.id-echo"
+        )
+        what = "a notification" if answers_notification else "a readable message"
+        return [Violation(requirement, step.sender, f"answers {what} with an error without id")]
+
+    def _overdue(self, record: Record) -> list[Violation]:
+        """Answers that are missing after all patience, by the times of the records."""
+        found: list[Violation] = []
+        if record.t is None:
+            return found
+        for asker, state in self.conversation.parties.items():
+            exchange = next(iter(state.open.values()), None)
+            if exchange is None or exchange.since is None or exchange.is_lasting:
+                continue
+            if record.t - exchange.since <= self._patience:
+                continue
+            state.cancelled[exchange.id] = state.open.pop(exchange.id)
+            exchange.cancelled = True
+            to_client = asker == "server"
+            requirement = self._in_force(
+                "jsonrpc.response.client-sends" if to_client else "jsonrpc.request.answered"
+            )
+            why = f"leaves {exchange.name} (id {exchange.id!r}) unanswered for {self._patience:g} s"
+            found.append(Violation(requirement, OTHER[asker], why))
+        return self._report(record, found)
+
+    def _learn(self, step: Step) -> None:
+        from accord.protocol.rules.recall import learn
+
+        learn(step, self.conversation)
+        if step.exchange is not None and step.name == "notifications/progress" and step.record:
+            step.exchange.since = step.record.t
+
+    # -- keeping count
+
+    def _tally(self, requirement: str) -> Tally:
+        tally = self.tallies.get(requirement)
+        if tally is None:
+            tally = self.tallies[requirement] = Tally(kept=[])
+        return tally
+
+    def _report(self, record: Record, violations: list[Violation]) -> list[Violation]:
+        reported = []
+        revision = self.conversation.current.id
+        for violation in violations:
+            row = self._rows[violation.requirement]
+            severity = violation.severity or row.severity_in(revision)
+            complete_violation = msgspec.structs.replace(
+                violation,
+                severity=severity,
+                number=record.number or None,
+                evidence=_evidence(record),
+            )
+            tally = self._tally(violation.requirement)
+            tally.exercised = max(tally.exercised, 1)
+            tally.breaches += 1
+            tally.worst = FAIL if FAIL in (tally.worst, severity) else severity
+            if len(tally.kept) < self._kept:
+                tally.kept.append(complete_violation)
+            reported.append(complete_violation)
+        return reported
+
+    def verdicts(self) -> list[Verdict]:
+        """Return one verdict for every requirement of the revision, and for any other that was broken."""
+        revision = self.conversation.current.id
+        ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
+        return [
+            self._verdict(row, revision, is_ruled=row.id in ruled)
+            for row in self._rows.values()
+            if row.holds_in(revision) or row.id in self.tallies
+        ]
+
+    def _verdict(self, row: Requirement, revision: RevisionId, *, is_ruled: bool) -> Verdict:
+        tally = self.tallies.get(row.id, Tally())
+        name: VerdictName
+        if tally.worst is not None:
+            name, message = tally.worst, tally.kept[0].why
+            if tally.breaches > 1:
+                message += f" (and {tally.breaches - 1} more)"
+        elif tally.exercised:
+            name, message = (
+                "pass",
+                f"held {tally.exercised} times" if tally.exercised > 1 else "held",
+            )
+        else:
+            name, message = self._unexercised(row, is_ruled=is_ruled)
+        return Verdict(
+            id=row.id,
+            level=row.level_in(revision),
+            party=row.party,
+            revisions=tuple(id for id in REVISIONS if row.holds_in(REVISIONS[id].id)),
+            verdict=name,
+            message=message,
+            evidence=[
+                Evidence(kept.why, kept.party, kept.number, kept.evidence) for kept in tally.kept
+            ],
+        )
+
+    def _unexercised(self, row: Requirement, *, is_ruled: bool) -> tuple[VerdictName, str]:
+        reason = out_of_scope(row, self.conversation, self._transports)
+        if reason is not None:
+            return "not-applicable", reason
+        if is_ruled:
+            return "not-exercised", "no message put this to the test"
+        if row.check == "human":
+            return "not-exercised", "no recording can show this; it takes a person"
+        return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
+
+
+_STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}
+
+JUDGED_HERE: Final = frozenset(
+    {
+        _VERSION_2_0,
+        "jsonrpc.batch.removed",
+        "jsonrpc.notification.not-answered",
+        "jsonrpc.response.client-sends",
+    }
+)
+"""Requirements that are judged before or after there is a step, not by a rule."""
+
+
+def _plain_messages(record: Record) -> Iterator[dict[str, Any]]:
+    try:
+        value = None if record.message is None else msgspec.json.decode(record.message)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return
+    for message in value if isinstance(value, list) else [value]:
+        if isinstance(message, dict):
+            yield message
+
+
+def _text_of(record: Record) -> bytes | None:
+    if record.message is not None:
+        return bytes(record.message)
+    if record.raw is None or not record.raw.strip():
+        return None
+    return record.raw.encode(errors="surrogatepass")
+
+
+def _evidence(record: Record) -> str:
+    text = (_text_of(record) or b"").decode(errors="replace")
+    return text if len(text) <= _EVIDENCE_LENGTH else f"{text[:_EVIDENCE_LENGTH]}..."
+
+
+def _token(body: Any) -> ProgressToken | None:
+    token = meta_of(body).get("progressToken")
+    return token if isinstance(token, int | str) and not isinstance(token, bool) else None
+
+
+def _most_specific(found: list[Violation]) -> list[Violation]:
+    """Report overlapping breaches of one message once, as the most specific requirement."""
+    broken = {violation.requirement for violation in found}
+    return [
+        violation
+        for violation in found
+        if broken.isdisjoint(SUPERSEDED_BY.get(violation.requirement, ()))
+    ]
+
+
+__all__ = ["Evidence", "Monitor", "Tally", "Verdict", "VerdictName"]

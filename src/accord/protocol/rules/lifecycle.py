@@ -1,0 +1,92 @@
+"""State rules of the opening: who may speak before it is over, and when."""
+
+from typing import TYPE_CHECKING
+
+from accord.protocol.exchange import Step
+from accord.protocol.jsonrpc import INVALID_REQUEST, NOTIFICATION, REQUEST
+from accord.protocol.revision import Phase
+from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, SERVER
+from accord.types._base import Lifetime
+
+if TYPE_CHECKING:
+    from accord.protocol.conversation import Conversation
+
+_HANDSHAKE = Lifetime(until="2025-11-25")
+
+
+@check(
+    "lifecycle.initialize.first",
+    by=CLIENT,
+    kind=REQUEST,
+    lifetime=_HANDSHAKE,
+    reaction=INVALID_REQUEST,
+    deep=False,
+)
+def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
+    if conversation.phase is Phase.READY and step.name != "initialize":
+        return None
+    if step.name == "initialize":
+        if conversation.phase is Phase.OPENING:
+            return True
+        return "sends initialize again"
+    if conversation.phase is Phase.OPENING and step.name != "ping":
+        return f"sends {step.name} before initialize"
+    return None
+
+
+@check(
+    "lifecycle.initialize.client-waits",
+    by=CLIENT,
+    kind=REQUEST,
+    lifetime=_HANDSHAKE,
+    reaction=INVALID_REQUEST,
+    deep=False,
+)
+def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Outcome:
+    if conversation.phase is not Phase.NEGOTIATING or step.name == "initialize":
+        return None
+    return True if step.name == "ping" else f"sends {step.name} before initialize is answered"
+
+
+@check(
+    "lifecycle.initialized.sent",
+    by=CLIENT,
+    kind=REQUEST,
+    lifetime=_HANDSHAKE,
+    reaction=ACCEPT,
+    deep=False,
+)
+def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome:
+    if conversation.phase is Phase.NEGOTIATED and step.name not in ("ping", "initialize"):
+        return f"sends {step.name} before notifications/initialized"
+    return None
+
+
+@check(
+    "lifecycle.initialized.sent",
+    by=CLIENT,
+    kind=NOTIFICATION,
+    on="notifications/initialized",
+    lifetime=_HANDSHAKE,
+    reaction=IGNORE,
+    deep=False,
+)
+def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> Outcome:
+    if conversation.phase in (Phase.OPENING, Phase.NEGOTIATING):
+        return "sends notifications/initialized before initialize is answered"
+    return True
+
+
+@check(
+    "lifecycle.initialized.server-waits",
+    by=SERVER,
+    kind=REQUEST,
+    lifetime=_HANDSHAKE,
+    reaction=ACCEPT,
+    deep=False,
+)
+def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Outcome:
+    if conversation.phase is Phase.READY or step.name == "ping":
+        return True
+    return f"sends {step.name} before notifications/initialized"

@@ -1,0 +1,51 @@
+"""State rules of progress: only for requests under way that asked, and only forward."""
+
+from typing import TYPE_CHECKING
+
+from accord.protocol.exchange import Step, member
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.violation import IGNORE
+
+if TYPE_CHECKING:
+    from accord.protocol.conversation import Conversation
+
+_PROGRESS = "notifications/progress"
+
+
+@check("progress.token.unique", kind=REQUEST, deep=False)
+def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
+    exchange = step.exchange
+    if exchange is None or exchange.token is None:
+        return None
+    if exchange.token in conversation.parties[step.sender].tokens:
+        return f"uses progress token {exchange.token!r} for two requests at once"
+    return True
+
+
+@check(
+    "progress.notification.active-only",
+    kind=NOTIFICATION,
+    on=_PROGRESS,
+    reaction=IGNORE,
+    deep=False,
+)
+def progress_is_for_a_request_under_way(step: Step, conversation: "Conversation") -> Outcome:
+    token = member(step.body, "progressToken")
+    if not isinstance(token, int | str) or isinstance(token, bool):
+        return None
+    return step.exchange is not None or f"reports progress on {token!r}, which no open request has"
+
+
+@check("progress.value.increases", kind=NOTIFICATION, on=_PROGRESS, deep=False)
+def progress_grows(step: Step, conversation: "Conversation") -> Outcome:
+    value = member(step.body, "progress")
+    if (
+        step.exchange is None
+        or step.exchange.progress is None
+        or not isinstance(value, int | float)
+    ):
+        return None
+    if value > step.exchange.progress:
+        return True
+    return f"reports progress {value} after {step.exchange.progress}"

@@ -1,0 +1,112 @@
+"""State rules of JSON-RPC: ids that are unique, answers that answer something, once."""
+
+from typing import TYPE_CHECKING
+
+from accord.protocol.exchange import Step
+from accord.protocol.jsonrpc import FAULT, INVALID_REQUEST, METHOD_NOT_FOUND, NOTIFICATION, REQUEST
+from accord.protocol.methods import REQUESTS
+from accord.protocol.rules._rule import REPLIES, Breach, Outcome, check
+from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER
+from accord.types._base import Lifetime
+
+if TYPE_CHECKING:
+    from accord.protocol.conversation import Conversation
+
+_SESSION_IDS = Lifetime(until="2025-11-25")
+_STATELESS = Lifetime(since="2026-07-28")
+
+
+@check("jsonrpc.request.id-unique", kind=REQUEST, lifetime=_SESSION_IDS, deep=False)
+def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
+    assert step.id is not None
+    party = conversation.parties[step.sender]
+    if step.id in party.open:
+        return Breach(f"sends id {step.id!r} while it is in flight", reaction=INVALID_REQUEST)
+    if party.used is not None and step.id in party.used:
+        return Breach(f"sends id {step.id!r} a second time", reaction=ACCEPT)
+    return True
+
+
+@check(
+    "jsonrpc.id.distinct-among-pending",
+    by=CLIENT,
+    kind=REQUEST,
+    lifetime=_STATELESS,
+    reaction=INVALID_REQUEST,
+    deep=False,
+)
+def id_is_not_pending(step: Step, conversation: "Conversation") -> Outcome:
+    if step.id in conversation.parties[step.sender].open:
+        return f"sends id {step.id!r} while it is in flight"
+    return True
+
+
+@check("jsonrpc.request.id-present", kind=NOTIFICATION, on=REQUESTS, reaction=IGNORE, deep=False)
+def request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
+    return f"sends the request {step.name} without an id"
+
+
+@check("jsonrpc.notification.no-id", kind=REQUEST, reaction=INVALID_REQUEST, deep=False)
+def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
+    if step.name.startswith("notifications/"):
+        return f"sends the notification {step.name} with an id"
+    return None
+
+
+@check(
+    "jsonrpc.client-only-initiates",
+    by=SERVER,
+    kind=REQUEST,
+    lifetime=_STATELESS,
+    reaction=METHOD_NOT_FOUND,
+    deep=False,
+)
+def server_sends_no_requests(step: Step, conversation: "Conversation") -> Outcome:
+    return f"sends the request {step.name}; questions travel in results"
+
+
+@check(
+    "jsonrpc.client-no-responses",
+    by=CLIENT,
+    kind=REPLIES,
+    lifetime=_STATELESS,
+    reaction=IGNORE,
+    deep=False,
+)
+def client_sends_no_responses(step: Step, conversation: "Conversation") -> Outcome:
+    return "sends a response; answers travel as inputResponses"
+
+
+@check(
+    "jsonrpc.response.id-echo",
+    kind=REPLIES,
+    lifetime=Lifetime(until="2025-06-18"),
+    reaction=IGNORE,
+    deep=False,
+)
+@check(
+    "jsonrpc.error.id-echoed-or-unreadable",
+    kind=FAULT,
+    lifetime=Lifetime(since="2025-11-25"),
+    reaction=IGNORE,
+    deep=False,
+)
+def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -> Outcome:
+    if step.exchange is not None:
+        return True
+    if step.id is None:
+        return None
+    asker = conversation.parties[OTHER[step.sender]]
+    if asker.used is not None and step.id in asker.used:
+        return None
+    return f"answers id {step.id!r}, which no request has"
+
+
+@check("jsonrpc.request.answered", kind=REPLIES, reaction=IGNORE, deep=False)
+def request_is_answered_once(step: Step, conversation: "Conversation") -> Outcome:
+    if step.exchange is not None:
+        return True
+    asker = conversation.parties[OTHER[step.sender]]
+    if step.id is not None and asker.used is not None and step.id in asker.used:
+        return f"answers id {step.id!r} a second time"
+    return None

@@ -1,0 +1,67 @@
+"""Which requirements a conversation can be held to at all, and which of two overlapping ones speaks."""
+
+from typing import TYPE_CHECKING, Final
+
+from accord.protocol.catalogue import Requirement
+from accord.protocol.violation import CLIENT, SERVER, Party
+
+if TYPE_CHECKING:
+    from accord.protocol.conversation import Conversation
+
+_CAPABILITY: Final[dict[str, tuple[tuple[Party, str], ...]]] = {
+    "tools": ((SERVER, "tools"),),
+    "resources": ((SERVER, "resources"),),
+    "prompts": ((SERVER, "prompts"),),
+    "logging": ((SERVER, "logging"),),
+    "completion": ((SERVER, "completions"),),
+    "roots": ((CLIENT, "roots"),),
+    "sampling": ((CLIENT, "sampling"),),
+    "elicitation": ((CLIENT, "elicitation"),),
+    "tasks": ((SERVER, "tasks"), (CLIENT, "tasks")),
+    "pagination": ((SERVER, "tools"), (SERVER, "resources"), (SERVER, "prompts")),
+}
+"""Areas that are in play only where one of these capabilities was declared."""
+
+_TRANSPORTS: Final[dict[str, frozenset[str]]] = {
+    "http": frozenset({"http"}),
+    "session": frozenset({"http"}),
+    "auth": frozenset({"http", "sse"}),
+    "sse": frozenset({"sse"}),
+    "stdio": frozenset({"stdio"}),
+}
+
+SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
+    "progress.stops-after-completion": frozenset({"progress.notification.active-only"}),
+    "lifecycle.capabilities.only-declared": frozenset(
+        {"lifecycle.capabilities.declared", "lifecycle.capabilities.respected"}
+    ),
+    "lifecycle.capabilities.respected": frozenset(
+        {"lifecycle.capabilities.declared", "lifecycle.initialize.first"}
+    ),
+    "practice.tools.json-as-text": frozenset({"tools.structured-content.also-text"}),
+    "practice.tools.descriptive-schemas": frozenset({"tools.item.description"}),
+}
+"""A requirement is not reported beside one of these for the same message: they say the same, more exactly."""
+
+
+def out_of_scope(
+    row: Requirement, conversation: "Conversation", transports: set[str]
+) -> str | None:
+    """Say why a requirement cannot apply to this conversation; None where it can."""
+    needed = _TRANSPORTS.get(row.area)
+    if needed is not None and transports and transports.isdisjoint(needed):
+        return f"the conversation does not run over {' or '.join(sorted(needed))}"
+    if row.id.endswith("capability.declared") or ".capability-" in row.id:
+        return None
+    providers = _CAPABILITY.get(row.area, ())
+    known = [
+        (party, capability, conversation.parties[party].capabilities)
+        for party, capability in providers
+    ]
+    if not known or any(
+        declared is None or capability in declared for _, capability, declared in known
+    ):
+        return None
+    return " and ".join(
+        f"the {party} did not declare {capability}" for party, capability, _ in known
+    )

@@ -1,0 +1,122 @@
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+
+from accord.cli.main import main
+from accord.cli.options import one_of
+
+
+def test_the_version_is_that_of_the_package(accord):
+    done = accord("--version")
+    assert (done.returncode, done.stdout) == (0, f"accord {version('accord')}\n")
+
+
+def test_help_shows_commands_and_examples(accord):
+    done = accord("--help")
+    assert done.returncode == 0
+    for expected in ("requirements", "check", "examples:", "accord check trace session.jsonl"):
+        assert expected in done.stdout
+
+
+def test_every_command_has_help_with_examples(accord):
+    for command in (("requirements",), ("check", "trace")):
+        done = accord(*command, "--help")
+        assert done.returncode == 0
+        assert "examples:" in done.stdout
+
+
+def test_bad_usage_is_one_line_on_stderr_and_exit_code_2(accord):
+    for args in ((), ("nope",), ("check",), ("requirements", "--nope"), ("check", "trace")):
+        done = accord(*args)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith("accord: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_command_line_starts_without_the_catalogue_and_without_rich():
+    code = (
+        "import sys, accord.cli.main;"
+        "print([m for m in ('accord.protocol', 'rich', 'asyncio', 'tomllib') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", "requirements"],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_nobody_to_complain_to_is_no_error_either():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", "nope"],
+        stderr=write_end,
+        timeout=60,
+        check=False,
+    )
+    os.close(write_end)
+    assert done.returncode == 2
+
+
+def test_an_interrupt_is_quiet():
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", _INTERRUPTIBLE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+_INTERRUPTIBLE = """
+import sys
+import accord.check.replay
+from accord.cli.main import main
+print("ready")
+sys.exit(main(["check", "trace", "-"]))
+"""
+
+
+def test_an_ascii_terminal_gets_escapes_instead_of_an_error(tmp_path):
+    name = tmp_path / "é.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", "requirements", "é"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"\\xe9" in done.stderr
+    assert not name.exists()
+
+
+def test_main_returns_the_exit_code(capsys):
+    assert main(["requirements", "--area", "ping"]) == 0
+    assert "ping.request.either-party" in capsys.readouterr().out
+    assert main(["requirements", "--area", "pong"]) == 2
+    assert "accord: unknown area 'pong'" in capsys.readouterr().err
+
+
+def test_a_value_is_found_in_any_spelling():
+    for spelling in ("MUST NOT", "must not", "must-not", "Must_Not"):
+        assert one_of(spelling, ("MUST", "MUST NOT"), "level") == "MUST NOT"

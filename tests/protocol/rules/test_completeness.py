@@ -1,0 +1,59 @@
+"""No requirement that traffic can decide is without its rule, and no rule without its pair of traces."""
+
+import pytest
+from protocol.rules.test_pairs import PAIRS
+
+from accord.protocol.catalogue import catalogue
+from accord.protocol.monitor import JUDGED_HERE
+from accord.protocol.revisions import REVISIONS
+from accord.protocol.rules import complete
+from accord.protocol.rules._rule import RULES
+
+MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_wire_requirement_has_a_rule(revision: str) -> None:
+    ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
+    wire = {
+        row.id for row in catalogue().values() if row.check == "wire" and row.holds_in(revision)
+    }
+    assert wire - ruled - UNDECIDABLE.keys() == set()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_rule_has_its_pair_of_traces(revision: str) -> None:
+    paired = {
+        pair.requirement for pair in PAIRS if pair.revisions is None or revision in pair.revisions
+    }
+    ruled = {rule.requirement for rule in complete(revision).rules} | {
+        id for id in JUDGED_HERE if catalogue()[id].holds_in(revision)
+    }
+    assert ruled - paired == set()
+
+
+def test_what_is_called_undecidable_is_of_later_revisions_only_and_has_no_rule() -> None:
+    for revision in MISSION:
+        assert not [id for id in UNDECIDABLE if catalogue()[id].holds_in(revision)]
+    assert {rule.requirement for rule in RULES}.isdisjoint(UNDECIDABLE)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_endpoints_enforce_a_state_rule_exactly_where_the_catalogue_says_it_holds(
+    revision: str,
+) -> None:
+    complete(revision)
+    disagreeing = [
+        rule.requirement
+        for rule in RULES
+        if not rule.deep
+        and (revision in rule.lifetime) != catalogue()[rule.requirement].holds_in(revision)
+    ]
+    assert disagreeing == []
+
+
+UNDECIDABLE = {
+    "elicitation.url.third-party-credentials-stay": "what a server does with credentials off the wire shows nowhere",
+    "elicitation.complete.same-client": "a recording has one client; that another got the notification cannot be seen",
+}
+"""Requirements of later revisions that are marked `wire` although a recording alone cannot decide them, with the reason."""
