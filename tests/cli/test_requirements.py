@@ -132,11 +132,11 @@ def test_conditions_that_nothing_fits_say_so(accord):
 
 
 def test_a_terminal_gets_wrapped_columns_and_colours(on_terminal):
-    code, shown = on_terminal("requirements", "--area", "ping")
+    code, shown = on_terminal("requirements", "--area", "ping", COLUMNS="110")
     assert code == 0
     assert "\x1b[1m" in shown
     plain = shown.replace("\x1b[1m", "").replace("\x1b[0m", "")
-    assert max(map(len, plain.splitlines())) <= 80
+    assert max(map(len, plain.splitlines())) <= 110
     assert len(plain.splitlines()) > len(list(requirements(area="ping")))
 
 

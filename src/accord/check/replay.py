@@ -56,6 +56,6 @@ def replay(
 
 
 def _decidable(revision: RevisionId) -> set[str]:
-    """What recorded traffic can show: all that is a matter of the wire, and what else has a rule."""
+    """What recorded traffic can show: all matters of the wire, and what else has a rule."""
     on_the_wire = {row.id for row in requirements(revision=revision, check="wire")}
     return on_the_wire | JUDGED_HERE | {rule.requirement for rule in complete(revision).rules}

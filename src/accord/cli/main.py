@@ -58,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    be_lenient()
     try:
+        be_lenient()
         options = _parser().parse_args(args)
         code: int = options.run(options)
     except KeyboardInterrupt:

@@ -1,0 +1,90 @@
+import pytest
+
+from accord.check.report import Coverage, Findings, build
+from accord.protocol.monitor import Verdict
+from accord.protocol.violation import Violation
+from accord.types import REVISION_IDS
+
+NEW = REVISION_IDS[2]
+
+
+def verdict(name, level="MUST", id_="tools.call.content-array"):
+    return Verdict(id_, level, "server", (NEW,), name, "", [])
+
+
+def report_of(*verdicts, decidable=("tools.call.content-array",)):
+    return build(verdicts, target="x", revision=NEW, judged_by=NEW, decidable=decidable)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "score"),
+    [
+        ([verdict("pass")], 100),
+        ([verdict("fail")], 0),
+        ([verdict("warn")], 50),
+        ([verdict("pass"), verdict("not-exercised"), verdict("not-applicable")], 100),
+        ([verdict("pass"), verdict("fail", "SHOULD")], 75),
+        ([verdict("fail"), verdict("pass", "MAY")], 25),
+        ([verdict("pass", "MUST NOT"), verdict("warn", "FACT")], 87.5),
+        ([verdict("pass")] * 5000 + [verdict("fail", "FACT")], 99.9),
+        ([verdict("not-exercised")], None),
+        ([], None),
+    ],
+)
+def test_the_score_weighs_levels_and_verdicts_and_is_rounded_down(verdicts, score):
+    assert report_of(*verdicts).score == score
+
+
+def test_coverage_counts_what_this_kind_of_check_can_decide():
+    report = report_of(
+        verdict("pass"),
+        verdict("warn", id_="tools.item.title"),
+        verdict("not-exercised"),
+        verdict("not-exercised", id_="auth.token.short-lived"),
+        verdict("not-applicable"),
+    )
+    assert report.coverage == Coverage(applicable=3, exercised=2)
+
+
+def test_a_warning_is_no_failure():
+    assert not report_of(verdict("warn"), verdict("pass")).has_failed
+    assert report_of(verdict("fail"), verdict("pass")).has_failed
+
+
+def breach(why="sends nonsense", *, id_="ping.response.empty", severity="fail", number=1):
+    return Violation(id_, "server", why, severity=severity, number=number, evidence="{}")
+
+
+def test_identical_breaches_are_folded_with_their_count_and_first_records():
+    findings = Findings()
+    for number in range(1, 101):
+        findings.add(breach(number=number))
+    [finding] = findings.sorted()
+    assert (finding.count, finding.numbers) == (100, [1, 2, 3, 4, 5])
+    assert finding.evidence == "{}"
+
+
+def test_failures_come_before_warnings_and_both_in_their_order():
+    findings = Findings()
+    findings.add(breach("a", severity="warn"))
+    findings.add(breach("b", id_="ping.response.prompt"))
+    findings.add(breach("c", id_="meta.prefix.reserved", severity="warn"))
+    findings.add(breach("d"))
+    assert [finding.why for finding in findings.sorted()] == ["b", "d", "a", "c"]
+
+
+def test_a_breach_with_ever_new_words_does_not_eat_memory():
+    findings = Findings()
+    for number in range(1, 100_001):
+        findings.add(breach(f"sends {number}", number=number))
+    shown = findings.sorted()
+    assert len(shown) == 11
+    assert sum(finding.count for finding in shown) == 100_000
+    assert shown[-1].why == "breaks it in further ways, not listed one by one"
+
+
+def test_a_breach_without_severity_or_record_is_a_failure_without_place():
+    findings = Findings()
+    findings.add(Violation("ping.response.empty", "server", "sends nonsense"))
+    [finding] = findings.sorted()
+    assert (finding.severity, finding.numbers, finding.count) == ("fail", [], 1)
