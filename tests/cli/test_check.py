@@ -1,6 +1,8 @@
 import json
+import os
 import subprocess
 import sys
+import threading
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -147,6 +149,18 @@ def test_without_rich_the_terminal_gets_plain_text(on_terminal, bad, tmp_path):
     code, shown = on_terminal("check", "trace", bad, PYTHONPATH=str(tmp_path))
     assert code == 1
     assert "\x1b" not in shown
+
+
+def test_a_named_pipe_is_read_too(on_terminal, tmp_path):
+    pipe = tmp_path / "session.pipe"
+    os.mkfifo(pipe)
+    pings = [each for id_ in range(3, 603) for each in (request(id_, "ping"), result(id_))]
+    writer = threading.Thread(target=pipe.write_text, args=[text_of([*GOOD, *pings])])
+    writer.start()
+    code, shown = on_terminal("check", "trace", pipe)
+    writer.join(timeout=60)
+    assert code == 0
+    assert "no violations" in shown
 
 
 def test_memory_does_not_grow_with_the_recording(tmp_path):

@@ -4,7 +4,9 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-from accord.cli.main import main
+import pytest
+
+from accord.cli.main import _described, main
 from accord.cli.options import one_of
 
 
@@ -73,6 +75,39 @@ def test_nobody_to_complain_to_is_no_error_either():
     )
     os.close(write_end)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_error(closed):
+    done = _shell(f"requirements --area ping {closed}")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_exit_code_2():
+    done = _shell("requirements > /dev/full")
+    assert (done.returncode, done.stderr) == (2, b"accord: No space left on device\n")
+
+
+def test_closed_standard_input_cannot_be_judged():
+    done = _shell("check trace - <&-")
+    assert (done.returncode, done.stderr) == (2, b"accord: -: standard input is closed\n")
+
+
+def _shell(line):
+    return subprocess.run(
+        ["sh", "-c", f'"$0" -m accord.cli.main {line}', sys.executable],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_fault_of_ours_does_not_look_like_a_failed_check():
+    with pytest.raises(ValueError) as caught:
+        int("x")
+    described = _described(caught.value)
+    assert described.startswith("ValueError: invalid literal for int() with base 10: 'x' at ")
+    assert f"{__file__}:" in described
 
 
 def test_an_interrupt_is_quiet():

@@ -96,22 +96,23 @@ def _judge(options: argparse.Namespace) -> "Report":
     revision = (
         None if options.revision is None else one_of(options.revision, REVISION_IDS, "revision")
     )
-    from_stdin = options.file == "-"
     with _opened(options.file) as file:
-        total = None if from_stdin else os.fstat(file.fileno()).st_size
+        # A pipe has neither a length nor a place in it.
+        is_measured = file.seekable() and options.file != "-"
+        total = os.fstat(file.fileno()).st_size if is_measured else None
         with progress("judging", total) as done:
             return replay(
                 read(file),
-                target="standard input" if from_stdin else options.file,
+                target="standard input" if options.file == "-" else options.file,
                 revision=revision,
-                seen=_stepwise(
-                    done, (lambda _count: _count) if from_stdin else (lambda _: file.tell())
-                ),
+                seen=_stepwise(done, lambda count: file.tell() if is_measured else count),
             )
 
 
 def _opened(name: str) -> "nullcontext[IO[bytes]] | IO[bytes]":
     if name == "-":
+        if sys.stdin is None:
+            raise TraceError("standard input is closed")
         return nullcontext(sys.stdin.buffer)
     try:
         return open(name, "rb")

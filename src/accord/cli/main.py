@@ -67,7 +67,22 @@ def main(args: Sequence[str] | None = None) -> int:
     except AccordError as error:
         complain(str(error))
         return 2
+    except OSError as error:
+        complain(error.strerror or str(error))
+        return 2
+    except Exception as error:
+        # Exit code 1 means that the thing checked failed; a fault of ours must not look like it.
+        complain(f"internal error, please report it: {_described(error)}")
+        return 2
     return code
+
+
+def _described(error: Exception) -> str:
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
+    return f"{type(error).__name__}: {error}{where}"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -13,21 +13,27 @@ __all__ = ["complain", "painter", "progress", "say", "width"]
 
 def say(text: str) -> None:
     """Print to stdout; a reader that has gone away is no error."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # What is still buffered would raise again when the interpreter closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _print(sys.stdout, text)
 
 
 def complain(text: str) -> None:
     """Print one line to stderr."""
+    _print(sys.stderr, f"accord: {' '.join(text.split())}\n")
+
+
+def _print(stream: TextIO | None, text: str) -> None:
+    # The interpreter starts with None where the caller closed the stream.
+    if stream is None:
+        return
     try:
-        sys.stderr.write(f"accord: {' '.join(text.split())}\n")
-        sys.stderr.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        stream.write(text)
+        stream.flush()
+    except OSError as error:
+        # What is still buffered would raise again when the interpreter closes the stream.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def be_lenient() -> None:
@@ -38,13 +44,19 @@ def be_lenient() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _is_rich(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and find_spec("rich") is not None
+def _is_rich(stream: TextIO | None) -> bool:
+    return (
+        stream is not None
+        and stream.isatty()
+        and not os.environ.get("NO_COLOR")
+        and find_spec("rich") is not None
+    )
 
 
 def width() -> int | None:
     """Return the columns of the terminal; None where stdout is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if is_terminal else None
 
 
 def painter() -> Callable[[str, str], str]:
