@@ -67,7 +67,8 @@ class Conversation:
             CLIENT: PartyState(used=used()),
             SERVER: PartyState(used=used()),
         }
-        self._find = enforced
+        self._index = enforced(self.current.id, ready=False)
+        self._indexed = self.current
 
     # -- which revision a message belongs to
 
@@ -114,11 +115,17 @@ class Conversation:
 
     # -- one step
 
-    def judge(self, step: Step, index: Index | None = None) -> Sequence[Violation]:
+    def rules_for(self, revision: Revision, sender: Party, kind: Kind, name: str) -> Sequence[Rule]:
+        """Return the state rules that a message is judged by."""
+        index = self._index
+        if revision is not self._indexed:
+            index = enforced(revision.id, ready=not revision.handshake)
+        return index[sender][kind][name]
+
+    def judge(self, step: Step, rules: Sequence[Rule] | None = None) -> Sequence[Violation]:
         """Return the breaches of the next step; nothing changes."""
-        rules: tuple[Rule, ...] = (index or self._find(step.revision.id))[step.sender][step.kind][
-            step.name
-        ]
+        if rules is None:
+            rules = self.rules_for(step.revision, step.sender, step.kind, step.name)
         found: list[Violation] | None = None
         for rule in rules:
             outcome = rule.judge(step, self)
@@ -128,15 +135,20 @@ class Conversation:
 
     def advance(self, step: Step) -> None:
         """Take the step: open or close its exchange, move to the next phase, learn what was declared."""
-        if step.kind is REQUEST or step.kind == REQUEST:
-            self._open(step)
+        if step.kind == REQUEST:
+            assert step.exchange is not None
+            self.open(step.exchange)
         elif step.kind == NOTIFICATION:
             self._note(step)
-        else:
-            self._close(step)
-        phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
-        if phase is not None and step.revision.handshake:
-            self._enter(phase, step)
+        elif step.exchange is not None:
+            self.settle(step.exchange, step.kind)
+            if step.name == "server/discover" and step.kind == RESULT:
+                server = self.parties[SERVER]
+                server.capabilities = capability_paths(member(step.body, "capabilities"))
+        if self.phase is not Phase.READY and step.revision.handshake:
+            phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
+            if phase is not None:
+                self._enter(phase, step)
 
     def apply(self, step: Step) -> Sequence[Violation]:
         """Judge a step and take it, whatever the verdict."""
@@ -144,20 +156,27 @@ class Conversation:
         self.advance(step)
         return violations
 
-    def _open(self, step: Step) -> None:
-        exchange = step.exchange
-        assert exchange is not None
-        party = self.parties[step.sender]
-        earlier = party.open.get(exchange.id)
-        if earlier is not None:
-            # The first caller still gets its answer.
+    def open(self, exchange: Exchange) -> None:
+        """Open an exchange; of two under one id the first stays, and its caller still gets its answer."""
+        party = self.parties[exchange.sender]
+        earlier = party.open.setdefault(exchange.id, exchange)
+        if earlier is not exchange:
             earlier.duplicates += 1
             return
-        party.open[exchange.id] = exchange
         if exchange.token is not None:
             party.tokens.setdefault(exchange.token, exchange)
         if party.used is not None:
             party.used.add(exchange.id)
+
+    def settle(self, exchange: Exchange, kind: Kind) -> None:
+        """Close an exchange with its reply; an error may be the answer to its duplicate."""
+        party = self.parties[exchange.sender]
+        if exchange.duplicates and kind == FAULT:
+            exchange.duplicates -= 1
+        elif exchange.cancelled:
+            party.cancelled.pop(exchange.id, None)
+        else:
+            self._forget(party, exchange)
 
     def _note(self, step: Step) -> None:
         exchange = step.exchange
@@ -172,21 +191,6 @@ class Conversation:
             party = self.parties[exchange.sender]
             self._forget(party, exchange)
             party.cancelled[exchange.id] = exchange
-
-    def _close(self, step: Step) -> None:
-        exchange = step.exchange
-        if exchange is None:
-            return
-        party = self.parties[exchange.sender]
-        if exchange.duplicates and step.kind == FAULT:
-            exchange.duplicates -= 1
-            return
-        if step.name == "server/discover" and step.kind == RESULT:
-            self.parties[SERVER].capabilities = capability_paths(member(step.body, "capabilities"))
-        if not exchange.cancelled:
-            self._forget(party, exchange)
-        else:
-            party.cancelled.pop(exchange.id, None)
 
     def _forget(self, party: PartyState, exchange: Exchange) -> None:
         party.open.pop(exchange.id, None)
@@ -206,6 +210,13 @@ class Conversation:
             chosen = REVISIONS.get(str(member(step.body, "protocolVersion")))
             if chosen is not None and chosen.handshake:
                 self.revision = chosen
+        self._indexed = self.current
+        self._index = enforced(
+            self.current.id,
+            ready=phase is Phase.READY,
+            client=self.parties[CLIENT].capabilities,
+            server=self.parties[SERVER].capabilities,
+        )
 
     def close(self) -> None:
         """End the conversation; nothing may follow."""

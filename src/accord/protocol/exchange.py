@@ -11,11 +11,12 @@ from accord.trace import Record
 from accord.types._base import ProgressToken, RequestId
 
 
-class Exchange(msgspec.Struct, kw_only=True, dict=True):
+class Exchange(msgspec.Struct):
     """One request until its reply.
 
     `params` are kept by monitors alone. `progress` is the last value reported. `duplicates` counts further requests that
-    came under the same id while this one was open.
+    came under the same id while this one was open. `batch` collects the answers of the batch it came in. `state` is free for
+    whoever drives the endpoint.
     """
 
     id: RequestId
@@ -28,8 +29,10 @@ class Exchange(msgspec.Struct, kw_only=True, dict=True):
     params: Any = None
     cancelled: bool = False
     duplicates: int = 0
+    batch: Any = None
     since: float | None = None
     number: int | None = None
+    state: Any = None
 
     @property
     def is_lasting(self) -> bool:
@@ -37,7 +40,7 @@ class Exchange(msgspec.Struct, kw_only=True, dict=True):
         return self.name == "subscriptions/listen"
 
 
-class Step(msgspec.Struct, kw_only=True):
+class Step(msgspec.Struct, gc=False):
     """One message on its way.
 
     `name` is the method; of a reply, the method it answers, or empty where no request is known. `body` holds the params or

@@ -45,6 +45,9 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     may_ask: bool = False
     params_required: bool = False
 
+    def __repr__(self) -> str:
+        return f"Method({self.name!r})"
+
     @property
     def is_request(self) -> bool:
         """Whether an answer is expected."""
@@ -73,6 +76,9 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ids_unique_in: Literal["session", "flight"] = "session"
     not_found_code: int = -32002
 
+    def __repr__(self) -> str:
+        return f"Revision({self.id!r})"
+
     def evolve(self, id: RevisionId, **features: Any) -> "Revision":
         """Describe the next revision by what changes."""
         return msgspec.structs.replace(self, id=id, **features)
@@ -95,10 +101,22 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 if method.is_request is is_request
                 and party in method.by
                 and self.id in method.lifetime
+                and (self.server_requests or party == CLIENT or not is_request)
             }
             for party in (CLIENT, SERVER)
         }
 
-    def capability_for(self, method: Method) -> str | None:
+    def needed_for(self, sender: Party, name: str) -> str | None:
         """The capability that the answering party must have declared for a request."""
-        return method.needs if self.id in method.needs_lifetime else None
+        return self._needed[sender].get(name)
+
+    @cached_property
+    def _needed(self) -> dict[Party, dict[str, str]]:
+        return {
+            party: {
+                name: method.needs
+                for name, method in methods.items()
+                if method.needs and self.id in method.needs_lifetime
+            }
+            for party, methods in self.requests.items()
+        }

@@ -13,6 +13,7 @@ JSON: monitors run them, and endpoints asked to be strict.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,7 @@ from accord.types._base import ALWAYS, Lifetime, RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
+    from accord.protocol.revision import Revision
 
 EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
 KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
@@ -42,6 +44,8 @@ class Breach(msgspec.Struct, frozen=True):
 
 Outcome: TypeAlias = "None | bool | str | Breach | Sequence[str | Breach]"
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
+Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
+HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +59,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     lifetime: Lifetime
     reaction: Reaction
     deep: bool
+    opening: bool
+    holds_for: "HoldsFor | None"
 
     def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
         """Tell whether a message of this kind and method is judged by this rule."""
@@ -73,6 +79,8 @@ def check(
     lifetime: Lifetime = ALWAYS,
     reaction: Reaction = ACCEPT,
     deep: bool = True,
+    opening: bool = False,
+    holds_for: "HoldsFor | None" = None,
 ) -> Callable[[Judge], Judge]:
     """Bind a judge to a requirement of the catalogue.
 
@@ -84,6 +92,9 @@ def check(
         lifetime: for state rules, in which revisions endpoints enforce it; of deep rules the catalogue knows.
         reaction: what an endpoint does when its peer breaks the rule.
         deep: whether the judge reads whole bodies; such rules run in monitors and strict endpoints only.
+        opening: whether it can only be broken until the conversation is ready.
+        holds_for: for which methods it holds by the tables and the declared capabilities alone; endpoints then spare
+            themselves the judge.
     """
 
     def bind(judge: Judge) -> Judge:
@@ -97,6 +108,8 @@ def check(
                 lifetime=lifetime,
                 reaction=reaction,
                 deep=deep,
+                opening=opening,
+                holds_for=holds_for,
             )
         )
         return judge
@@ -125,41 +138,76 @@ def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
 
 
 class Index:
-    """The rules in force under one revision, found by sender, kind and method."""
+    """The rules in force under one revision, found by sender, kind and method.
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    With `settled`, the methods for which a rule is settled by the tables and by what was declared do without it.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        *,
+        names: Iterable[str] = (),
+        settled: Callable[[Rule, Party, str], bool] | None = None,
+    ) -> None:
         self.rules = tuple(rules)
+        known = {*names, *(name for rule in self.rules for name in rule.on or ())}
         self._found: dict[Party, dict[Kind, _Lookup]] = {
-            party: {kind: _Lookup(self.rules, party, kind) for kind in KINDS} for party in EITHER
+            party: {kind: _Lookup() for kind in KINDS} for party in EITHER
         }
+        for party, kinds in self._found.items():
+            for kind, lookup in kinds.items():
+                lookup.others = tuple(rule for rule in self.rules if rule.concerns(party, kind, ""))
+                for name in known:
+                    lookup[name] = tuple(
+                        rule
+                        for rule in self.rules
+                        if rule.concerns(party, kind, name)
+                        and not (settled and settled(rule, party, name))
+                    )
 
     def __getitem__(self, sender: Party) -> "dict[Kind, _Lookup]":
         return self._found[sender]
 
 
 class _Lookup(dict[str, tuple[Rule, ...]]):
-    """Rules by method; names that no rule mentions share the rules for all methods, so a peer cannot make it grow."""
+    """Rules by method; unknown names share the rules for all methods, so a peer cannot make it grow."""
 
-    def __init__(self, rules: tuple[Rule, ...], party: Party, kind: Kind) -> None:
-        super().__init__()
-        concerned = [rule for rule in rules if party in rule.by and kind in rule.kinds]
-        for name in {name for rule in concerned for name in rule.on or ()}:
-            self[name] = tuple(rule for rule in concerned if rule.concerns(party, kind, name))
-        self._others = tuple(rule for rule in concerned if rule.on is None)
+    others: tuple[Rule, ...] = ()
 
     def __missing__(self, name: str) -> tuple[Rule, ...]:
-        return self._others
+        return self.others
 
 
-def enforced(revision: RevisionId) -> Index:
-    """Return the state rules of a revision: what every endpoint obeys."""
-    found = _ENFORCED.get(revision)
-    if found is None:
-        import accord.protocol.rules  # noqa: F401  # the state rules register themselves
+@lru_cache(maxsize=256)
+def enforced(
+    revision: RevisionId,
+    *,
+    ready: bool,
+    client: frozenset[str] | None = None,
+    server: frozenset[str] | None = None,
+) -> Index:
+    """Return the state rules of a revision: what every endpoint obeys, before and after the opening.
 
-        found = Index(rule for rule in RULES if not rule.deep and revision in rule.lifetime)
-        _ENFORCED[revision] = found
-    return found
+    Args:
+        revision: the one agreed on.
+        ready: whether the opening is over; its rules cannot be broken any more.
+        client: what the client declared, if that is known and final.
+        server: what the server declared.
+    """
+    import accord.protocol.rules  # noqa: F401  # the state rules register themselves
+    from accord.protocol.revisions import REVISIONS
 
-
-_ENFORCED: Final[dict[RevisionId, Index]] = {}
+    row = REVISIONS[revision]
+    declared: Declared = {CLIENT: client, SERVER: server}
+    return Index(
+        (
+            rule
+            for rule in RULES
+            if not rule.deep and revision in rule.lifetime and not (ready and rule.opening)
+        ),
+        names=[method.name for method in row.methods],
+        settled=lambda rule, party, name: (
+            rule.holds_for is not None and rule.holds_for(row, party, name, declared)
+        ),
+    )

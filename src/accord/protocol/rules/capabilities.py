@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING, Final
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN, REQUESTS
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Declared, HoldsFor, Outcome, check
 from accord.protocol.violation import CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
+    from accord.protocol.revision import Revision
 
 _HANDSHAKE = Lifetime(until="2025-11-25")
+
+
+def _receiver_declared(revision: "Revision", sender: Party, name: str, declared: Declared) -> bool:
+    needed = revision.needed_for(sender, name)
+    return needed is None or needed in (declared[OTHER[sender]] or ())
 
 
 @check(
@@ -21,6 +27,7 @@ _HANDSHAKE = Lifetime(until="2025-11-25")
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
     deep=False,
+    holds_for=lambda revision, sender, name, _: name in revision.requests[sender],
 )
 def request_exists_in_the_revision(step: Step, conversation: "Conversation") -> Outcome:
     if step.name in step.revision.requests[step.sender]:
@@ -36,6 +43,7 @@ def request_exists_in_the_revision(step: Step, conversation: "Conversation") -> 
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
     deep=False,
+    holds_for=lambda revision, sender, name, _: name in revision.notifications[sender],
 )
 def notification_exists_in_the_revision(step: Step, conversation: "Conversation") -> Outcome:
     if step.name in step.revision.notifications[step.sender]:
@@ -51,10 +59,10 @@ def notification_exists_in_the_revision(step: Step, conversation: "Conversation"
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
     deep=False,
+    holds_for=_receiver_declared,
 )
 def request_needs_a_declared_capability(step: Step, conversation: "Conversation") -> Outcome:
-    method = step.revision.requests[step.sender].get(step.name)
-    needed = method and step.revision.capability_for(method)
+    needed = step.revision.needed_for(step.sender, step.name)
     declared = conversation.parties[OTHER[step.sender]].capabilities
     if not needed or declared is None:
         return None
@@ -92,12 +100,24 @@ _LIFETIMES: Final[dict[str, Lifetime]] = {
 }
 
 
+def _sender_declared(capability: str) -> HoldsFor:
+    return lambda _, sender, __, declared: capability in (declared[sender] or ())
+
+
 def _bind_answers(
     requirement: str, party: Party, capability: str, methods: tuple[str, ...]
 ) -> None:
     lifetime = _LIFETIMES.get(requirement, _HANDSHAKE)
 
-    @check(requirement, by=party, kind=RESULT, on=methods, lifetime=lifetime, deep=False)
+    @check(
+        requirement,
+        by=party,
+        kind=RESULT,
+        on=methods,
+        lifetime=lifetime,
+        deep=False,
+        holds_for=_sender_declared(capability),
+    )
     def answers_only_what_it_declared(step: Step, conversation: "Conversation") -> Outcome:
         declared = conversation.parties[step.sender].capabilities
         if declared is None:
@@ -131,6 +151,7 @@ def _bind_notices(requirement: str, party: Party, name: str, capability: str) ->
         on=f"notifications/{name}",
         lifetime=_LIFETIMES.get(requirement, _HANDSHAKE),
         deep=False,
+        holds_for=_sender_declared(capability),
     )
     def notifies_only_what_it_declared(step: Step, conversation: "Conversation") -> Outcome:
         declared = conversation.parties[step.sender].capabilities

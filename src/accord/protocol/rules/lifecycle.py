@@ -22,17 +22,25 @@ _HANDSHAKE = Lifetime(until="2025-11-25")
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
     deep=False,
+    opening=True,
 )
 def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
-    if conversation.phase is Phase.READY and step.name != "initialize":
+    if conversation.phase is not Phase.OPENING or step.name in ("initialize", "ping"):
         return None
-    if step.name == "initialize":
-        if conversation.phase is Phase.OPENING:
-            return True
-        return "sends initialize again"
-    if conversation.phase is Phase.OPENING and step.name != "ping":
-        return f"sends {step.name} before initialize"
-    return None
+    return f"sends {step.name} before initialize"
+
+
+@check(
+    "lifecycle.initialize.first",
+    by=CLIENT,
+    kind=REQUEST,
+    on="initialize",
+    lifetime=_HANDSHAKE,
+    reaction=INVALID_REQUEST,
+    deep=False,
+)
+def initialize_comes_once(step: Step, conversation: "Conversation") -> Outcome:
+    return conversation.phase is Phase.OPENING or "sends initialize again"
 
 
 @check(
@@ -42,6 +50,7 @@ def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
     deep=False,
+    opening=True,
 )
 def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is not Phase.NEGOTIATING or step.name == "initialize":
@@ -56,6 +65,7 @@ def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Out
     lifetime=_HANDSHAKE,
     reaction=ACCEPT,
     deep=False,
+    opening=True,
 )
 def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is Phase.NEGOTIATED and step.name not in ("ping", "initialize"):
@@ -85,6 +95,7 @@ def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> 
     lifetime=_HANDSHAKE,
     reaction=ACCEPT,
     deep=False,
+    opening=True,
 )
 def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is Phase.READY or step.name == "ping":

@@ -5,12 +5,21 @@ from typing import TYPE_CHECKING
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, INVALID_REQUEST, METHOD_NOT_FOUND, NOTIFICATION, REQUEST
 from accord.protocol.methods import REQUESTS
-from accord.protocol.rules._rule import REPLIES, Breach, Outcome, check
-from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER
+from accord.protocol.rules._rule import REPLIES, Breach, Declared, Outcome, check
+from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import Lifetime
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
+    from accord.protocol.revision import Revision
+
+
+def _answers_a_known_method(
+    revision: "Revision", sender: Party, name: str, declared: Declared
+) -> bool:
+    """Tell that a reply belongs to an open exchange: only then is the method that it answers known."""
+    return name != ""
+
 
 _SESSION_IDS = Lifetime(until="2025-11-25")
 _STATELESS = Lifetime(since="2026-07-28")
@@ -46,7 +55,13 @@ def request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends the request {step.name} without an id"
 
 
-@check("jsonrpc.notification.no-id", kind=REQUEST, reaction=INVALID_REQUEST, deep=False)
+@check(
+    "jsonrpc.notification.no-id",
+    kind=REQUEST,
+    reaction=INVALID_REQUEST,
+    deep=False,
+    holds_for=lambda _, __, name, ___: not name.startswith("notifications/"),
+)
 def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
     if step.name.startswith("notifications/"):
         return f"sends the notification {step.name} with an id"
@@ -83,13 +98,15 @@ def client_sends_no_responses(step: Step, conversation: "Conversation") -> Outco
     lifetime=Lifetime(until="2025-06-18"),
     reaction=IGNORE,
     deep=False,
+    holds_for=_answers_a_known_method,
 )
 @check(
     "jsonrpc.error.id-echoed-or-unreadable",
-    kind=FAULT,
+    kind=REPLIES,
     lifetime=Lifetime(since="2025-11-25"),
     reaction=IGNORE,
     deep=False,
+    holds_for=_answers_a_known_method,
 )
 def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -> Outcome:
     if step.exchange is not None:
@@ -102,7 +119,13 @@ def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -
     return f"answers id {step.id!r}, which no request has"
 
 
-@check("jsonrpc.request.answered", kind=REPLIES, reaction=IGNORE, deep=False)
+@check(
+    "jsonrpc.request.answered",
+    kind=REPLIES,
+    reaction=IGNORE,
+    deep=False,
+    holds_for=_answers_a_known_method,
+)
 def request_is_answered_once(step: Step, conversation: "Conversation") -> Outcome:
     if step.exchange is not None:
         return True
