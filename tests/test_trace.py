@@ -53,6 +53,20 @@ def test_the_text_of_a_message_is_kept_as_it_travelled():
     assert bytes(record.message) == text
 
 
+def test_half_a_surrogate_pair_can_still_be_judged():
+    [record] = read(lines(line_of(b'{"text":"\\ud83d"}', b"server")))
+    assert bytes(record.message) == b'{"text": "\\ud83d"}'
+
+
+def test_bytes_that_are_no_text_survive_a_recording():
+    text = b"caf\xe9\n".decode(errors="surrogateescape")
+    file = io.BytesIO()
+    write(file, Record(sender="server", raw=text))
+    file.seek(0)
+    [record] = read(file)
+    assert record.raw.encode(errors="surrogateescape") == b"caf\xe9\n"
+
+
 def test_blank_lines_are_skipped_and_counted():
     records = list(read(lines(b"", line_of(b"1"), b"  \t", line_of(b"2"))))
     assert [record.number for record in records] == [2, 4]
@@ -106,7 +120,10 @@ def test_header_names_are_found_in_any_case():
         (b'{"from":"client"}\n', 'line 1: neither "message" nor "raw" nor "http" is given'),
         (b'{"from":"client","message":null}\n', 'neither "message" nor "raw" nor "http" is given'),
         (line_of(b'"\xff"') + b"\n", "line 1: not UTF-8 at byte 28"),
-        (line_of(b'"\\ud800"') + b"\n", "such as half a surrogate pair"),
+        (line_of(b"NaN") + b"\n", "line 1: cannot be decoded: the constant NaN is no JSON"),
+        (b'["\\ud800"]\n', "line 1: expected `object`, got `array`"),
+        (b'{"from":"\\ud800","message":1}\n', "line 1: cannot be decoded: "),
+        (b'{"raw":"\\ud800","from":"proxy"}\n', 'expected "client" or "server"'),
         (line_of(b"[" * 100_000 + b"]" * 100_000) + b"\n", "line 1: nested too deeply"),
     ],
 )

@@ -67,7 +67,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         line: dict[str, object] = {} if self.t is None else {"t": self.t}
         line |= {"from": self.sender, "transport": self.transport, "message": self._on_one_line()}
         if self.raw is not None:
-            line["raw"] = self.raw
+            # As ASCII: bytes that are no text may stand in it as halves of surrogate pairs.
+            line["raw"] = msgspec.Raw(json.dumps(self.raw).encode())
         if self.http is not None:
             line["http"] = self.http
         return msgspec.json.encode(line)
@@ -143,8 +144,8 @@ def _parse(text: bytes, number: int) -> Record:
         raise TraceError(f"not UTF-8 at byte {error.start}", line=number) from error
     except msgspec.ValidationError as error:
         raise TraceError(_misshapen(str(error)), line=number) from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(_not_json(text, str(error)), line=number) from error
+    except (msgspec.DecodeError, RecursionError):
+        line = _forgiving(text, number)
     message = None if bytes(line.message) in _NO_MESSAGE else line.message
     if message is None and line.raw is None and line.http is None:
         raise TraceError('neither "message" nor "raw" nor "http" is given', line=number)
@@ -170,17 +171,33 @@ def _misshapen(detail: str) -> str:
     return _lowered(detail)
 
 
-def _not_json(text: bytes, detail: str) -> str:
+def _forgiving(text: bytes, number: int) -> _Line:
+    """Read a line with half a surrogate pair in it, which JSON allows and the decoder does not."""
     try:
-        json.loads(text)
+        members = json.loads(text, parse_constant=_refuse)
+        message = msgspec.Raw(json.dumps(members.pop("message", None)).encode())
+        line = msgspec.convert(members, _Line)
+    except msgspec.ValidationError as error:
+        raise TraceError(_misshapen(str(error)), line=number) from error
     except json.JSONDecodeError as error:
-        # The decoder counts characters; people look for bytes.
-        position = len(error.doc[: error.pos].encode())
-        cut = "" if text.endswith(b"\n") else " (the line has no end: the recording may be cut off)"
-        return f"not JSON at byte {position}: {_lowered(error.msg)}{cut}"
-    except RecursionError:
-        return "nested too deeply"
-    return f"JSON that cannot be decoded, such as half a surrogate pair: {_lowered(detail)}"
+        raise TraceError(_not_json(text, error), line=number) from error
+    except RecursionError as error:
+        raise TraceError("nested too deeply", line=number) from error
+    except ValueError as error:
+        raise TraceError(f"cannot be decoded: {_lowered(str(error))}", line=number) from error
+    line.message = message
+    return line
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"the constant {constant} is no JSON")
+
+
+def _not_json(text: bytes, error: json.JSONDecodeError) -> str:
+    # The decoder counts characters; people look for bytes.
+    position = len(error.doc[: error.pos].encode())
+    cut = "" if text.endswith(b"\n") else " (the line has no end: the recording may be cut off)"
+    return f"not JSON at byte {position}: {_lowered(error.msg)}{cut}"
 
 
 def _lowered(sentence: str) -> str:
