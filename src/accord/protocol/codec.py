@@ -135,9 +135,17 @@ def nests_deeper(data: bytes, depth: int) -> bool:
     return max(accumulate(steps), default=0) > depth
 
 
-def encode_result(id: RequestId, body: bytes) -> bytes:
-    """Make a response from an encoded result."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode_id(id), body)
+class _ResultFrame(msgspec.Struct, gc=False):
+    jsonrpc: str
+    id: RequestId
+    result: Any
+
+
+def encode_result(id: RequestId, result: Any) -> bytes:
+    """Make a response from a result, or from one that is already encoded."""
+    if result.__class__ is bytes:
+        result = Raw(result)
+    return _encode(_ResultFrame("2.0", id, result))
 
 
 def encode_error(id: RequestId | None, error: ErrorBody) -> bytes:

@@ -120,12 +120,15 @@ class Conversation:
         index = self._index
         if revision is not self._indexed:
             index = enforced(revision.id, ready=not revision.handshake)
-        return index[sender][kind][name]
+        return index.found[sender][kind][name]
 
     def judge(self, step: Step, rules: Sequence[Rule] | None = None) -> Sequence[Violation]:
         """Return the breaches of the next step; nothing changes."""
         if rules is None:
-            rules = self.rules_for(step.revision, step.sender, step.kind, step.name)
+            if step.revision is self._indexed:
+                rules = self._index.found[step.sender][step.kind][step.name]
+            else:
+                rules = self.rules_for(step.revision, step.sender, step.kind, step.name)
         found: list[Violation] | None = None
         for rule in rules:
             outcome = rule.judge(step, self)
@@ -170,13 +173,12 @@ class Conversation:
 
     def settle(self, exchange: Exchange, kind: Kind) -> None:
         """Close an exchange with its reply; an error may be the answer to its duplicate."""
-        party = self.parties[exchange.sender]
         if exchange.duplicates and kind == FAULT:
             exchange.duplicates -= 1
         elif exchange.cancelled:
-            party.cancelled.pop(exchange.id, None)
+            self.parties[exchange.sender].cancelled.pop(exchange.id, None)
         else:
-            self._forget(party, exchange)
+            self._forget(self.parties[exchange.sender], exchange)
 
     def _note(self, step: Step) -> None:
         exchange = step.exchange

@@ -147,17 +147,19 @@ class Endpoint:
             decoded = self._codec.decode(data)
         except MalformedMessage as malformed:
             return (self._malformed(malformed, None),)
-        if decoded.__class__ is Frame:
-            return (self._receive(decoded, None),)
-        assert isinstance(decoded, Batch)
-        return self._receive_batch(decoded)
+        if isinstance(decoded, Batch):
+            return self._receive_batch(decoded)
+        name, id = decoded.method, decoded.id
+        if name is not UNSET and id is not UNSET:
+            return (self._receive_request(decoded, id, name, None),)
+        return (self._receive(decoded, None),)
 
     def _receive(self, frame: Frame, batch: BatchReply | None) -> Event:
+        if frame.method is not UNSET and frame.id is not UNSET:
+            return self._receive_request(frame, frame.id, frame.method, batch)
         if frame.method is UNSET:
             return self._receive_reply(frame)
-        if frame.id is UNSET:
-            return self._receive_notification(frame)
-        return self._receive_request(frame, batch)
+        return self._receive_notification(frame)
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
         frames = [part for part, _ in batch.parts]
@@ -203,27 +205,20 @@ class Endpoint:
             reply = batch.add(reply)
         return Refused(error.message, reply, violations)
 
-    def _receive_request(self, frame: Frame, batch: BatchReply | None) -> Event:
-        id, name = frame.id, frame.method
-        assert id is not UNSET and id is not None and name is not UNSET  # noqa: PT018
+    def _receive_request(self, frame: Frame, id: Any, name: str, batch: BatchReply | None) -> Event:
         conversation = self.conversation
-        method = _METHODS.get(name)
-        revision = conversation.revision or conversation.current
-        params = None
+        revision = conversation.current
         fault: RequestError | None = None
-        if method is None:
-            fault = MethodNotFound(f"method {name!r} does not exist")
-        else:
-            try:
-                params = _decode_params(frame, method, revision)
-            except RequestError as error:
-                fault = error
-        token = None
-        meta = None if params is None else params.meta
-        if meta is not None:
-            token = meta.get("progressToken")
+        params = token = None
+        try:
+            params = _READERS[name](frame.params)  # type: ignore[arg-type]  # UNSET raises TypeError
+        except (KeyError, TypeError, ValueError, RecursionError):
+            params, fault = _second_reading(frame, name, revision)
+        if params is not None and params.meta is not None:
+            meta = params.meta
             if META_VERSION in meta:
                 revision, fault = self._self_contained(meta, name, fault)
+            token = meta.get("progressToken")
             if token is not None and (token.__class__ is bool or not isinstance(token, int | str)):
                 fault = fault or InvalidParams("progressToken is neither a string nor an integer")
                 token = None
@@ -401,17 +396,15 @@ class Endpoint:
         if exchange.cancelled:
             return None
         step = self._reply_step(exchange, RESULT, result)
-        if result.__class__ is bytes:
-            body = result
-        else:
+        if result.__class__ is not bytes:
             row = exchange.revision
             if step is not None:
                 row = self._revision_of_opening(result) or row
             if not row.handshake and self.result_meta:
                 result = self._with_meta(result, exchange.name, self.result_meta)
-            body = _encode(shape.narrow(result, row.id))
+            result = shape.narrow(result, row.id)
         self._take(exchange, RESULT, step)
-        reply = codec.encode_result(exchange.id, body)
+        reply = codec.encode_result(exchange.id, result)
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
@@ -469,6 +462,20 @@ class Endpoint:
 
 
 _NOT_FOUND: Final = -32002
+
+
+_READERS: Final = {method.name: msgspec.json.Decoder(method.params).decode for method in METHODS}
+
+
+def _second_reading(frame: Frame, name: str, revision: Revision) -> tuple[Any, RequestError | None]:
+    """Read params that are missing or not of the newest shape, or say what is wrong with them."""
+    method = _METHODS.get(name)
+    if method is None:
+        return None, MethodNotFound(f"method {name!r} does not exist")
+    try:
+        return _decode_params(frame, method, revision), None
+    except RequestError as error:
+        return None, error
 
 
 def _decode_params(frame: Frame, method: Method, revision: Revision) -> Any:

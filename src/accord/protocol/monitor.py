@@ -239,7 +239,7 @@ class Monitor:
 
     def _judge(self, step: Step, index: Index) -> list[Violation]:
         found: list[Violation] = []
-        for rule in index[step.sender][step.kind][step.name]:
+        for rule in index.found[step.sender][step.kind][step.name]:
             outcome = rule.judge(step, self.conversation)
             if outcome is None:
                 continue

@@ -152,10 +152,10 @@ class Index:
     ) -> None:
         self.rules = tuple(rules)
         known = {*names, *(name for rule in self.rules for name in rule.on or ())}
-        self._found: dict[Party, dict[Kind, _Lookup]] = {
+        self.found: dict[Party, dict[Kind, _Lookup]] = {
             party: {kind: _Lookup() for kind in KINDS} for party in EITHER
         }
-        for party, kinds in self._found.items():
+        for party, kinds in self.found.items():
             for kind, lookup in kinds.items():
                 lookup.others = tuple(rule for rule in self.rules if rule.concerns(party, kind, ""))
                 for name in known:
@@ -165,9 +165,6 @@ class Index:
                         if rule.concerns(party, kind, name)
                         and not (settled and settled(rule, party, name))
                     )
-
-    def __getitem__(self, sender: Party) -> "dict[Kind, _Lookup]":
-        return self._found[sender]
 
 
 class _Lookup(dict[str, tuple[Rule, ...]]):
