@@ -4,9 +4,11 @@ AccordError
 |- ProtocolError                a rule was broken; .violations
 |  |- LocalProtocolError        by us: raised before a byte leaves
 |  |- RemoteProtocolError       by the other party
-|- RequestError                 .code .message .data: raised by handlers to answer, raised in clients on receipt
+|- RequestError                 .code .message .data: raised by handlers to answer, raised in
+clients on receipt
 |  |- ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError
-|  |- ResourceNotFound, MissingCapability, UnsupportedRevision, HeaderMismatch, UrlElicitationRequired
+|  |- ResourceNotFound, MissingCapability, UnsupportedRevision, HeaderMismatch,
+UrlElicitationRequired
 |- TraceError                   a recording that cannot be read; .line
 |- MissingExtra (ImportError)   names the extra to install
 

@@ -15,7 +15,7 @@ INFO = {"name": "someone", "version": "1"}
 
 
 class Said(msgspec.Struct, frozen=True):
-    """One message of a party, as plain JSON or as text; `bare` ones are sent exactly as they stand."""
+    """One message of a party; a `bare` one is sent exactly as it stands."""
 
     sender: Literal["client", "server"]
     message: Any = None
@@ -137,8 +137,9 @@ def _modern(message: dict[str, Any], revision: str, client: Any) -> dict[str, An
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest legal and the shortest illegal trace of one requirement.
 
-    The opening with the given capabilities comes first by itself, unless `opened` is false. In the legal trace nothing at
-    all may be reported; in the illegal one this requirement, by this party, and no other than those in `also`.
+    The opening with the given capabilities comes first by itself, unless `opened` is false. In the
+    legal trace nothing at all may be reported; in the illegal one this requirement, by this party,
+    and no other than those in `also`.
     """
 
     requirement: str
@@ -153,7 +154,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     also: frozenset[str] = frozenset()
     variant: str = ""
     observed: bool = False
-    """For what may be seen but not broken: the second trace is reported as not followed, never as a breach."""
+    """For what may be seen but not broken: the second trace is reported as not followed, never as a
+    breach.
+    """
 
 
 def judge(

@@ -1,7 +1,8 @@
 """Bytes to frames and back, within limits.
 
-One strict decode serves every well-formed message. Only when it fails is the input looked at again, to say what is wrong
-and where. Nothing here knows revisions: whether a batch is welcome is decided by whoever receives it.
+One strict decode serves every well-formed message. Only when it fails is the input looked at again,
+to say what is wrong and where. Nothing here knows revisions: whether a batch is welcome is decided
+by whoever receives it.
 """
 
 import json
@@ -34,8 +35,8 @@ _WHITESPACE: Final = b" \t\r\n"
 class Limits(msgspec.Struct, frozen=True):
     """What one message may cost.
 
-    Larger payloads belong into resources; the default leaves room for a 10 MB image in base64. Real tool schemas nest
-    some 30 deep. A batch is answered as one array, so its length is bounded too.
+    Larger payloads belong into resources; the default leaves room for a 10 MB image in base64. Real
+    tool schemas nest some 30 deep. A batch is answered as one array, so its length is bounded too.
     """
 
     message_bytes: int = 16 * 1024 * 1024
@@ -50,14 +51,16 @@ class Codec:
         self.limits = limits or Limits()
         self._frame = msgspec.json.Decoder(Frame).decode
         self._parts = msgspec.json.Decoder(list[Raw]).decode
-        # A message this short cannot nest too deep: every level costs an opening and a closing byte.
+        # A message this short cannot nest too deep: every level costs an opening and a closing
+        # byte.
         self._surely_fine = min(2 * self.limits.depth, self.limits.message_bytes)
 
     def decode(self, data: bytes) -> Frame | Batch:
         """Read one message or batch.
 
         Raises:
-            MalformedMessage: the one error for any input that is not a message; it says what is wrong and where.
+            MalformedMessage: the one error for any input that is not a message; it says what is
+                wrong and where.
         """
         if len(data) > self._surely_fine or not data.isascii():
             self._refuse_excess(data)

@@ -1,10 +1,12 @@
 """The conversation: what each party may do next, under each revision.
 
-Everything that changes the state of a conversation is in this file, and it does not know which role we play: both
-parties are held to the same rules. It judges one step at a time (`judge`) and then takes it (`advance`). Phases:
+Everything that changes the state of a conversation is in this file, and it does not know which role
+we play: both parties are held to the same rules. It judges one step at a time (`judge`) and then
+takes it (`advance`). Phases:
 
-    OPENING --client: initialize--> NEGOTIATING --server: result--> NEGOTIATED --client: initialized--> READY
-       ^------------------------------------ server: error ------------------'
+    OPENING      client: initialize   -> NEGOTIATING
+    NEGOTIATING  server: its result   -> NEGOTIATED, or its error -> OPENING
+    NEGOTIATED   client: initialized  -> READY
 
 Requests that name their revision in `_meta` stand on their own; for them there are no phases.
 """
@@ -19,7 +21,7 @@ from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.memory import Bounded, Memory, UsedIds
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord.protocol.rules._rule import Index, Rule, breaches, enforced
+from accord.protocol.rules._rule import Rule, breaches, enforced
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import ProgressToken, RequestId
 
@@ -33,7 +35,8 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
 }
 
-# Late answers to cancelled requests are told from stray ones as long as they come within this many cancellations.
+# Late answers to cancelled requests are told from stray ones as long as they come within this many
+# cancellations.
 _CANCELLED_REMEMBERED: Final = 1024
 _NOTHING: Final[tuple[Violation, ...]] = ()
 
@@ -41,8 +44,8 @@ _NOTHING: Final[tuple[Violation, ...]] = ()
 class PartyState(msgspec.Struct):
     """What is known of one party: its requests under way, its progress tokens, what it declared.
 
-    `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used; only a conversation
-    that remembers has it.
+    `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used;
+    only a conversation that remembers has it.
     """
 
     open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
@@ -56,7 +59,7 @@ class PartyState(msgspec.Struct):
 
 
 class Conversation:
-    """All that two parties say to each other, judged by the rules of the revision they agreed on."""
+    """All that two parties say to each other, judged by the revision they agreed on."""
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
@@ -78,7 +81,7 @@ class Conversation:
         return self.revision or BEFORE_HANDSHAKE
 
     def revision_for(self, meta: dict[str, Any]) -> Revision:
-        """Return the revision of a request: the one its `_meta` names, if that has no handshake; else the current one."""
+        """Return the revision that a request names in `_meta`; without one, the current."""
         named = meta.get(META_VERSION)
         if isinstance(named, str):
             row = REVISIONS.get(named)
@@ -108,7 +111,7 @@ class Conversation:
         return None
 
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
-        """Return what a party declared, as dotted paths: in the handshake, or in the `_meta` of a request."""
+        """Return what a party declared, in the handshake or in a request, as dotted paths."""
         if party == CLIENT and exchange is not None and not exchange.revision.handshake:
             return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
         return self.parties[party].capabilities
@@ -137,7 +140,7 @@ class Conversation:
         return _NOTHING if found is None else found
 
     def advance(self, step: Step) -> None:
-        """Take the step: open or close its exchange, move to the next phase, learn what was declared."""
+        """Take the step: exchanges open or close, the phase may change, facts are learned."""
         if step.kind == REQUEST:
             assert step.exchange is not None
             self.open(step.exchange)
@@ -160,7 +163,7 @@ class Conversation:
         return violations
 
     def open(self, exchange: Exchange) -> None:
-        """Open an exchange; of two under one id the first stays, and its caller still gets its answer."""
+        """Open an exchange; of two under one id the first stays, so its caller gets the answer."""
         party = self.parties[exchange.sender]
         earlier = party.open.setdefault(exchange.id, exchange)
         if earlier is not exchange:
@@ -233,7 +236,7 @@ def _look_up(exchanges: dict[RequestId, Exchange], key: Any) -> Exchange | None:
 
 
 def capability_paths(capabilities: Any) -> frozenset[str]:
-    """Flatten declared capabilities to dotted paths: an object or `true` declares, `false` and null do not."""
+    """Flatten capabilities to dotted paths; an object or `true` declares, nothing else does."""
     if isinstance(capabilities, msgspec.Struct):
         capabilities = msgspec.to_builtins(capabilities)
     found: set[str] = set()

@@ -1,7 +1,8 @@
 """One party of a conversation: bytes in, events out; intentions in, bytes out.
 
-What would break a rule raises before a byte leaves. What the peer breaks is answered, ignored or accepted, as the rule
-says. An endpoint never reads or writes by itself, and decodes every body once.
+What would break a rule raises before a byte leaves. What the peer breaks is answered, ignored or
+accepted, as the rule says. An endpoint never reads or writes by itself, and decodes every body
+once.
 """
 
 from collections.abc import Sequence
@@ -80,7 +81,7 @@ class FaultReceived(msgspec.Struct):
 
 
 class Refused(msgspec.Struct):
-    """A message that has no effect. `reply` is what to send back; None where it is passed over in silence."""
+    """A message that has no effect. `reply` is what to send back, if anything."""
 
     why: str
     reply: bytes | None = None
@@ -388,7 +389,8 @@ class Endpoint:
         """Answer a request with a message type, or with a result that is already encoded.
 
         Returns:
-            What to send; None where the request was cancelled, or where it is part of a batch that is not complete.
+            What to send; None where the request was cancelled, or where it is part of a batch that
+            is not complete.
 
         Raises:
             LocalProtocolError: the request was answered before, or the result would break a rule.
@@ -424,7 +426,7 @@ class Endpoint:
         return abandoned
 
     def _reply_step(self, exchange: Exchange, kind: Kind, body: Any) -> Step | None:
-        """Judge a reply of ours; None where neither a rule nor the state of the conversation wants to know more."""
+        """Judge a reply of ours; None where neither rules nor the conversation ask for more."""
         conversation = self.conversation
         if conversation.parties[self.peer].open.get(exchange.id) is not exchange and self.enforce:
             why = f"answers id {exchange.id!r} a second time"

@@ -14,9 +14,9 @@ from accord.types._base import ProgressToken, RequestId
 class Exchange(msgspec.Struct):
     """One request until its reply.
 
-    `params` are kept by monitors alone. `progress` is the last value reported. `duplicates` counts further requests that
-    came under the same id while this one was open. `batch` collects the answers of the batch it came in. `state` is free for
-    whoever drives the endpoint.
+    `params` are kept by monitors alone. `progress` is the last value reported. `duplicates` counts
+    further requests that came under the same id while this one was open. `batch` collects the
+    answers of the batch it came in. `state` is free for whoever drives the endpoint.
     """
 
     id: RequestId
@@ -43,9 +43,10 @@ class Exchange(msgspec.Struct):
 class Step(msgspec.Struct, gc=False):
     """One message on its way.
 
-    `name` is the method; of a reply, the method it answers, or empty where no request is known. `body` holds the params or
-    the result: a message type at an endpoint, plain JSON in a monitor. `exchange` is the request itself, the one that is
-    answered, or the one that a notification is about. `record` has the facts of the transport, in monitors.
+    `name` is the method; of a reply, the method it answers, or empty where no request is known.
+    `body` holds the params or the result: a message type at an endpoint, plain JSON in a monitor.
+    `exchange` is the request itself, the one that is answered, or the one that a notification is
+    about. `record` has the facts of the transport, in monitors.
     """
 
     sender: Party
@@ -61,7 +62,7 @@ class Step(msgspec.Struct, gc=False):
 
 
 def member(body: Any, name: str) -> Any:
-    """Read a member by its wire name from plain JSON, or from a message type; None where there is none."""
+    """Read a member by its wire name from plain JSON or a message type; None if absent."""
     if isinstance(body, dict):
         return body.get(name)
     return getattr(body, _attribute(name), None)

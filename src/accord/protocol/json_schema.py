@@ -1,4 +1,4 @@
-"""JSON Schema behind one function: validators are compiled once, by a library, and never fetch anything."""
+"""JSON Schema behind one function: a library compiles each schema once and fetches nothing."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +10,7 @@ from accord.protocol.memory import Bounded
 
 Validate = Callable[[Any], str | None]
 
-_KEPT: Final[Bounded[bytes, "Validate | str"]] = Bounded(1_000)
+_KEPT: Final[Bounded[bytes, "Validate | ValueError"]] = Bounded(1_000)
 
 
 def compile_schema(schema: Any) -> Validate:
@@ -26,12 +26,12 @@ def compile_schema(schema: Any) -> Validate:
     found = _KEPT.get(key)
     if found is None:
         found = _KEPT[key] = _compile(schema)
-    if isinstance(found, str):
-        raise ValueError(found)
+    if isinstance(found, ValueError):
+        raise found
     return found
 
 
-def _compile(schema: Any) -> "Validate | str":
+def _compile(schema: Any) -> "Validate | ValueError":
     try:
         import jsonschema_rs
     except ImportError:
@@ -39,7 +39,7 @@ def _compile(schema: Any) -> "Validate | str":
     try:
         validator = jsonschema_rs.validator_for(schema, retriever=_refuse_to_fetch)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        return _first_line(error)
+        return ValueError(_first_line(error))
 
     def validate(instance: Any) -> str | None:
         error = next(validator.iter_errors(instance), None)

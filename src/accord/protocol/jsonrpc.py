@@ -39,12 +39,12 @@ class ErrorBody(msgspec.Struct, gc=False, omit_defaults=True):
 class Frame(msgspec.Struct, gc=False):
     """One JSON-RPC message with its body still raw.
 
-    `id` is UNSET where the message has none, and None where it is null: only an error that answers an unreadable
-    message may have that.
+    `id` is UNSET where the message has none, and None where it is null: only an error that answers
+    an unreadable message may have that.
     """
 
     jsonrpc: Literal["2.0"]
-    id: _Integer | str | None | UnsetType = UNSET
+    id: _Integer | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
@@ -66,7 +66,10 @@ class Frame(msgspec.Struct, gc=False):
 
 
 class MalformedMessage(RemoteProtocolError):
-    """Bytes that are no message: the code to answer with, the id if it can be read, the requirement that was broken."""
+    """Bytes that are no message, with the code to answer and the requirement that was broken.
+
+    `id` is the one to answer, None where it cannot be read.
+    """
 
     def __init__(
         self, message: str, *, code: int, requirement: str, id: RequestId | None = None
@@ -78,7 +81,7 @@ class MalformedMessage(RemoteProtocolError):
 
 
 class Batch(msgspec.Struct):
-    """A JSON array of messages, each with its bytes; one that is malformed does not spoil the others."""
+    """A JSON array of messages with their bytes; one that is malformed spoils no other."""
 
     parts: list[tuple[Frame | MalformedMessage, Raw]]
 

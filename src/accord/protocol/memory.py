@@ -1,9 +1,15 @@
 """What a bystander remembers beyond the open exchanges, in bounded space."""
 
 from collections import OrderedDict
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import msgspec
+
+from accord.protocol.violation import Party
 from accord.types._base import RequestId
+
+if TYPE_CHECKING:
+    from accord.protocol.exchange import Exchange
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -26,7 +32,7 @@ class Bounded(OrderedDict[Key, Value], Generic[Key, Value]):
 
 
 class UsedIds:
-    """Every request id a party has used: a range, since most parties count, and what lies outside it."""
+    """Every id a party has used: a range, since most parties count, and what lies outside it."""
 
     def __init__(self) -> None:
         self._texts: Bounded[str, None] = Bounded()
@@ -55,15 +61,39 @@ class UsedIds:
             self._scattered[id] = None
 
 
+class KnownTask(msgspec.Struct, kw_only=True):
+    """A task, by its last report: whose it is, the request that became it, its questions."""
+
+    owner: Party
+    request: "Exchange | None" = None
+    status: str | None = None
+    asked: dict[str, Any] = {}
+    answered: set[str] = set()
+
+
+class Round(msgspec.Struct, kw_only=True):
+    """Questions that a request was answered with; `ids` are those of the request and its repeats."""
+
+    ids: tuple[RequestId, ...]
+    asked: dict[str, Any]
+
+
 class Memory:
     """What deep rules need to know of earlier messages."""
 
     def __init__(self) -> None:
         self.tools: Bounded[str, dict[str, Any]] = Bounded()
+        self.tool_pages: Bounded[str, frozenset[str]] = Bounded(1_000)
+        """By cursor, the names of the tools on the pages before the one it leads to."""
         self.cursors: dict[str, Bounded[str, None]] = {}
         self.subscribed: Bounded[str, None] = Bounded()
         self.log_level: str | None = None
-        self.tasks: Bounded[str, dict[str, Any]] = Bounded()
+        self.tasks: Bounded[tuple[Party, str], KnownTask] = Bounded()
+        """By owner and task id."""
+        self.rounds: Bounded[str, Round] = Bounded()
+        """By the state that was handed out, and by what was requested."""
+        self.acknowledged: Bounded[RequestId, None] = Bounded()
+        """The listen requests under way whose filter the server has confirmed."""
         self.facts: dict[str, Any] = {}
         """Scratch space of single rules, by requirement id."""
 

@@ -236,4 +236,4 @@ METHODS: Final[tuple[Method, ...]] = (
 
 KNOWN: Final = frozenset(method.name for method in METHODS)
 REQUESTS: Final = frozenset(method.name for method in METHODS if method.is_request)
-"""Every request method of any revision: a message of this name without an id is a breach, not a notification."""
+"""Request methods of any revision: sent without an id they are a breach, no notification."""

@@ -1,7 +1,7 @@
 """The bystander: watches both parties and reports every breach, by requirement.
 
-It sees records, never sends, and has no clock but the times in the records. Until the revision is known it holds the
-opening back, so that `initialize` is judged by the revision it led to.
+It sees records, never sends, and has no clock but the times in the records. Until the revision is
+known it holds the opening back, so that `initialize` is judged by the revision it led to.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,15 @@ from accord.types._base import ProgressToken, RevisionId
 
 VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 
-# An opening is three messages; whoever says more without naming a revision is judged by the default one.
+# An opening is three messages; whoever says more without naming a revision is judged by the default
+# one.
 _HELD_BACK: Final = 64
 _EVIDENCE_LENGTH: Final = 400
 _VERSION_2_0: Final = "jsonrpc.message.version-2-0"
 
 
 class Tally(msgspec.Struct):
-    """How one requirement fared: how often it was put to the test and broken, and the first breaches."""
+    """How one requirement fared: how often it was tested and broken, and the first breaches."""
 
     exercised: int = 0
     breaches: int = 0
@@ -68,7 +69,8 @@ class Monitor:
 
     Args:
         revision: judge by this one; otherwise it is found in the handshake or in `_meta`.
-        patience: seconds between request and reply, by the times of the records, after which an answer counts as missing.
+        patience: seconds from request to reply, by the times of the records, after which an answer
+            counts as missing.
         kept: how many breaches of one requirement are kept with their evidence; all are counted.
     """
 
@@ -108,7 +110,7 @@ class Monitor:
         return self._release(found)
 
     def close(self) -> list[Violation]:
-        """End the recording and judge what is still held back. An unanswered request is no breach here."""
+        """End the recording; an unanswered request is no breach then."""
         return [] if self._held is None else self._release(None)
 
     def _release(self, revision: Revision | None) -> list[Violation]:
@@ -249,7 +251,7 @@ class Monitor:
         return found
 
     def _stray_error(self, step: Step) -> list[Violation]:
-        """An error without id answers what could not be read; if everything could, it answers nothing."""
+        """An error without id must answer something that could not be read."""
         if step.kind != FAULT or step.id is not None:
             return []
         other = OTHER[step.sender]
@@ -323,7 +325,7 @@ class Monitor:
         return reported
 
     def verdicts(self) -> list[Verdict]:
-        """Return one verdict for every requirement of the revision, and for any other that was broken."""
+        """Return a verdict for each requirement of the revision, and for others that were broken."""
         revision = self.conversation.current.id
         ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
         return [
@@ -420,4 +422,4 @@ def _most_specific(found: list[Violation]) -> list[Violation]:
     ]
 
 
-__all__ = ["Evidence", "Monitor", "Tally", "Verdict", "VerdictName"]
+__all__ = ["JUDGED_HERE", "Evidence", "Monitor", "Tally", "Verdict", "VerdictName"]

@@ -1,6 +1,7 @@
 """What a revision of the protocol is: a row of features, and the methods that live in it.
 
-Code asks a feature (`revision.batching`), never a revision id. A revision is written as what changed since the one before
+Code asks a feature (`revision.batching`), never a revision id. A revision is written as what
+changed since the one before
 (`evolve`); its method indexes are compiled when first asked for.
 """
 
@@ -27,9 +28,10 @@ class Phase(Enum):
 class Method(msgspec.Struct, frozen=True, kw_only=True):
     """One protocol method: who sends it, when it lives, what it needs and carries.
 
-    `needs` is the capability that the answering party must have declared; `offers` the one that the sender of a
-    notification must have declared; either holds in its own lifetime. `named_by` is the member that names what is asked
-    for. `may_ask` says that the answer may be questions instead of a result.
+    `needs` is the capability that the answering party must have declared; `offers` the one that the
+    sender of a notification must have declared; either holds in its own lifetime. `named_by` is the
+    member that names what is asked for. `may_ask` says that the answer may be questions instead of
+    a result.
     """
 
     name: str

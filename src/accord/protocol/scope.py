@@ -1,4 +1,4 @@
-"""Which requirements a conversation can be held to at all, and which of two overlapping ones speaks."""
+"""Which requirements apply to a conversation, and which of two overlapping ones speaks."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +41,7 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
     "practice.tools.json-as-text": frozenset({"tools.structured-content.also-text"}),
     "practice.tools.descriptive-schemas": frozenset({"tools.item.description"}),
 }
-"""A requirement is not reported beside one of these for the same message: they say the same, more exactly."""
+"""A requirement is not reported beside one of these, which say the same more exactly."""
 
 
 def out_of_scope(

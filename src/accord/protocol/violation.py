@@ -14,7 +14,7 @@ FAIL: Final[Severity] = "fail"
 WARN: Final[Severity] = "warn"
 
 Reaction: TypeAlias = int | None
-"""What an endpoint does when its peer breaks a rule: accept the message all the same, ignore it, or answer with a code."""
+"""What a breach by the peer leads to: accept the message, ignore it, or answer with a code."""
 ACCEPT: Final = None
 IGNORE: Final = 0
 
@@ -22,8 +22,8 @@ IGNORE: Final = 0
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One breach: which requirement, by whom, and why.
 
-    `severity` is None where the level of the requirement decides. `number` counts the observed records from 1,
-    `evidence` is the beginning of the message; only a monitor fills them in.
+    `severity` is None where the level of the requirement decides. `number` counts the observed
+    records from 1, `evidence` is the beginning of the message; only a monitor fills them in.
     """
 
     requirement: str

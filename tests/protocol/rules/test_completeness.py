@@ -1,13 +1,15 @@
-"""No requirement that traffic can decide is without its rule, and no rule without its pair of traces."""
+"""No requirement that traffic can decide is without its rule, and no rule without its pair of
+traces.
+"""
 
 import pytest
-from protocol.rules.test_pairs import PAIRS
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import JUDGED_HERE
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
+from protocol.rules.test_pairs import PAIRS
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 
@@ -53,7 +55,7 @@ def test_endpoints_enforce_a_state_rule_exactly_where_the_catalogue_says_it_hold
 
 
 UNDECIDABLE = {
-    "elicitation.url.third-party-credentials-stay": "what a server does with credentials off the wire shows nowhere",
-    "elicitation.complete.same-client": "a recording has one client; that another got the notification cannot be seen",
+    "elicitation.url.third-party-credentials-stay": "what a server does off the wire is not seen",
+    "elicitation.complete.same-client": "a recording has one client; what others got is not seen",
 }
-"""Requirements of later revisions that are marked `wire` although a recording alone cannot decide them, with the reason."""
+"""Rows of later revisions that are marked `wire` although no recording alone can decide them."""

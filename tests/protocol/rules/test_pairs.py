@@ -1,13 +1,15 @@
-"""Every rule: the shortest legal trace raises no alarm, the shortest illegal one raises exactly this one."""
+"""Every rule: the shortest legal trace raises no alarm, the shortest illegal one raises exactly
+this one.
+"""
 
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from support.traces import Pair, judge
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
+from support.traces import Pair, judge
 
 AREAS = sorted(path.stem for path in Path(__file__).with_name("pairs").glob("[a-z]*.py"))
 PAIRS: list[Pair] = [

@@ -1,17 +1,17 @@
 """The requirements as rules, one module per area of the specification.
 
-Importing this package registers the state rules, which endpoints obey. The deep rules of the other modules are
-registered by `complete()`, which monitors call.
+Importing this package registers the state rules, which endpoints obey. The deep rules of the other
+modules are registered by `complete()`, which monitors call.
 """
 
 from functools import cache
 from importlib import import_module
 
 from accord.protocol.rules import cancellation, capabilities, lifecycle, progress, rpc
-from accord.protocol.rules._rule import RULES, Breach, Index, Rule, check, enforced
+from accord.protocol.rules._rule import RULES, Breach, Index, Rule, check, enforced, state
 from accord.types._base import RevisionId
 
-__all__ = ["Breach", "Index", "Rule", "check", "complete", "enforced"]
+__all__ = ["Breach", "Index", "Rule", "check", "complete", "enforced", "state"]
 
 _STATE = (cancellation, capabilities, lifecycle, progress, rpc)
 _DEEP = (
@@ -34,13 +34,14 @@ _DEEP = (
     "stateless",
     "subscriptions",
     "tasks",
+    "tool_headers",
     "tools",
 )
 
 
 @cache
 def complete(revision: RevisionId) -> Index:
-    """Return every rule of a revision, with the lifetimes of the catalogue: what a monitor judges by."""
+    """Return every rule that the catalogue says holds in a revision: what monitors judge by."""
     from accord.protocol.catalogue import catalogue
 
     for name in _DEEP:

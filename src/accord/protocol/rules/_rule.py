@@ -1,4 +1,4 @@
-"""What a rule is: one requirement bound to the function that judges it, and the index that finds the few that matter.
+"""What a rule is: one requirement, the function that judges it, and the index that finds it.
 
 A judge gets the step and the conversation before the step changes it, and returns
 
@@ -8,8 +8,8 @@ A judge gets the step and the conversation before the step changes it, and retur
 - a `Breach` where the severity or the reaction is not the usual one,
 - or a list of sentences and breaches.
 
-State rules look at order, ids and capabilities: endpoints and monitors obey them. Deep rules read whole bodies as plain
-JSON: monitors run them, and endpoints asked to be strict.
+State rules look at order, ids and capabilities: endpoints and monitors obey them. Deep rules read
+whole bodies as plain JSON: monitors run them, and endpoints asked to be strict.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.violation import ACCEPT, CLIENT, SERVER, Party, Reaction, Severity, Violation
 from accord.types._base import ALWAYS, Lifetime, RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
+    from accord.protocol.exchange import Step
     from accord.protocol.revision import Revision
 
 EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
@@ -42,7 +42,7 @@ class Breach(msgspec.Struct, frozen=True):
     requirement: str | None = None
 
 
-Outcome: TypeAlias = "None | bool | str | Breach | Sequence[str | Breach]"
+Outcome: TypeAlias = "bool | str | Breach | Sequence[str | Breach] | None"
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
@@ -56,11 +56,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     by: tuple[Party, ...]
     kinds: tuple[Kind, ...]
     on: frozenset[str] | None
-    lifetime: Lifetime
-    reaction: Reaction
     deep: bool
-    opening: bool
-    holds_for: "HoldsFor | None"
+    lifetime: Lifetime = ALWAYS
+    reaction: Reaction = ACCEPT
+    opening: bool = False
+    holds_for: "HoldsFor | None" = None
 
     def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
         """Tell whether a message of this kind and method is judged by this rule."""
@@ -76,27 +76,62 @@ def check(
     by: Party | tuple[Party, ...] = EITHER,
     kind: Kind | tuple[Kind, ...],
     on: str | Iterable[str] | None = None,
-    lifetime: Lifetime = ALWAYS,
-    reaction: Reaction = ACCEPT,
-    deep: bool = True,
-    opening: bool = False,
-    holds_for: "HoldsFor | None" = None,
 ) -> Callable[[Judge], Judge]:
-    """Bind a judge to a requirement of the catalogue.
+    """Bind a judge that reads whole bodies to a requirement of the catalogue.
 
     Args:
         requirement: its id; the catalogue has its text, level and revisions.
         by: whose messages are judged.
         kind: which kinds of messages.
         on: the methods; for replies, the methods they answer. None: all.
-        lifetime: for state rules, in which revisions endpoints enforce it; of deep rules the catalogue knows.
-        reaction: what an endpoint does when its peer breaks the rule.
-        deep: whether the judge reads whole bodies; such rules run in monitors and strict endpoints only.
-        opening: whether it can only be broken until the conversation is ready.
-        holds_for: for which methods it holds by the tables and the declared capabilities alone; endpoints then spare
-            themselves the judge.
     """
+    return _binder(requirement, by, kind, on, deep=True)
 
+
+def state(
+    requirement: str,
+    *,
+    by: Party | tuple[Party, ...] = EITHER,
+    kind: Kind | tuple[Kind, ...],
+    on: str | Iterable[str] | None = None,
+    lifetime: Lifetime = ALWAYS,
+    reaction: Reaction = ACCEPT,
+    opening: bool = False,
+    holds_for: "HoldsFor | None" = None,
+) -> Callable[[Judge], Judge]:
+    """Bind a judge of order, ids and capabilities, which endpoints obey too.
+
+    Args:
+        requirement: as for `check`, like `by`, `kind` and `on`.
+        by: whose messages are judged.
+        kind: which kinds of messages.
+        on: the methods.
+        lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
+        reaction: what an endpoint does when its peer breaks the rule.
+        opening: whether it can only be broken until the conversation is ready.
+        holds_for: for which methods it holds by the tables and the declared capabilities alone;
+            endpoints then spare themselves the judge.
+    """
+    return _binder(
+        requirement,
+        by,
+        kind,
+        on,
+        deep=False,
+        lifetime=lifetime,
+        reaction=reaction,
+        opening=opening,
+        holds_for=holds_for,
+    )
+
+
+def _binder(
+    requirement: str,
+    by: Party | tuple[Party, ...],
+    kind: Kind | tuple[Kind, ...],
+    on: str | Iterable[str] | None,
+    **more: Any,
+) -> Callable[[Judge], Judge]:
     def bind(judge: Judge) -> Judge:
         RULES.append(
             Rule(
@@ -105,11 +140,7 @@ def check(
                 by=(by,) if isinstance(by, str) else by,
                 kinds=(kind,) if isinstance(kind, str) else kind,
                 on=None if on is None else frozenset((on,) if isinstance(on, str) else on),
-                lifetime=lifetime,
-                reaction=reaction,
-                deep=deep,
-                opening=opening,
-                holds_for=holds_for,
+                **more,
             )
         )
         return judge
@@ -140,7 +171,8 @@ def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
 class Index:
     """The rules in force under one revision, found by sender, kind and method.
 
-    With `settled`, the methods for which a rule is settled by the tables and by what was declared do without it.
+    With `settled`, the methods for which a rule is settled by the tables and by what was declared
+    do without it.
     """
 
     def __init__(
@@ -168,7 +200,7 @@ class Index:
 
 
 class _Lookup(dict[str, tuple[Rule, ...]]):
-    """Rules by method; unknown names share the rules for all methods, so a peer cannot make it grow."""
+    """Rules by method; unknown names share one entry, so a peer cannot make it grow."""
 
     others: tuple[Rule, ...] = ()
 
@@ -184,7 +216,7 @@ def enforced(
     client: frozenset[str] | None = None,
     server: frozenset[str] | None = None,
 ) -> Index:
-    """Return the state rules of a revision: what every endpoint obeys, before and after the opening.
+    """Return the state rules that every endpoint obeys, before or after the opening.
 
     Args:
         revision: the one agreed on.

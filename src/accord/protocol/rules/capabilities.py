@@ -1,11 +1,11 @@
-"""State rules of capabilities: nothing is used that was not declared, nothing that the revision does not have."""
+"""State rules of capabilities: nothing is used that was not declared or does not exist."""
 
 from typing import TYPE_CHECKING, Final
 
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN, REQUESTS
-from accord.protocol.rules._rule import Declared, HoldsFor, Outcome, check
+from accord.protocol.rules._rule import Declared, HoldsFor, Outcome, state
 from accord.protocol.violation import CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 
@@ -21,12 +21,11 @@ def _receiver_declared(revision: "Revision", sender: Party, name: str, declared:
     return needed is None or needed in (declared[OTHER[sender]] or ())
 
 
-@check(
+@state(
     "lifecycle.capabilities.only-declared",
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
-    deep=False,
     holds_for=lambda revision, sender, name, _: name in revision.requests[sender],
 )
 def request_exists_in_the_revision(step: Step, conversation: "Conversation") -> Outcome:
@@ -37,12 +36,11 @@ def request_exists_in_the_revision(step: Step, conversation: "Conversation") -> 
     return f"sends {step.name}, which a {step.sender} cannot send in {step.revision.id}"
 
 
-@check(
+@state(
     "lifecycle.capabilities.only-declared",
     kind=NOTIFICATION,
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
-    deep=False,
     holds_for=lambda revision, sender, name, _: name in revision.notifications[sender],
 )
 def notification_exists_in_the_revision(step: Step, conversation: "Conversation") -> Outcome:
@@ -53,12 +51,11 @@ def notification_exists_in_the_revision(step: Step, conversation: "Conversation"
     return f"sends {step.name}, which a {step.sender} cannot send in {step.revision.id}"
 
 
-@check(
+@state(
     "lifecycle.capabilities.respected",
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
-    deep=False,
     holds_for=_receiver_declared,
 )
 def request_needs_a_declared_capability(step: Step, conversation: "Conversation") -> Outcome:
@@ -109,13 +106,12 @@ def _bind_answers(
 ) -> None:
     lifetime = _LIFETIMES.get(requirement, _HANDSHAKE)
 
-    @check(
+    @state(
         requirement,
         by=party,
         kind=RESULT,
         on=methods,
         lifetime=lifetime,
-        deep=False,
         holds_for=_sender_declared(capability),
     )
     def answers_only_what_it_declared(step: Step, conversation: "Conversation") -> Outcome:
@@ -144,13 +140,12 @@ _NOTICES: Final[dict[str, tuple[Party, str, str]]] = {
 
 
 def _bind_notices(requirement: str, party: Party, name: str, capability: str) -> None:
-    @check(
+    @state(
         requirement,
         by=party,
         kind=NOTIFICATION,
         on=f"notifications/{name}",
         lifetime=_LIFETIMES.get(requirement, _HANDSHAKE),
-        deep=False,
         holds_for=_sender_declared(capability),
     )
     def notifies_only_what_it_declared(step: Step, conversation: "Conversation") -> Outcome:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import INVALID_REQUEST, NOTIFICATION, REQUEST
 from accord.protocol.revision import Phase
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Outcome, state
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, SERVER
 from accord.types._base import Lifetime
 
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 _HANDSHAKE = Lifetime(until="2025-11-25")
 
 
-@check(
+@state(
     "lifecycle.initialize.first",
     by=CLIENT,
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
-    deep=False,
     opening=True,
 )
 def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
@@ -30,26 +29,24 @@ def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends {step.name} before initialize"
 
 
-@check(
+@state(
     "lifecycle.initialize.first",
     by=CLIENT,
     kind=REQUEST,
     on="initialize",
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
-    deep=False,
 )
 def initialize_comes_once(step: Step, conversation: "Conversation") -> Outcome:
     return conversation.phase is Phase.OPENING or "sends initialize again"
 
 
-@check(
+@state(
     "lifecycle.initialize.client-waits",
     by=CLIENT,
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
-    deep=False,
     opening=True,
 )
 def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Outcome:
@@ -58,13 +55,12 @@ def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Out
     return True if step.name == "ping" else f"sends {step.name} before initialize is answered"
 
 
-@check(
+@state(
     "lifecycle.initialized.sent",
     by=CLIENT,
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=ACCEPT,
-    deep=False,
     opening=True,
 )
 def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome:
@@ -73,14 +69,13 @@ def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome
     return None
 
 
-@check(
+@state(
     "lifecycle.initialized.sent",
     by=CLIENT,
     kind=NOTIFICATION,
     on="notifications/initialized",
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
-    deep=False,
 )
 def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase in (Phase.OPENING, Phase.NEGOTIATING):
@@ -88,13 +83,12 @@ def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> 
     return True
 
 
-@check(
+@state(
     "lifecycle.initialized.server-waits",
     by=SERVER,
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=ACCEPT,
-    deep=False,
     opening=True,
 )
 def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Outcome:

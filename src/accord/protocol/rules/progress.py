@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from accord.protocol.exchange import Step, member
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Outcome, state
 from accord.protocol.violation import IGNORE
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PROGRESS = "notifications/progress"
 
 
-@check("progress.token.unique", kind=REQUEST, deep=False)
+@state("progress.token.unique", kind=REQUEST)
 def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     exchange = step.exchange
     if exchange is None or exchange.token is None:
@@ -23,12 +23,11 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@check(
+@state(
     "progress.notification.active-only",
     kind=NOTIFICATION,
     on=_PROGRESS,
     reaction=IGNORE,
-    deep=False,
 )
 def progress_is_for_a_request_under_way(step: Step, conversation: "Conversation") -> Outcome:
     token = member(step.body, "progressToken")
@@ -37,7 +36,7 @@ def progress_is_for_a_request_under_way(step: Step, conversation: "Conversation"
     return step.exchange is not None or f"reports progress on {token!r}, which no open request has"
 
 
-@check("progress.value.increases", kind=NOTIFICATION, on=_PROGRESS, deep=False)
+@state("progress.value.increases", kind=NOTIFICATION, on=_PROGRESS)
 def progress_grows(step: Step, conversation: "Conversation") -> Outcome:
     value = member(step.body, "progress")
     if (

@@ -1,18 +1,25 @@
-"""What a bystander takes note of, for rules that look back: cursors, tools, subscriptions, levels, tasks."""
+"""What a bystander takes note of, for rules that look back."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from accord.protocol.exchange import Step
+from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import RESULT
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
     from accord.protocol.memory import Memory
 
+META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+
+VERSIONS: Final = "lifecycle.version.client-sends-supported"
+"""Under this name the memory has the version that was asked for, and the one that was answered."""
+
 
 def learn(step: Step, conversation: "Conversation") -> None:
     """Take note of what later steps are judged by."""
     memory = conversation.memory
+    if memory is not None and step.name == "notifications/tools/list_changed":
+        memory.tools.clear()
     if memory is None or step.kind != RESULT or not isinstance(step.body, dict):
         return
     cursor = step.body.get("nextCursor")
@@ -21,17 +28,28 @@ def learn(step: Step, conversation: "Conversation") -> None:
     params: Any = step.exchange.params if step.exchange else None
     if not isinstance(params, dict):
         params = {}
+    if META_LOG_LEVEL in meta_of(params):
+        memory.facts["logging.own-stream-only"] = True
     if step.name == "tools/list":
-        _learn_tools(step.body.get("tools"), memory)
+        _learn_tools(step.body, params.get("cursor"), memory)
     elif step.name == "resources/subscribe" and isinstance(params.get("uri"), str):
         memory.subscribed[params["uri"]] = None
     elif step.name == "resources/unsubscribe":
         memory.subscribed.pop(str(params.get("uri")), None)
     elif step.name == "logging/setLevel" and isinstance(params.get("level"), str):
         memory.log_level = params["level"]
+    elif step.name == "initialize":
+        memory.facts[VERSIONS] = params.get("protocolVersion"), step.body.get("protocolVersion")
 
 
-def _learn_tools(tools: Any, memory: "Memory") -> None:
+def _learn_tools(page: dict[str, Any], cursor: Any, memory: "Memory") -> None:
+    tools = page.get("tools")
+    names = set()
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, dict) and isinstance(tool.get("name"), str):
             memory.tools[tool["name"]] = tool
+            names.add(tool["name"])
+    following = page.get("nextCursor")
+    if isinstance(following, str):
+        before = memory.tool_pages.get(cursor, frozenset()) if isinstance(cursor, str) else ()
+        memory.tool_pages[following] = frozenset(names.union(before))

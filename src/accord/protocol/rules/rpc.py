@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import FAULT, INVALID_REQUEST, METHOD_NOT_FOUND, NOTIFICATION, REQUEST
+from accord.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, NOTIFICATION, REQUEST
 from accord.protocol.methods import REQUESTS
-from accord.protocol.rules._rule import REPLIES, Breach, Declared, Outcome, check
+from accord.protocol.rules._rule import REPLIES, Breach, Declared, Outcome, state
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import Lifetime
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _answers_a_known_method(
     revision: "Revision", sender: Party, name: str, declared: Declared
 ) -> bool:
-    """Tell that a reply belongs to an open exchange: only then is the method that it answers known."""
+    """Of a reply the method is known only where it answers an open exchange."""
     return name != ""
 
 
@@ -25,7 +25,7 @@ _SESSION_IDS = Lifetime(until="2025-11-25")
 _STATELESS = Lifetime(since="2026-07-28")
 
 
-@check("jsonrpc.request.id-unique", kind=REQUEST, lifetime=_SESSION_IDS, deep=False)
+@state("jsonrpc.request.id-unique", kind=REQUEST, lifetime=_SESSION_IDS)
 def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     assert step.id is not None
     party = conversation.parties[step.sender]
@@ -36,13 +36,12 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@check(
+@state(
     "jsonrpc.id.distinct-among-pending",
     by=CLIENT,
     kind=REQUEST,
     lifetime=_STATELESS,
     reaction=INVALID_REQUEST,
-    deep=False,
 )
 def id_is_not_pending(step: Step, conversation: "Conversation") -> Outcome:
     if step.id in conversation.parties[step.sender].open:
@@ -50,16 +49,15 @@ def id_is_not_pending(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@check("jsonrpc.request.id-present", kind=NOTIFICATION, on=REQUESTS, reaction=IGNORE, deep=False)
+@state("jsonrpc.request.id-present", kind=NOTIFICATION, on=REQUESTS, reaction=IGNORE)
 def request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends the request {step.name} without an id"
 
 
-@check(
+@state(
     "jsonrpc.notification.no-id",
     kind=REQUEST,
     reaction=INVALID_REQUEST,
-    deep=False,
     holds_for=lambda _, __, name, ___: not name.startswith("notifications/"),
 )
 def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
@@ -68,44 +66,40 @@ def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
     return None
 
 
-@check(
+@state(
     "jsonrpc.client-only-initiates",
     by=SERVER,
     kind=REQUEST,
     lifetime=_STATELESS,
     reaction=METHOD_NOT_FOUND,
-    deep=False,
 )
 def server_sends_no_requests(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends the request {step.name}; questions travel in results"
 
 
-@check(
+@state(
     "jsonrpc.client-no-responses",
     by=CLIENT,
     kind=REPLIES,
     lifetime=_STATELESS,
     reaction=IGNORE,
-    deep=False,
 )
 def client_sends_no_responses(step: Step, conversation: "Conversation") -> Outcome:
     return "sends a response; answers travel as inputResponses"
 
 
-@check(
+@state(
     "jsonrpc.response.id-echo",
     kind=REPLIES,
     lifetime=Lifetime(until="2025-06-18"),
     reaction=IGNORE,
-    deep=False,
     holds_for=_answers_a_known_method,
 )
-@check(
+@state(
     "jsonrpc.error.id-echoed-or-unreadable",
     kind=REPLIES,
     lifetime=Lifetime(since="2025-11-25"),
     reaction=IGNORE,
-    deep=False,
     holds_for=_answers_a_known_method,
 )
 def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -> Outcome:
@@ -119,11 +113,10 @@ def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -
     return f"answers id {step.id!r}, which no request has"
 
 
-@check(
+@state(
     "jsonrpc.request.answered",
     kind=REPLIES,
     reaction=IGNORE,
-    deep=False,
     holds_for=_answers_a_known_method,
 )
 def request_is_answered_once(step: Step, conversation: "Conversation") -> Outcome:
