@@ -72,7 +72,7 @@ class KnownTask(msgspec.Struct, kw_only=True):
 
 
 class Round(msgspec.Struct, kw_only=True):
-    """Questions that a request was answered with; `ids` are those of the request and its repeats."""
+    """Questions that a request was answered with; `ids` are of the request and its repeats."""
 
     ids: tuple[RequestId, ...]
     asked: dict[str, Any]

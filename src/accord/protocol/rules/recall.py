@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import RESULT
+from accord.protocol.rules.listening import learn_subscriptions
+from accord.protocol.rules.questions import learn_rounds
+from accord.protocol.rules.task_reports import learn_tasks
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
@@ -18,6 +21,10 @@ VERSIONS: Final = "lifecycle.version.client-sends-supported"
 def learn(step: Step, conversation: "Conversation") -> None:
     """Take note of what later steps are judged by."""
     memory = conversation.memory
+    if memory is not None:
+        learn_tasks(step, memory)
+        learn_rounds(step, memory)
+        learn_subscriptions(step, conversation)
     if memory is not None and step.name == "notifications/tools/list_changed":
         memory.tools.clear()
     if memory is None or step.kind != RESULT or not isinstance(step.body, dict):
