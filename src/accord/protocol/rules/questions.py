@@ -12,8 +12,9 @@ import msgspec
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.memory import Round
+from accord.protocol.rules._rule import Outcome
 from accord.protocol.rules.items import object_of, params_of, shown
-from accord.protocol.violation import SERVER
+from accord.protocol.violation import CLIENT, SERVER
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
@@ -164,3 +165,24 @@ def _requested(name: str, params: dict[str, Any]) -> str:
     of_this_try = ("_meta", "inputResponses", "requestState")
     lasting = {key: value for key, value in params.items() if key not in of_this_try}
     return f"{name} {json.dumps(lasting, sort_keys=True)}"
+
+
+# -- clauses that hold for all three kinds of questions alike
+
+
+def asked_by_round(step: Step, method: str) -> Outcome:
+    """Judge that a question stands in a result, where servers send no requests."""
+    if step.kind == REQUEST:
+        return f"sends {method} as a request, not inside a result"
+    return True if questions(step, method) else None
+
+
+def answers_with_a_capability(
+    step: Step, conversation: "Conversation", method: str, capability: str
+) -> Outcome:
+    """Judge that a request which answers a question declares that it can."""
+    if not answers(step, conversation, method):
+        return None
+    if capability in (conversation.capabilities(CLIENT, step.exchange) or ()):
+        return True
+    return f"answers {method} in a request that does not declare {capability}"
