@@ -95,8 +95,11 @@ def lifetime_of(type_: Any) -> Lifetime:
     return lifetime if isinstance(lifetime, Lifetime) else ALWAYS
 
 
-class Struct(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Base of all message types: camelCase on the wire, defaults left out."""
+class Struct(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """Base of all message types: camelCase on the wire, defaults left out.
+
+    Messages are trees, so the garbage collector need not look at them.
+    """
 
 
 class Item(Struct, kw_only=True):

@@ -4,7 +4,16 @@ from typing import Annotated
 
 import msgspec
 
-from accord.types._base import JsonObject, ProgressToken, RequestId, Struct, since, until, was
+from accord.types._base import (
+    JsonObject,
+    ProgressToken,
+    RequestId,
+    Struct,
+    required,
+    since,
+    until,
+    was,
+)
 from accord.types.content import Icon
 from accord.types.logging import LoggingLevel
 from accord.types.messages import CacheableResult, Params, Result
@@ -181,12 +190,12 @@ class DiscoverResult(CacheableResult):
 class RequestMeta(Struct):
     """The keys of a request's `_meta` that the protocol defines; for reading only."""
 
-    protocol_version: Annotated[str | None, since("2026-07-28")] = msgspec.field(
-        name="io.modelcontextprotocol/protocolVersion", default=None
+    protocol_version: Annotated[str | None, since("2026-07-28"), required(since="2026-07-28")] = (
+        msgspec.field(name="io.modelcontextprotocol/protocolVersion", default=None)
     )
-    client_capabilities: Annotated[ClientCapabilities | None, since("2026-07-28")] = msgspec.field(
-        name="io.modelcontextprotocol/clientCapabilities", default=None
-    )
+    client_capabilities: Annotated[
+        ClientCapabilities | None, since("2026-07-28"), required(since="2026-07-28")
+    ] = msgspec.field(name="io.modelcontextprotocol/clientCapabilities", default=None)
     client_info: Annotated[Implementation | None, since("2026-07-28")] = msgspec.field(
         name="io.modelcontextprotocol/clientInfo", default=None
     )

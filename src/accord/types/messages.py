@@ -3,7 +3,7 @@
 The JSON-RPC envelope around them is not described here.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -100,11 +100,3 @@ class CancelledParams(Params):
         RequestId | None, required(until="2025-06-18"), required(since="2026-07-28")
     ] = None
     reason: str | None = None
-
-
-class ErrorDetail(Struct):
-    """The error member of a JSON-RPC error response."""
-
-    code: int
-    message: str
-    data: Any = msgspec.UNSET
