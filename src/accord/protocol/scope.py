@@ -31,7 +31,41 @@ _TRANSPORTS: Final[dict[str, frozenset[str]]] = {
 }
 
 SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
+    "jsonrpc.client-only-initiates": frozenset(
+        {
+            "http.sse.no-requests",
+            "mrtr.server-asks-only-this-way",
+            "elicitation.asked-by-mrtr",
+            "roots.asked-by-mrtr",
+        }
+    ),
+    "mrtr.server-asks-only-this-way": frozenset(
+        {"elicitation.asked-by-mrtr", "roots.asked-by-mrtr"}
+    ),
+    "sampling.context.avoid": frozenset(
+        {"sampling.context.needs-capability", "deprecated.include-context.not-used"}
+    ),
+    "sampling.tool-use.balanced": frozenset({"sampling.tool-result.id-matches"}),
+    "meta.listen.subscription-id": frozenset(
+        {"subscriptions.ack-carries-id", "subscriptions.graceful-end-carries-id"}
+    ),
+    "result.type.from-known-set": frozenset({"tasks-ext.capability.server"}),
+    "cancellation.names-own-pending": frozenset({"tasks-ext.cancel.not-by-notification"}),
+    "jsonrpc.error.id-echoed-or-unreadable": frozenset({"jsonrpc.client-no-responses"}),
+    "jsonrpc.request.answered": frozenset({"jsonrpc.client-no-responses"}),
+    "http.sse.listen-excludes-request-scoped": frozenset({"logging.own-stream-only"}),
+    "lifecycle.initialize.first": frozenset(
+        {"lifecycle.initialize.method-name", "lifecycle.version.client-sends-supported"}
+    ),
+    "lifecycle.initialize-result.protocol-version": frozenset({"jsonrpc.response.result-member"}),
+    "ping.response.empty": frozenset({"jsonrpc.response.result-member"}),
+    "cancellation.request-id.previously-issued": frozenset(
+        {"cancellation.request-id.present", "cancellation.request-id-required"}
+    ),
     "progress.stops-after-completion": frozenset({"progress.notification.active-only"}),
+    "progress.notification.active-only": frozenset(
+        {"progress.notification.token", "progress.server-only", "progress.task.same-token"}
+    ),
     "lifecycle.capabilities.only-declared": frozenset(
         {"lifecycle.capabilities.declared", "lifecycle.capabilities.respected"}
     ),
