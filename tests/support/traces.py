@@ -98,7 +98,11 @@ def records(
         message = each.message
         if modern and not each.bare and isinstance(message, dict):
             message = _modern(message, revision, client or {})
-        raw = each.text.encode() if each.text is not None else msgspec.json.encode(message)
+        raw = (
+            each.text.encode(errors="surrogateescape")
+            if each.text is not None
+            else msgspec.json.encode(message)
+        )
         is_json = True
         try:
             msgspec.json.decode(raw, type=msgspec.Raw)

@@ -175,10 +175,13 @@ class Monitor:
         return self._report(record, [Violation(self._in_force(requirement), record.sender, why)])
 
     def _in_force(self, requirement: str) -> str:
-        """The requirement itself where it holds in this revision, else the one on all messages."""
-        row = self._rows.get(requirement)
-        if row is not None and row.holds_in(self.conversation.current.id):
-            return requirement
+        """The requirement itself where it holds in this revision, else the one that took its place,
+        else the one on all messages.
+        """
+        row = self._rows[requirement]
+        for id in (requirement, *row.replaced_by):
+            if self._rows[id].holds_in(self.conversation.current.id):
+                return id
         return _VERSION_2_0
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
@@ -273,8 +276,8 @@ class Monitor:
         if record.t is None:
             return found
         for asker, state in self.conversation.parties.items():
-            exchange = next(iter(state.open.values()), None)
-            if exchange is None or exchange.since is None or exchange.is_lasting:
+            exchange = next((each for each in state.open.values() if not each.is_lasting), None)
+            if exchange is None or exchange.since is None:
                 continue
             if record.t - exchange.since <= self._patience:
                 continue

@@ -16,16 +16,22 @@ __all__ = ["Breach", "Index", "Rule", "check", "complete", "enforced", "state"]
 _STATE = (cancellation, capabilities, lifecycle, progress, rpc)
 _DEEP = (
     "caching",
+    "cancelled_notices",
     "completion",
     "content",
     "elicitation",
+    "errors",
+    "extensions",
     "handshake",
     "http",
+    "icons",
     "logging",
     "messages",
     "meta",
     "pagination",
+    "ping",
     "practice",
+    "progress_reports",
     "prompts",
     "resources",
     "roots",
@@ -36,6 +42,7 @@ _DEEP = (
     "tasks",
     "tool_headers",
     "tools",
+    "trace_context",
 )
 
 

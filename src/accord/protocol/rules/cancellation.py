@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from accord.protocol.exchange import Step, member
 from accord.protocol.jsonrpc import NOTIFICATION
 from accord.protocol.rules._rule import Outcome, state
-from accord.protocol.violation import CLIENT, IGNORE
+from accord.protocol.violation import CLIENT, IGNORE, SERVER
 from accord.types._base import Lifetime
 
 if TYPE_CHECKING:
@@ -22,7 +22,12 @@ _CANCELLED = "notifications/cancelled"
 )
 def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome:
     id = member(step.body, "requestId")
+    if id is None:
+        return None
     if not isinstance(id, int | str) or isinstance(id, bool):
+        return "cancels an id that is neither a string nor an integer"
+    if step.sender == SERVER and not step.revision.server_requests:
+        # Such a server cancels what the client asked for: cancellation.server-names-listen.
         return None
     party = conversation.parties[step.sender]
     if step.exchange is not None or id in party.cancelled:

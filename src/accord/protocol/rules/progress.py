@@ -1,19 +1,22 @@
 """State rules of progress: only for requests under way that asked, and only forward."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Step, member
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
 from accord.protocol.rules._rule import Outcome, state
-from accord.protocol.violation import IGNORE
+from accord.protocol.violation import IGNORE, OTHER
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
 
 _PROGRESS = "notifications/progress"
 
+TASK_TOKENS: Final = "progress.task.same-token"
+"""Under this name the memory has the tokens of requests that went on as tasks, with their asker."""
 
-@state("progress.token.unique", kind=REQUEST)
+
+@state("progress.token.unique", kind=REQUEST, only="reuse")
 def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     exchange = step.exchange
     if exchange is None or exchange.token is None:
@@ -31,9 +34,18 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
 )
 def progress_is_for_a_request_under_way(step: Step, conversation: "Conversation") -> Outcome:
     token = member(step.body, "progressToken")
+    if token is None:
+        return "reports progress without a token"
     if not isinstance(token, int | str) or isinstance(token, bool):
         return None
+    if step.exchange is None and _belongs_to_a_task(token, step, conversation):
+        return None
     return step.exchange is not None or f"reports progress on {token!r}, which no open request has"
+
+
+def _belongs_to_a_task(token: Any, step: Step, conversation: "Conversation") -> bool:
+    memory = conversation.memory
+    return memory is not None and (OTHER[step.sender], token) in memory.facts.get(TASK_TOKENS, ())
 
 
 @state("progress.value.increases", kind=NOTIFICATION, on=_PROGRESS)
@@ -43,6 +55,7 @@ def progress_grows(step: Step, conversation: "Conversation") -> Outcome:
         step.exchange is None
         or step.exchange.progress is None
         or not isinstance(value, int | float)
+        or isinstance(value, bool)
     ):
         return None
     if value > step.exchange.progress:
