@@ -65,6 +65,7 @@ def asked(
             **more,
         )
         for way in WAYS
+        if not set(way.revisions).isdisjoint(revisions)
     ]
 
 
@@ -92,6 +93,7 @@ def answered(
             **more,
         )
         for way in WAYS
+        if not set(way.revisions).isdisjoint(revisions)
     ]
 
 
