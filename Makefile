@@ -1,9 +1,51 @@
+# Two commands do everything: `make run` and `make test`. Both set up what they need first.
 PYTHON ?= python3
-export PIP_DISABLE_PIP_VERSION_CHECK = 1
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
 
-.PHONY: run test bench clean
+.PHONY: run test bench fuzz format clean
 
-.venv/.ready: pyproject.toml requirements-dev.txt
-	$(PYTHON) -m venv .venv
-	.venv/bin/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli]'
-	touch $@
+run: .venv/ready
+	@$(BIN)/python examples/tour.py
+
+# Fast parts first, so that a mistake shows in seconds.
+test: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/coverage erase
+	$(BIN)/pytest -n 2 --cov --cov-report= tests
+	$(BIN)/coverage report --fail-under=90
+	$(BIN)/coverage report --fail-under=100 --include='src/accord/protocol/*'
+
+bench: .venv-bench/ready
+	@.venv-bench/bin/python benchmarks/core.py
+	@.venv-bench/bin/python benchmarks/start.py
+
+fuzz: .venv/ready
+	$(BIN)/python fuzz/core.py --seconds 300
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .venv-bench .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/ready: pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit("accord needs Python 3.11 or newer" * (sys.version_info < (3, 11)))'
+	@echo "setting up .venv ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli]'
+	@touch $@
+
+# The peers that benchmarks compare with live apart: they bring some 70 packages.
+.venv-bench/ready: pyproject.toml benchmarks/requirements.txt
+	@echo "setting up .venv-bench ..."
+	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/pip install -q -r benchmarks/requirements.txt -e .
+	@touch $@

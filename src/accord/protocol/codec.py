@@ -109,7 +109,9 @@ class Codec:
 
     def _batch(self, data: bytes, length: int) -> Batch:
         if length == 0:
-            raise _malformed("batch is empty", code=INVALID_REQUEST)
+            raise MalformedMessage(
+                "batch is empty", code=INVALID_REQUEST, requirement="jsonrpc.batch.send-optional"
+            )
         if length > self.limits.batch_length:
             raise _malformed(
                 f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "

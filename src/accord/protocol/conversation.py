@@ -39,6 +39,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
 # cancellations.
 _CANCELLED_REMEMBERED: Final = 1024
 _NOTHING: Final[tuple[Violation, ...]] = ()
+_NAMES: Final[frozenset[str]] = frozenset()
 
 
 class PartyState(msgspec.Struct):
@@ -63,6 +64,7 @@ class Conversation:
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
+        self.current: Revision
         self.revision = revision
         self.memory = memory
         used = UsedIds if memory is not None else lambda: None
@@ -70,15 +72,24 @@ class Conversation:
             CLIENT: PartyState(used=used()),
             SERVER: PartyState(used=used()),
         }
-        self._index = enforced(self.current.id, ready=False)
         self._indexed = self.current
+        self._index = enforced(self.current.id, ready=False)
+        # Filled when the opening is over, and only where nobody remembers every message.
+        self._unobjectionable: dict[Party, frozenset[str]] = {CLIENT: _NAMES, SERVER: _NAMES}
+        self._unobjectionable_results = self._unobjectionable
 
     # -- which revision a message belongs to
 
     @property
-    def current(self) -> Revision:
+    def revision(self) -> Revision | None:
+        """The revision agreed on; None until there is one."""
+        return self._agreed
+
+    @revision.setter
+    def revision(self, revision: Revision | None) -> None:
+        self._agreed = revision
+        self.current = revision or BEFORE_HANDSHAKE
         """The revision of messages that do not name one."""
-        return self.revision or BEFORE_HANDSHAKE
 
     def revision_for(self, meta: dict[str, Any]) -> Revision:
         """Return the revision that a request names in `_meta`; without one, the current."""
@@ -174,6 +185,32 @@ class Conversation:
         if party.used is not None:
             party.used.add(exchange.id)
 
+    def admit(self, exchange: Exchange) -> bool:
+        """Open a request that no rule can object to; false where the rules have to be asked."""
+        party = self.parties[exchange.sender]
+        if (
+            exchange.name not in self._unobjectionable[exchange.sender]
+            or exchange.revision is not self._indexed
+            or exchange.token is not None
+            or exchange.id in party.open
+        ):
+            return False
+        party.open[exchange.id] = exchange
+        return True
+
+    def dismiss(self, exchange: Exchange) -> bool:
+        """Close an exchange with a result that no rule can object to; false as for `admit`."""
+        party = self.parties[exchange.sender]
+        if (
+            exchange.name not in self._unobjectionable_results[exchange.sender]
+            or exchange.revision is not self._indexed
+            or exchange.token is not None
+            or party.open.get(exchange.id) is not exchange
+        ):
+            return False
+        del party.open[exchange.id]
+        return True
+
     def settle(self, exchange: Exchange, kind: Kind) -> None:
         """Close an exchange with its reply; an error may be the answer to its duplicate."""
         if exchange.duplicates and kind == FAULT:
@@ -222,6 +259,10 @@ class Conversation:
             client=self.parties[CLIENT].capabilities,
             server=self.parties[SERVER].capabilities,
         )
+        if phase is Phase.READY and self.memory is None:
+            free = self._index.unobjectionable
+            self._unobjectionable = {each: free[each, REQUEST] for each in OTHER}
+            self._unobjectionable_results = {each: free[OTHER[each], RESULT] for each in OTHER}
 
     def close(self) -> None:
         """End the conversation; nothing may follow."""

@@ -225,7 +225,10 @@ class Endpoint:
                 token = None
         method = revision.requests[self.peer].get(name)
         exchange = Exchange(id, name, self.peer, revision, method, token)
-        exchange.batch = batch
+        if batch is not None:
+            exchange.batch = batch
+        if fault is None and method is not None and conversation.admit(exchange):
+            return RequestReceived(exchange, params)
         step = Step(self.peer, REQUEST, name, revision, id, params, None, exchange)
         violations = conversation.judge(step)
         for violation in violations:
@@ -236,10 +239,7 @@ class Endpoint:
             fault = MethodNotFound(f"method {name!r} does not exist in {revision.id}")
         if fault is not None:
             return self._refuse(fault, id, violations, batch)
-        if conversation.phase is Phase.READY:
-            conversation.open(exchange)
-        else:
-            conversation.advance(step)
+        conversation.advance(step)
         return RequestReceived(exchange, params, violations)
 
     def _self_contained(
@@ -397,23 +397,25 @@ class Endpoint:
         """
         if exchange.cancelled:
             return None
-        step = self._reply_step(exchange, RESULT, result)
+        conversation = self.conversation
+        shaped = result
         if result.__class__ is not bytes:
             row = exchange.revision
-            if step is not None:
+            if conversation.phase is not Phase.READY:
                 row = self._revision_of_opening(result) or row
             if not row.handshake and self.result_meta:
-                result = self._with_meta(result, exchange.name, self.result_meta)
-            result = shape.narrow(result, row.id)
-        self._take(exchange, RESULT, step)
-        reply = codec.encode_result(exchange.id, result)
+                shaped = self._with_meta(result, exchange.name, self.result_meta)
+            shaped = shape.narrow(shaped, row.id)
+        if not conversation.dismiss(exchange):
+            conversation.advance(self._reply_step(exchange, RESULT, result))
+        reply = codec.encode_result(exchange.id, shaped)
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
         """Answer a request with an error; returns and raises as `respond` does."""
         if exchange.cancelled:
             return None
-        self._take(exchange, FAULT, self._reply_step(exchange, FAULT, None))
+        self.conversation.advance(self._reply_step(exchange, FAULT, None))
         data = UNSET if error.data is None else error.data
         code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
         reply = codec.encode_error(exchange.id, ErrorBody(code, error.message, data))
@@ -425,27 +427,17 @@ class Endpoint:
         self.conversation.close()
         return abandoned
 
-    def _reply_step(self, exchange: Exchange, kind: Kind, body: Any) -> Step | None:
-        """Judge a reply of ours; None where neither rules nor the conversation ask for more."""
+    def _reply_step(self, exchange: Exchange, kind: Kind, body: Any) -> Step:
         conversation = self.conversation
         if conversation.parties[self.peer].open.get(exchange.id) is not exchange and self.enforce:
             why = f"answers id {exchange.id!r} a second time"
             violation = Violation("jsonrpc.request.answered", self.role, why)
             raise LocalProtocolError(str(violation), [violation])
-        rules = conversation.rules_for(exchange.revision, self.role, kind, exchange.name)
-        if conversation.phase is Phase.READY and not rules:
-            return None
         step = Step(
             self.role, kind, exchange.name, exchange.revision, exchange.id, body, None, exchange
         )
-        self._raise(conversation.judge(step, rules))
+        self._raise(conversation.judge(step))
         return step
-
-    def _take(self, exchange: Exchange, kind: Kind, step: Step | None) -> None:
-        if step is None:
-            self.conversation.settle(exchange, kind)
-        else:
-            self.conversation.advance(step)
 
     def _raise(self, violations: Sequence[Violation]) -> None:
         if violations and self.enforce:

@@ -33,7 +33,9 @@ def test_shortest_legal_trace_raises_no_alarm(pair: Pair, revision: str) -> None
     monitor, found = judge(
         pair.legal, revision, client=pair.client, server=pair.server, opened=pair.opened
     )
-    assert [str(violation) for violation in found] == []
+    # Some practices contradict a requirement: who follows them is reported for that alone.
+    tolerated = pair.also if pair.observed else frozenset()
+    assert [str(each) for each in found if each.requirement not in tolerated] == []
     assert monitor.tallies[pair.requirement].exercised > 0, "the trace does not test the rule"
 
 

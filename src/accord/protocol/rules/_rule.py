@@ -14,7 +14,7 @@ whole bodies as plain JSON: monitors run them, and endpoints asked to be strict.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -44,6 +44,7 @@ class Breach(msgspec.Struct, frozen=True):
 
 Outcome: TypeAlias = "bool | str | Breach | Sequence[str | Breach] | None"
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
+Only: TypeAlias = Literal["opening", "reuse"]
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
 
@@ -59,7 +60,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     deep: bool
     lifetime: Lifetime = ALWAYS
     reaction: Reaction = ACCEPT
-    opening: bool = False
+    only: "Only | None" = None
     holds_for: "HoldsFor | None" = None
 
     def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
@@ -96,7 +97,7 @@ def state(
     on: str | Iterable[str] | None = None,
     lifetime: Lifetime = ALWAYS,
     reaction: Reaction = ACCEPT,
-    opening: bool = False,
+    only: "Only | None" = None,
     holds_for: "HoldsFor | None" = None,
 ) -> Callable[[Judge], Judge]:
     """Bind a judge of order, ids and capabilities, which endpoints obey too.
@@ -108,7 +109,7 @@ def state(
         on: the methods.
         lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
         reaction: what an endpoint does when its peer breaks the rule.
-        opening: whether it can only be broken until the conversation is ready.
+        only: what alone can break it: a message of the opening, or the reuse of an id or token.
         holds_for: for which methods it holds by the tables and the declared capabilities alone;
             endpoints then spare themselves the judge.
     """
@@ -120,7 +121,7 @@ def state(
         deep=False,
         lifetime=lifetime,
         reaction=reaction,
-        opening=opening,
+        only=only,
         holds_for=holds_for,
     )
 
@@ -197,6 +198,16 @@ class Index:
                         if rule.concerns(party, kind, name)
                         and not (settled and settled(rule, party, name))
                     )
+        self.unobjectionable = {
+            (party, kind): frozenset(
+                name
+                for name, found in lookup.items()
+                if all(rule.only == "reuse" for rule in found)
+            )
+            for party, kinds in self.found.items()
+            for kind, lookup in kinds.items()
+        }
+        """Methods whose messages no rule can object to, unless they reuse an id or a token."""
 
 
 class _Lookup(dict[str, tuple[Rule, ...]]):
@@ -233,7 +244,9 @@ def enforced(
         (
             rule
             for rule in RULES
-            if not rule.deep and revision in rule.lifetime and not (ready and rule.opening)
+            if not rule.deep
+            and revision in rule.lifetime
+            and not (ready and rule.only == "opening")
         ),
         names=[method.name for method in row.methods],
         settled=lambda rule, party, name: (

@@ -21,7 +21,7 @@ _HANDSHAKE = Lifetime(until="2025-11-25")
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
-    opening=True,
+    only="opening",
 )
 def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is not Phase.OPENING or step.name in ("initialize", "ping"):
@@ -47,7 +47,7 @@ def initialize_comes_once(step: Step, conversation: "Conversation") -> Outcome:
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=INVALID_REQUEST,
-    opening=True,
+    only="opening",
 )
 def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is not Phase.NEGOTIATING or step.name == "initialize":
@@ -61,7 +61,7 @@ def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Out
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=ACCEPT,
-    opening=True,
+    only="opening",
 )
 def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is Phase.NEGOTIATED and step.name not in ("ping", "initialize"):
@@ -89,7 +89,7 @@ def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> 
     kind=REQUEST,
     lifetime=_HANDSHAKE,
     reaction=ACCEPT,
-    opening=True,
+    only="opening",
 )
 def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is Phase.READY or step.name == "ping":

@@ -25,7 +25,7 @@ _SESSION_IDS = Lifetime(until="2025-11-25")
 _STATELESS = Lifetime(since="2026-07-28")
 
 
-@state("jsonrpc.request.id-unique", kind=REQUEST, lifetime=_SESSION_IDS)
+@state("jsonrpc.request.id-unique", kind=REQUEST, lifetime=_SESSION_IDS, only="reuse")
 def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     assert step.id is not None
     party = conversation.parties[step.sender]
@@ -42,6 +42,7 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     kind=REQUEST,
     lifetime=_STATELESS,
     reaction=INVALID_REQUEST,
+    only="reuse",
 )
 def id_is_not_pending(step: Step, conversation: "Conversation") -> Outcome:
     if step.id in conversation.parties[step.sender].open:

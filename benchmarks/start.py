@@ -1,0 +1,53 @@
+"""What it costs to import accord, as a ratio to what any such program must import."""
+
+import subprocess
+import sys
+
+ROUNDS = 15
+PROGRAMS = {
+    "interpreter alone": "pass",
+    "msgspec, asyncio": "import msgspec, asyncio",
+    "accord": "import accord",
+    "accord.protocol.endpoint": "import accord.protocol.endpoint",
+    "mcp.server": "import mcp.server",
+    "fastmcp": "import fastmcp",
+}
+# The child reports its own CPU time: wall-clock times on a shared machine say little.
+REPORT = "; import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime, u.ru_maxrss)"
+
+
+def measure(program: str, rounds: int) -> tuple[float, float] | None:
+    best, memory = float("inf"), float("inf")
+    for _ in range(rounds):
+        done = subprocess.run(
+            [sys.executable, "-c", program + REPORT], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            return None
+        seconds, kilobytes = map(float, done.stdout.split())
+        best, memory = min(best, seconds), min(memory, kilobytes)
+    return best, memory / 1024
+
+
+def main() -> int:
+    print("start-up, CPU time and memory")
+    found = {}
+    for name, program in PROGRAMS.items():
+        heavy = name in ("mcp.server", "fastmcp")
+        result = measure(program, 3 if heavy else ROUNDS)
+        if result is None:
+            print(f"  {name:26} not installed here")
+            continue
+        found[name] = result
+        print(f"  {name:26}{result[0] * 1e3:8.1f} ms {result[1]:7.1f} MB")
+    ratio = found["accord"][0] / found["msgspec, asyncio"][0]
+    print(f"  accord / (msgspec, asyncio)        {ratio:6.2f}")
+    if "mcp.server" in found:
+        print(
+            f"  mcp.server / accord                {found['mcp.server'][0] / found['accord'][0]:6.2f}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
