@@ -1,0 +1,61 @@
+"""No rule stumbles over a body of the wrong shape, whatever stands where."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import count, cycle
+from typing import Any
+
+import pytest
+
+from accord.protocol.catalogue import catalogue
+from accord.protocol.revisions import REVISIONS
+from protocol.rules.test_pairs import AREAS
+from support.traces import Pair, Said, judge
+
+HOSTILE = (None, True, -1, 1.5, 10**30, "", "\x00ü", [], [[]], [None], {}, {"": {}}, {"type": []})
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _places(inner, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], hostile: Any) -> Any:
+    if not path:
+        return hostile
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = _with(value[path[0]], path[1:], hostile)
+    return copy
+
+
+def _spoilt(said: list[Said], values: Iterator[Any]) -> Iterator[list[Said]]:
+    for index, each in enumerate(said):
+        for path in _places(each.message):
+            if path[0] in ("params", "result"):
+                message = _with(each.message, path, next(values))
+                bare = len(path) == 1 or path[-1] == "_meta"
+                yield [*said[:index], Said(each.sender, message, bare=bare), *said[index + 1 :]]
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_no_rule_raises(area: str) -> None:
+    rows = catalogue()
+    tried = count()
+    for number, pair in enumerate(_pairs_of(area)):
+        revisions = [
+            id for id in pair.revisions or REVISIONS if rows[pair.requirement].holds_in(id)
+        ]
+        if not revisions:
+            continue
+        values = cycle(HOSTILE[number % len(HOSTILE) :] + HOSTILE[: number % len(HOSTILE)])
+        for said in _spoilt(list(pair.legal), values):
+            next(tried)
+            judge(said, revisions[-1], client=pair.client, server=pair.server, opened=pair.opened)
+    assert next(tried) > 0
+
+
+def _pairs_of(area: str) -> list[Pair]:
+    return list(import_module(f"protocol.rules.pairs.{area}").PAIRS)
