@@ -1,8 +1,9 @@
 """The pure path of one tools/call, as ratios in one run.
 
-Compared: bare msgspec (typed decode of the request, the work, typed encode of the result), the whole sans-I/O path of accord
-(decode, rules, params, arguments, reply, rules, narrowing, encode), and what the official SDK does with the same message
-(envelope, request by revision, argument model, result by revision, envelope). CPU time, best of many rounds, interleaved.
+Compared: bare msgspec (typed decode of the request, the work, typed encode of the result), the
+whole sans-I/O path of accord (decode, rules, params, arguments, reply, narrowing, encode), and what
+the official SDK does with the same message (envelope, request by revision, argument model, result
+by revision, envelope). CPU time, best of many rounds, interleaved.
 """
 
 import sys

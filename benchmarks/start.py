@@ -13,14 +13,21 @@ PROGRAMS = {
     "fastmcp": "import fastmcp",
 }
 # The child reports its own CPU time: wall-clock times on a shared machine say little.
-REPORT = "; import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime, u.ru_maxrss)"
+REPORT = """
+import resource
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+"""
 
 
 def measure(program: str, rounds: int) -> tuple[float, float] | None:
     best, memory = float("inf"), float("inf")
     for _ in range(rounds):
         done = subprocess.run(
-            [sys.executable, "-c", program + REPORT], capture_output=True, text=True, check=False
+            [sys.executable, "-c", f"{program}\n{REPORT}"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             return None

@@ -155,10 +155,10 @@ class Monitor:
     def _batch(self, record: Record, batch: Batch) -> list[Violation]:
         violations: list[Violation] = []
         if not self.conversation.current.batching:
-            requirement = self._in_force("jsonrpc.batch.removed")
-            violations += self._report(
-                record, [Violation(requirement, record.sender, "sends a batch")]
-            )
+            # Also before 2025-03-26, which knew no batches either. The refusal has no id.
+            self._unreadable[record.sender] += 1
+            breach = Violation("jsonrpc.batch.removed", record.sender, "sends a batch")
+            violations += self._report(record, [breach])
         for part, _ in batch.parts:
             if isinstance(part, MalformedMessage):
                 violations += self._malformed(record, part)
@@ -328,7 +328,7 @@ class Monitor:
         return reported
 
     def verdicts(self) -> list[Verdict]:
-        """Return a verdict for each requirement of the revision, and for others that were broken."""
+        """Return a verdict for each requirement of the revision, and for any other broken one."""
         revision = self.conversation.current.id
         ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
         return [
