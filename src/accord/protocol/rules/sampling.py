@@ -171,10 +171,10 @@ def tool_choice_is_a_known_one(step: Step, conversation: "Conversation") -> Outc
 def tool_results_stand_alone(step: Step, conversation: "Conversation") -> Outcome:
     findings: list[Finding] = []
     for place, message in _message_objects(step):
-        kinds = {block.get("type") for block in _blocks(message)}
+        kinds = [block.get("type") for block in _blocks(message)]
         if message.get("role") == "user" and "tool_result" in kinds:
-            alone = kinds == {"tool_result"} or f"sends {place} with tool results and other content"
-            findings.append(alone)
+            alone = all(kind == "tool_result" for kind in kinds)
+            findings.append(alone or f"sends {place} with tool results and other content")
     return each(findings)
 
 
@@ -184,7 +184,7 @@ def tool_uses_are_answered_at_once(step: Step, conversation: "Conversation") -> 
     for question in questions(step, _CREATE):
         messages = objects(object_of(question.params), "messages")
         following = [message for _, message in messages[1:]]
-        for (place, message), after in zip(messages, [*following, {}], strict=True):
+        for (place, message), after in zip(messages, [*following, {}], strict=False):
             used = _ids(message, "tool_use", "id") if message.get("role") == "assistant" else []
             given = _ids(after, "tool_result", "toolUseId") if after.get("role") == "user" else []
             missing = [id for id in used if id not in given]
