@@ -25,11 +25,13 @@ from accord.protocol.jsonrpc import (
 )
 from accord.types._base import RequestId
 
-# Possessive, so that a string without an end is given up at once.
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Possessive, and a string without an end reaches to the end: otherwise every quote in it would be
+# tried as a beginning.
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _WHITESPACE: Final = b" \t\r\n"
+_STEPS_AT_ONCE: Final = 64 * 1024
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ class Codec:
             self._refuse_excess(data)
         try:
             frame = self._frame(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return self._second_look(data)
         if frame.method is not UNSET:
             if frame.id is not None and frame.result is UNSET and frame.error is UNSET:
@@ -102,31 +104,34 @@ class Codec:
             )
 
     def _second_look(self, data: bytes) -> Frame | Batch:
-        value = _parse(data)
-        if isinstance(value, list):
-            return self._batch(data, len(value))
-        return examine(value)
+        if data.lstrip(_WHITESPACE).startswith(b"["):
+            return self._batch(data)
+        return examine(_parse(data))
 
-    def _batch(self, data: bytes, length: int) -> Batch:
-        if length == 0:
-            raise MalformedMessage(
-                "batch is empty", code=INVALID_REQUEST, requirement="jsonrpc.batch.send-optional"
-            )
-        if length > self.limits.batch_length:
+    def _batch(self, data: bytes) -> Batch:
+        try:
+            elements = self._parts(data)
+        except (ValueError, RecursionError):
+            elements = [Raw(_encode(each)) for each in _parse(data)]
+        if not elements:
+            raise _malformed("batch is empty", code=INVALID_REQUEST)
+        if len(elements) > self.limits.batch_length:
             raise _malformed(
-                f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "
-                "(batch_length)",
+                f"batch of {len(elements)} messages exceeds the limit of "
+                f"{self.limits.batch_length} (batch_length)",
                 code=INVALID_REQUEST,
             )
-        parts: list[tuple[Frame | MalformedMessage, Raw]] = []
-        for raw in self._parts(data):
-            part: Frame | MalformedMessage
-            try:
-                part = examine(_parse(bytes(raw)), "batch element ")
-            except MalformedMessage as malformed:
-                part = malformed
-            parts.append((part, raw))
-        return Batch(parts)
+        return Batch([(self._element(bytes(each)), each) for each in elements])
+
+    def _element(self, data: bytes) -> Frame | MalformedMessage:
+        try:
+            if data.startswith(b"["):
+                return examine([])
+            frame = self.decode(data)
+        except MalformedMessage as malformed:
+            return malformed
+        assert isinstance(frame, Frame)
+        return frame
 
 
 def nests_deeper(data: bytes, depth: int) -> bool:
