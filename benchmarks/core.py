@@ -17,7 +17,10 @@ from accord.protocol.endpoint import Endpoint, RequestReceived
 
 ROUNDS, CALLS = 40, 2_000
 REVISION = "2025-06-18"
-CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}'
+CALL = (
+    b'{"jsonrpc":"2.0","id":%d,"method":"tools/call",'
+    b'"params":{"name":"add","arguments":{"a":1,"b":2}}}'
+)
 
 
 class Arguments(msgspec.Struct):

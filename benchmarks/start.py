@@ -50,9 +50,8 @@ def main() -> int:
     ratio = found["accord"][0] / found["msgspec, asyncio"][0]
     print(f"  accord / (msgspec, asyncio)        {ratio:6.2f}")
     if "mcp.server" in found:
-        print(
-            f"  mcp.server / accord                {found['mcp.server'][0] / found['accord'][0]:6.2f}"
-        )
+        ratio = found["mcp.server"][0] / found["accord.protocol.endpoint"][0]
+        print(f"  mcp.server / accord.protocol.endpoint {ratio:4.1f}")
     return 0
 
 

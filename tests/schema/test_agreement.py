@@ -16,8 +16,9 @@ from schema.table import EXCLUDED, EXTRA, LOOSE, ROWS, Row
 
 pytestmark = pytest.mark.skipif(not PRESENT, reason=ABSENT_REASON)
 
+# Few examples for each of some 1,300 cases; the members themselves are compared one by one, without chance.
 few = settings(
-    max_examples=8,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     database=None,
@@ -148,7 +149,7 @@ def test_keys_outside_their_lifetime_do_no_harm(revision: RevisionId) -> None:
         clean = plain(narrow(value, revision))
         known = {field.encode_name for field in msgspec.structs.fields(derive(struct, revision))}
         strangers = set(struct.__struct_encode_fields__) - known
-        odd = clean | dict.fromkeys(strangers, [{"odd": 1}])
+        odd = clean | {key: [{"odd": 1}] for key in strangers}
         read = decode(msgspec.json.encode(odd), struct, revision)
         assert plain(narrow(read, revision)) == clean
 
