@@ -5,7 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT, same_id
+from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.items import Finding, each, may_have, object_of, shown
 from accord.protocol.rules.questions import ASK, ROUNDS, fits, round_of
@@ -119,8 +119,9 @@ def repeated_request_has_a_new_id(step: Step, conversation: "Conversation") -> O
     earlier = round_of(step, conversation.memory) if conversation.memory else None
     if earlier is None:
         return None
-    used = any(same_id(step.id, id) for id in earlier.ids)
-    return f"repeats {step.name} under its old id {shown(step.id)}" if used else True
+    if step.id in earlier.ids:
+        return f"repeats {step.name} under its old id {shown(step.id)}"
+    return True
 
 
 @check("mrtr.client.response-keys-match", by=CLIENT, kind=REQUEST, on=ROUNDS)
