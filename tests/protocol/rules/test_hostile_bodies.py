@@ -34,7 +34,7 @@ def _with(value: Any, path: tuple[Any, ...], hostile: Any) -> Any:
 def _spoilt(said: list[Said], values: Iterator[Any]) -> Iterator[list[Said]]:
     for index, each in enumerate(said):
         for path in _places(each.message):
-            if path[0] in ("params", "result"):
+            if path[0] in ("params", "result", "error"):
                 message = _with(each.message, path, next(values))
                 bare = len(path) == 1 or path[-1] == "_meta"
                 yield [*said[:index], Said(each.sender, message, bare=bare), *said[index + 1 :]]

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Step, meta_of
-from accord.protocol.jsonrpc import RESULT
+from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules.listening import learn_subscriptions
 from accord.protocol.rules.questions import learn_rounds
 from accord.protocol.rules.task_reports import learn_tasks
@@ -25,8 +25,7 @@ def learn(step: Step, conversation: "Conversation") -> None:
         learn_tasks(step, memory)
         learn_rounds(step, memory)
         learn_subscriptions(step, conversation)
-    if memory is not None and step.name == "notifications/tools/list_changed":
-        memory.tools.clear()
+        _learn_from_all_kinds(step, memory)
     if memory is None or step.kind != RESULT or not isinstance(step.body, dict):
         return
     cursor = step.body.get("nextCursor")
@@ -35,8 +34,6 @@ def learn(step: Step, conversation: "Conversation") -> None:
     params: Any = step.exchange.params if step.exchange else None
     if not isinstance(params, dict):
         params = {}
-    if META_LOG_LEVEL in meta_of(params):
-        memory.facts["logging.own-stream-only"] = True
     if step.name == "tools/list":
         _learn_tools(step.body, params.get("cursor"), memory)
     elif step.name == "resources/subscribe" and isinstance(params.get("uri"), str):
@@ -47,6 +44,13 @@ def learn(step: Step, conversation: "Conversation") -> None:
         memory.log_level = params["level"]
     elif step.name == "initialize":
         memory.facts[VERSIONS] = params.get("protocolVersion"), step.body.get("protocolVersion")
+
+
+def _learn_from_all_kinds(step: Step, memory: "Memory") -> None:
+    if step.name == "notifications/tools/list_changed":
+        memory.tools.clear()
+    if step.kind == REQUEST and META_LOG_LEVEL in meta_of(step.body):
+        memory.facts["logging.own-stream-only"] = True
 
 
 def _learn_tools(page: dict[str, Any], cursor: Any, memory: "Memory") -> None:

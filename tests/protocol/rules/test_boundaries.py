@@ -1,0 +1,103 @@
+"""What rules leave alone, and how much they say: the edges that no pair of traces shows."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from accord.protocol.monitor import Monitor
+from protocol.rules.pairs._samples import CACHE, TEXT, TOOL, asked, called, discovered, tools
+from support.traces import META, C, S, Said, judge, records
+
+NEWEST_WITH_HANDSHAKE = "2025-11-25"
+STATELESS = "2026-07-28"
+TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+STRUCTURED = {**TOOL, "outputSchema": {"type": "object", "required": ["n"]}}
+
+
+def reported(said: list[Said], revision: str = NEWEST_WITH_HANDSHAKE, **more: Any) -> list[str]:
+    server = {"tools": {"listChanged": True}, "logging": {}}
+    return [each.requirement for each in judge(said, revision, server=server, **more)[1]]
+
+
+def test_a_mistake_made_in_every_item_is_named_a_handful_of_times() -> None:
+    nameless = {"description": "Add.", "inputSchema": {"type": "object"}}
+    assert reported(tools(*[nameless] * 50)) == ["tools.item.name"] * 5
+
+
+def test_a_result_that_is_no_object_is_reported_once() -> None:
+    said = [C.request(1, "tools/list"), S.result(1, [TOOL])]
+    assert reported(said) == ["jsonrpc.response.result-member"]
+
+
+def test_a_task_in_place_of_a_result_is_not_judged_as_a_result() -> None:
+    task = {"taskId": "t", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "ttl": None}
+    task["lastUpdatedAt"] = task["createdAt"]
+    params = {"name": "add", "arguments": {}, "task": {}}
+    monitor, _ = judge(asked("tools/call", params, {"task": task}), NEWEST_WITH_HANDSHAKE)
+    assert "tools.call.content-array" not in monitor.tallies
+
+
+def test_an_output_schema_is_forgotten_when_the_tools_change() -> None:
+    remembered = [*tools(STRUCTURED), *called(TEXT)]
+    assert reported(remembered) == ["tools.call.structured-conforms"]
+    changed = [*tools(STRUCTURED), S.notify("tools/list_changed"), *called(TEXT)]
+    assert reported(changed) == []
+
+
+def test_a_log_message_below_the_level_is_seen_while_other_requests_are_open() -> None:
+    said = [
+        *asked("logging/setLevel", {"level": "error"}, {}),
+        C.request(2, "tools/call", {"name": "add", "arguments": {}}),
+        S.notify("message", {"level": "info", "data": "hello"}),
+    ]
+    assert reported(said) == ["logging.session-wide"]
+
+
+def test_the_type_of_a_stray_result_is_not_held_against_extensions() -> None:
+    stray = S.result(9, {"resultType": "later"})
+    monitor = Monitor(revision=STATELESS)
+    found = [
+        each.requirement
+        for record in records([stray], STATELESS)
+        for each in monitor.observe(record)
+    ]
+    assert "result.type.from-known-set" not in found
+
+
+@pytest.mark.parametrize(("client", "breaches"), [(TASKS, 0), ({}, 1)])
+def test_a_task_is_a_result_for_clients_that_handle_tasks(client: Any, breaches: int) -> None:
+    now = "2026-01-01T00:00:00Z"
+    task = {"resultType": "task", "taskId": "t", "status": "working", "ttlMs": None}
+    task |= {"createdAt": now, "lastUpdatedAt": now}
+    said = [
+        *discovered(STATELESS, {"tools": {}, **TASKS}),
+        *asked("tools/call", {"name": "add", "arguments": {}}, task),
+    ]
+    found = reported(said, STATELESS, client=client)
+    assert found.count("result.type.from-known-set") == breaches
+
+
+def test_schemas_nested_without_end_are_read_to_a_depth() -> None:
+    schema: dict[str, Any] = {"type": "string", "x-mcp-header": ""}
+    for _ in range(40):
+        schema = {"type": "object", "properties": {"a": schema}}
+    said = asked("tools/list", None, {"tools": [{**TOOL, "inputSchema": schema}], **CACHE})
+    assert reported(said, STATELESS) == []
+
+
+def test_schemas_are_not_judged_where_no_validator_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    invalid = {"type": "object", "required": "never compiled before"}
+    unknown = {**TOOL, "inputSchema": invalid, "outputSchema": invalid}
+    assert reported([*tools(unknown), *called(TEXT, structuredContent={})]) == [
+        "tools.structured-content.also-text"
+    ]
+
+
+def test_a_log_message_after_the_request_failed_is_too_late() -> None:
+    call = C.request(1, "tools/call", {"name": "add", "_meta": {f"{META}logLevel": "info"}})
+    log = S.notify("message", {"level": "info", "data": "hello"})
+    assert reported([call, S.error(1), log], STATELESS) == ["logging.own-stream-only"]
