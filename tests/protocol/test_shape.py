@@ -489,6 +489,19 @@ def test_a_key_outside_its_lifetime_cannot_fail_a_message(
     assert reader(type_, revision)(raw) == expected
 
 
+@pytest.mark.parametrize("number", [b"100.0", b"1e2"], ids=bytes.decode)
+def test_a_whole_number_is_an_integer_however_it_is_written(number: bytes) -> None:
+    raw = b'{"messages":[],"temperature":0.5,"metadata":{"k":2.0},"maxTokens":' + number + b"}"
+    read = decode(raw, t.CreateMessageParams, "2025-06-18")
+    assert read == t.CreateMessageParams([], 100, temperature=0.5, metadata={"k": 2})
+
+
+@pytest.mark.parametrize("number", [b"100.5", b"1e999", b"1e300"], ids=bytes.decode)
+def test_a_number_that_is_no_integer_is_not_made_one(number: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode(b'{"messages":[],"maxTokens":' + number + b"}", t.CreateMessageParams, NEWEST)
+
+
 def test_a_well_formed_key_outside_its_lifetime_is_read() -> None:
     read = decode(b'{"name":"a","inputSchema":{},"title":"A"}', t.Tool, OLDEST)
     assert read.title == "A"

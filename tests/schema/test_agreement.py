@@ -16,7 +16,7 @@ from schema.table import EXCLUDED, EXTRA, LOOSE, ROWS, Row
 
 pytestmark = pytest.mark.skipif(not PRESENT, reason=ABSENT_REASON)
 
-# Few examples for each of some 1,300 cases; the members themselves are compared one by one, without chance.
+# Few examples for each of some 1,300 cases: members are also compared one by one, without chance.
 few = settings(
     max_examples=5,
     deadline=None,

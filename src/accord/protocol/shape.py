@@ -9,6 +9,7 @@ import operator
 import types
 from collections.abc import Callable
 from functools import cache, partial, reduce
+from math import isinf
 from typing import (
     Annotated,
     Any,
@@ -74,15 +75,12 @@ def _field(info: FieldInfo, revision: RevisionId) -> _Field:
     lifetime = reduce(operator.and_, (m for m in marks if isinstance(m, Lifetime)), ALWAYS)
     if revision not in lifetime or _is_dead(type_, revision):
         return _Field(info, type_, alive=False, required=None, was=None)
-    required = [m for m in marks if isinstance(m, Required) and revision in m.lifetime]
-    was = [m for m in marks if isinstance(m, Was) and revision in m.lifetime]
-    return _Field(
-        info,
-        type_,
-        alive=True,
-        required=required[0] if required else None,
-        was=was[0] if was else None,
-    )
+    required, was = _mark(marks, Required, revision), _mark(marks, Was, revision)
+    return _Field(info, type_, alive=True, required=required, was=was)
+
+
+def _mark(marks: list[Any], kind: type, revision: RevisionId) -> Any:
+    return next((m for m in marks if isinstance(m, kind) and revision in m.lifetime), None)
 
 
 def _is_dead(type_: Any, revision: RevisionId) -> bool:
@@ -460,7 +458,7 @@ def decode(raw: Buffer, type_: Any, revision_id: RevisionId) -> Any:
     try:
         return _DECODERS[type_](raw)
     except msgspec.ValidationError as error:
-        return _decode_derived(raw, type_, revision_id, error)
+        return _read_again(raw, type_, revision_id, error)
 
 
 def reader(type_: Any, revision_id: RevisionId) -> Callable[[Buffer], Any]:
@@ -471,19 +469,29 @@ def reader(type_: Any, revision_id: RevisionId) -> Callable[[Buffer], Any]:
         try:
             return decode_all(raw)
         except msgspec.ValidationError as error:
-            return _decode_derived(raw, type_, revision_id, error)
+            return _read_again(raw, type_, revision_id, error)
 
     return read
 
 
-def _decode_derived(
+def _read_again(
     raw: Buffer, type_: Any, revision: RevisionId, error: msgspec.ValidationError
 ) -> Any:
     """Give the verdict to the revision's own type, and pass on only what that type has."""
-    if _is_dead(type_, revision) or derive(type_, revision) is type_:
-        raise error
+    own = type_ if _is_dead(type_, revision) else derive(type_, revision)
     try:
-        known = _DECODERS[derive(type_, revision)](raw)
+        known = _DECODERS[own](msgspec.json.encode(_WHOLE_NUMBERS(raw)))
     except msgspec.ValidationError:
         raise error from None
     return _DECODERS[type_](msgspec.json.encode(known))
+
+
+def _whole(text: str) -> int | float:
+    """Read 1.0 as 1, which JSON Schema takes for the same integer."""
+    number = float(text)
+    if isinf(number):
+        raise ValueError("number out of range")
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+_WHOLE_NUMBERS: Final = msgspec.json.Decoder(float_hook=_whole).decode
