@@ -44,13 +44,6 @@ PAIRS = [
         variant="number",
     ),
     _pair(
-        "jsonrpc.message.version-2-0",
-        [ASK],
-        [C.batch(ASK, C.request(2, "tools/list"))],
-        revisions=("2024-11-05",),
-        variant="batch",
-    ),
-    _pair(
         "jsonrpc.encoding.utf8",
         [ASK, ANSWER],
         [ASK, S.text('{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"\udcff"}}')],
