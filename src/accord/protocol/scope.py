@@ -72,8 +72,6 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
     "lifecycle.capabilities.respected": frozenset(
         {"lifecycle.capabilities.declared", "lifecycle.initialize.first"}
     ),
-    "practice.tools.json-as-text": frozenset({"tools.structured-content.also-text"}),
-    "practice.tools.descriptive-schemas": frozenset({"tools.item.description"}),
 }
 """A requirement is not reported beside one of these, which say the same more exactly."""
 

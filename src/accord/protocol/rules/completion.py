@@ -28,8 +28,10 @@ _NAMED_BY: Final = {"ref/prompt": "name", "ref/resource": "uri"}
 
 @check("completion.ref.types", by=CLIENT, kind=REQUEST, on=_METHOD)
 def ref_names_a_prompt_or_a_resource(step: Step, conversation: "Conversation") -> Outcome:
+    if step.body is not None and not isinstance(step.body, dict):
+        return None
     params = object_of(step.body)
-    found = may_have(params, "a completion request", "ref", "object")
+    found = has(params, "a completion request", "ref", "object")
     if found is not True:
         return found
     ref = params["ref"]

@@ -11,6 +11,8 @@ from accord.protocol.rules.items import (
     complete_result,
     each,
     has,
+    may_have,
+    object_of,
     questions,
     shown,
 )
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _DISCOVER: Final = "server/discover"
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _TASKS: Final = "extensions.io.modelcontextprotocol/tasks"
+_CAPABILITIES: Final = frozenset(
+    {"completions", "experimental", "extensions", "logging", "prompts", "resources", "tools"}
+)
 _CORE_TYPES: Final = frozenset({"complete", "input_required"})
 
 
@@ -72,6 +77,9 @@ def discovery_names_versions_and_capabilities(step: Step, conversation: "Convers
 
 def _required(result: dict[str, Any]) -> Iterator[Finding]:
     yield has(result, "a discovery", "capabilities", "object")
+    declared = object_of(result.get("capabilities"))
+    for name in declared.keys() & _CAPABILITIES:
+        yield may_have(declared, "capabilities", name, "object")
     found = has(result, "a discovery", "supportedVersions", "array")
     yield found
     for index, version in enumerate(result["supportedVersions"] if found is True else ()):

@@ -1,7 +1,7 @@
 from typing import Any
 
 from accord.protocol.revisions import REVISIONS
-from protocol.rules.pairs._samples import HANDSHAKE, STATELESS, completed, declared
+from protocol.rules.pairs._samples import HANDSHAKE, STATELESS, asked, completed, declared
 from support.traces import Pair
 
 SERVER = {"completions": {}, "prompts": {}, "resources": {}}
@@ -55,6 +55,13 @@ PAIRS = [
         variant="name",
     ),
     about("completion.ref.types", {}, {"ref": "greet"}, variant="type"),
+    Pair(
+        requirement="completion.ref.types",
+        variant="absent",
+        server=SERVER,
+        legal=completed(VALUES),
+        illegal=asked("completion/complete", {"argument": {"name": "who", "value": "A"}}, VALUES),
+    ),
     about(
         "completion.request.context",
         {"context": {"arguments": {"language": "en"}}},

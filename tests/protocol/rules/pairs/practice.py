@@ -10,6 +10,7 @@ from protocol.rules.pairs._samples import (
     called,
     resources,
     tools,
+    without,
 )
 from support.traces import Pair, opening
 
@@ -81,6 +82,14 @@ PAIRS = [
         with_parameter(NUMBER),
         with_parameter({"type": "number"}),
         severity="warn",
+    ),
+    Pair(
+        requirement="practice.tools.descriptive-schemas",
+        variant="beside-a-tool-without-description",
+        server=SERVER,
+        legal=tools(TOOL),
+        illegal=tools(without(TOOL, "description"), with_parameter({"type": "number"})),
+        also=frozenset({"tools.item.description", "tools.name.unique"}),
     ),
     listed(
         "practice.schema.structure",

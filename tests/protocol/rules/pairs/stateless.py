@@ -68,6 +68,11 @@ PAIRS = [
         without(DISCOVERED, "capabilities"),
         variant="capabilities",
     ),
+    discovery(
+        "discover.result.required-fields",
+        {**DISCOVERED, "capabilities": {"tools": True}},
+        variant="capability",
+    ),
     discovery("discover.result.server-info", without(DISCOVERED, "_meta")),
     Pair(
         requirement="deprecated.include-context.not-used",
