@@ -25,7 +25,7 @@ _DISCOVER: Final = "server/discover"
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _TASKS: Final = "extensions.io.modelcontextprotocol/tasks"
 _CAPABILITIES: Final = frozenset(
-    {"completions", "experimental", "extensions", "logging", "prompts", "resources", "tools"}
+    {"completions", "experimental", "logging", "prompts", "resources", "tools"}
 )
 _CORE_TYPES: Final = frozenset({"complete", "input_required"})
 
