@@ -79,7 +79,7 @@ def _field(info: FieldInfo, revision: RevisionId) -> _Field:
     return _Field(info, type_, alive=True, required=required, was=was)
 
 
-def _mark(marks: list[Any], kind: type, revision: RevisionId) -> Any:
+def _mark(marks: list[Any], kind: type[Required | Was], revision: RevisionId) -> Any:
     return next((m for m in marks if isinstance(m, kind) and revision in m.lifetime), None)
 
 
