@@ -9,18 +9,24 @@ import json
 import re
 from array import array
 from itertools import accumulate
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from accord.protocol.jsonrpc import (
+    FAULT,
     ID_RANGE,
     INVALID_REQUEST,
+    NOTIFICATION,
     PARSE_ERROR,
+    REQUEST,
+    RESULT,
     Batch,
     ErrorBody,
     Frame,
+    Kind,
     MalformedMessage,
 )
 from accord.types._base import RequestId
@@ -30,7 +36,7 @@ from accord.types._base import RequestId
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_WHITESPACE: Final = b" \t\r\n"
+_WHITESPACE: Final = " \t\r\n"
 _STEPS_AT_ONCE: Final = 64 * 1024
 
 
@@ -52,9 +58,7 @@ class Codec:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._frame = msgspec.json.Decoder(Frame).decode
-        self._parts = msgspec.json.Decoder(list[Raw]).decode
-        # A message this short cannot nest too deep: every level costs an opening and a closing
-        # byte.
+        # A message this short cannot nest too deep: every level opens and closes.
         self._surely_fine = min(2 * self.limits.depth, self.limits.message_bytes)
 
     def decode(self, data: bytes) -> Frame | Batch:
@@ -104,30 +108,30 @@ class Codec:
             )
 
     def _second_look(self, data: bytes) -> Frame | Batch:
-        if data.lstrip(_WHITESPACE).startswith(b"["):
-            return self._batch(data)
-        return examine(_parse(data))
-
-    def _batch(self, data: bytes) -> Batch:
         try:
-            elements = self._parts(data)
-        except (ValueError, RecursionError):
-            elements = [Raw(_encode(each)) for each in _parse(data)]
-        if not elements:
-            raise _malformed("batch is empty", code=INVALID_REQUEST)
-        if len(elements) > self.limits.batch_length:
+            value = _parse(data)
+            if isinstance(value, list):
+                return self._batch(data, len(value))
+            return _examine(value, data)
+        except RecursionError:
+            raise _malformed("message nests too deep to be read", code=INVALID_REQUEST) from None
+
+    def _batch(self, data: bytes, length: int) -> Batch:
+        if length == 0:
+            raise MalformedMessage(
+                "batch is empty", code=INVALID_REQUEST, requirement="jsonrpc.batch.send-optional"
+            )
+        if length > self.limits.batch_length:
             raise _malformed(
-                f"batch of {len(elements)} messages exceeds the limit of "
-                f"{self.limits.batch_length} (batch_length)",
+                f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "
+                "(batch_length)",
                 code=INVALID_REQUEST,
             )
-        return Batch([(self._element(bytes(each)), each) for each in elements])
+        return Batch([(self._element(bytes(raw)), raw) for raw in _ELEMENTS(data)])
 
     def _element(self, data: bytes) -> Frame | MalformedMessage:
         try:
-            if data.startswith(b"["):
-                return examine([])
-            frame = self.decode(data)
+            frame = _examine([], data) if data.startswith(b"[") else self.decode(data)
         except MalformedMessage as malformed:
             return malformed
         assert isinstance(frame, Frame)
@@ -142,7 +146,13 @@ def nests_deeper(data: bytes, depth: int) -> bool:
     if data.count(b"[") + data.count(b"{") <= depth:
         return False
     steps = array("b", _STRING.sub(b"", data).translate(_STEPS, _NOT_BRACKETS))
-    return max(accumulate(steps), default=0) > depth
+    level = 0
+    for start in range(0, len(steps), _STEPS_AT_ONCE):
+        levels = list(accumulate(steps[start : start + _STEPS_AT_ONCE], initial=level))
+        if max(levels) > depth:
+            return True
+        level = levels[-1]
+    return False
 
 
 class _ResultFrame(msgspec.Struct, gc=False):
@@ -187,6 +197,8 @@ def encode(frame: Frame) -> bytes:
 
 
 _encode: Final = msgspec.json.Encoder().encode
+_ELEMENTS: Final = msgspec.json.Decoder(list[Raw]).decode
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def _encode_id(id: RequestId | None) -> bytes:
@@ -198,78 +210,84 @@ def _malformed(message: str, *, code: int) -> MalformedMessage:
 
 
 def _parse(data: bytes) -> Any:
-    """Parse what the strict decoder refused, or say at which byte it stops being JSON."""
+    """Parse what the strict decoder refused, or say at which byte it stops being JSON.
+
+    Numbers that are too large to be read become infinite: whoever looks at them has to refuse them.
+    """
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    stripped = data.strip(_WHITESPACE)
+    except ValueError:
+        text = data.decode()
+    stripped = text.strip(_WHITESPACE)
     if not stripped:
         raise _malformed("empty message", code=PARSE_ERROR)
-    if stripped.startswith(b"\xef\xbb\xbf"):
+    if stripped.startswith("\ufeff"):
         raise _malformed("not JSON at byte 0: a byte order mark", code=PARSE_ERROR)
     try:
-        value = json.loads(data, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise _malformed("message nests too deep to be read", code=INVALID_REQUEST) from None
+        value = json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        # Python counts characters; up to the fault they are what the sender wrote.
-        offset = len(data.decode()[: error.pos].encode())
-        cut = " (message ends too early)" if offset >= len(data.rstrip(_WHITESPACE)) else ""
+        # Python counts characters; the sender counts bytes.
+        offset = len(text[: error.pos].encode())
+        cut = " (message ends too early)" if error.pos >= len(text.rstrip(_WHITESPACE)) else ""
         raise _malformed(
             f"not JSON at byte {offset}: {error.msg.lower()}{cut}", code=PARSE_ERROR
         ) from None
-    except ValueError as error:
-        raise _malformed(f"not JSON: {error}", code=PARSE_ERROR) from None
-    if surrogate := _lone_surrogate(value):
-        raise _malformed(f"not JSON: lone surrogate {surrogate} in a string", code=PARSE_ERROR)
-    raise _malformed("not JSON: a number is out of range or a literal is wrong", code=PARSE_ERROR)
+    except UnicodeEncodeError as error:
+        surrogate = f"U+{ord(error.object[error.start]):04X}"
+        raise _malformed(
+            f"not JSON: lone surrogate {surrogate} in a string", code=PARSE_ERROR
+        ) from None
+    return value
+
+
+def _integer(digits: str) -> float:
+    try:
+        return int(digits)
+    except ValueError:  # Python reads 4,300 digits and no more
+        return float(digits)
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise _malformed(f"not JSON: {name} is no JSON value", code=PARSE_ERROR)
 
 
-def _lone_surrogate(value: Any) -> str | None:
-    if isinstance(value, str):
-        return next((f"U+{ord(c):04X}" for c in value if "\ud800" <= c <= "\udfff"), None)
-    if isinstance(value, dict):
-        value = [*value.keys(), *value.values()]
-    if isinstance(value, list):
-        return next(filter(None, map(_lone_surrogate, value)), None)
-    return None
-
-
-def examine(value: Any, where: str = "") -> Frame:
-    """Make a frame of parsed JSON, or say which member keeps it from being one."""
+def _examine(value: Any, data: bytes) -> Frame:
+    """Make a frame of parsed JSON and its text, or say which member keeps it from being one."""
     if not isinstance(value, dict):
-        raise _malformed(
-            f"{where or 'message '}is {_name(value)}, expected an object", code=INVALID_REQUEST
-        )
+        raise _malformed(f"message is {_name(value)}, expected an object", code=INVALID_REQUEST)
     id = _readable_id(value.get("id"))
-    is_response = "result" in value or "error" in value
+    kind = _kind(value)
 
     def refuse(requirement: str, message: str) -> MalformedMessage:
         return MalformedMessage(
-            where + message, code=INVALID_REQUEST, requirement=requirement, id=id
+            message, code=INVALID_REQUEST, requirement=requirement, id=id, kind=kind
         )
 
     if value.get("jsonrpc") != "2.0":
-        got = _name(value["jsonrpc"]) if "jsonrpc" in value else "nothing"
+        got = _name(value["jsonrpc"]) if "jsonrpc" in value else "missing"
         raise refuse("jsonrpc.message.version-2-0", f'member jsonrpc is {got}, expected "2.0"')
-    if "method" in value and is_response:
-        raise refuse("jsonrpc.message.version-2-0", "is a request and a response at once")
-    if "method" not in value and not is_response:
+    if "method" in value and ("result" in value or "error" in value):
+        raise refuse("jsonrpc.message.version-2-0", "message is a request and a response at once")
+    if kind is None:
         if "id" in value and "params" not in value:
             raise refuse(
-                "jsonrpc.response.result-xor-error", "has neither method, result nor error"
+                "jsonrpc.response.result-xor-error", "message has neither method, result nor error"
             )
-        kind = "request" if "id" in value else "notification"
-        raise refuse(f"jsonrpc.{kind}.method-string", "member method is missing")
-    fault = _response_fault(value, id) if is_response else _request_fault(value, id)
+        lacking = "request" if "id" in value else "notification"
+        raise refuse(f"jsonrpc.{lacking}.method-string", "member method is missing")
+    fault = _request_fault(value, id) if "method" in value else _response_fault(value, id)
     if fault:
         raise refuse(*fault)
-    return _frame(value, id)
+    return _frame(value, id, _MEMBERS(data))
+
+
+def _kind(value: dict[str, Any]) -> Kind | None:
+    if "method" in value:
+        return REQUEST if "id" in value else NOTIFICATION
+    if "error" in value:
+        return FAULT
+    return RESULT if "result" in value else None
 
 
 def _request_fault(value: dict[str, Any], id: RequestId | None) -> tuple[str, str] | None:
@@ -289,7 +307,7 @@ def _request_fault(value: dict[str, Any], id: RequestId | None) -> tuple[str, st
 
 def _response_fault(value: dict[str, Any], id: RequestId | None) -> tuple[str, str] | None:
     if "result" in value and "error" in value:
-        return "jsonrpc.response.result-xor-error", "has both result and error"
+        return "jsonrpc.response.result-xor-error", "message has both result and error"
     if id is None and ("result" in value or value.get("id") is not None):
         got = _name(value["id"]) if "id" in value else "missing"
         return "jsonrpc.response.id-echo", f"member id is {got}, expected the id of the request"
@@ -315,14 +333,13 @@ def _response_fault(value: dict[str, Any], id: RequestId | None) -> tuple[str, s
     return None
 
 
-def _frame(value: dict[str, Any], id: RequestId | None) -> Frame:
+def _frame(value: dict[str, Any], id: RequestId | None, members: dict[str, Raw]) -> Frame:
     frame = Frame("2.0", id=id if "id" in value else UNSET)
     if "method" in value:
         frame.method = value["method"]
-        if "params" in value:
-            frame.params = Raw(_encode(value["params"]))
+        frame.params = members.get("params", UNSET)
     elif "result" in value:
-        frame.result = Raw(_encode(value["result"]))
+        frame.result = members["result"]
     else:
         error = value["error"]
         frame.error = ErrorBody(int(error["code"]), error["message"], error.get("data", UNSET))
@@ -349,7 +366,7 @@ def _name(value: Any) -> str:
         case int():
             return "an integer" if value in ID_RANGE else "an integer beyond 64 bits"
         case float():
-            return "a fraction"
+            return "a fraction" if isfinite(value) else "a number out of range"
         case str():
             return f'"{value[:20]}"'
         case list():

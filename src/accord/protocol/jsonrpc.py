@@ -68,16 +68,24 @@ class Frame(msgspec.Struct, gc=False):
 class MalformedMessage(RemoteProtocolError):
     """Bytes that are no message, with the code to answer and the requirement that was broken.
 
-    `id` is the one to answer, None where it cannot be read.
+    `id` is the one to answer, None where it cannot be read. `kind` is what it was meant to be, None
+    where that does not show.
     """
 
     def __init__(
-        self, message: str, *, code: int, requirement: str, id: RequestId | None = None
+        self,
+        message: str,
+        *,
+        code: int,
+        requirement: str,
+        id: RequestId | None = None,
+        kind: Kind | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.requirement = requirement
         self.id = id
+        self.kind = kind
 
 
 class Batch(msgspec.Struct):

@@ -1,0 +1,539 @@
+"""Every way in which bytes can fail to be a message has one defined answer, and spoils no more."""
+
+import json
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from accord.protocol import codec
+from accord.protocol.codec import Codec, Limits, nests_deeper
+from accord.protocol.jsonrpc import (
+    FAULT,
+    NOTIFICATION,
+    REQUEST,
+    RESULT,
+    Batch,
+    ErrorBody,
+    Frame,
+    MalformedMessage,
+)
+
+VERSION = "jsonrpc.message.version-2-0"
+UTF8 = "jsonrpc.encoding.utf8"
+REQUEST_METHOD = "jsonrpc.request.method-string"
+NOTIFICATION_METHOD = "jsonrpc.notification.method-string"
+ID_TYPE = "jsonrpc.request.id-string-or-integer"
+ID_NULL = "jsonrpc.request.id-not-null"
+ONE_OF_TWO = "jsonrpc.response.result-xor-error"
+ECHO = "jsonrpc.response.id-echo"
+ERROR_MEMBERS = "jsonrpc.error.code-and-message"
+ERROR_CODE = "jsonrpc.error.code-integer"
+
+DIGITS = b"9" * 5_000
+
+
+def malformed(data: bytes, limits: Limits | None = None) -> MalformedMessage:
+    with pytest.raises(MalformedMessage) as caught:
+        Codec(limits).decode(data)
+    return caught.value
+
+
+def decoded(data: bytes) -> Frame:
+    frame = Codec().decode(data)
+    assert isinstance(frame, Frame)
+    return frame
+
+
+def request(members: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0",%b}' % members
+
+
+NOT_JSON = {
+    "nothing": (b"", "empty message"),
+    "white space": (b" \r\n\t", "empty message"),
+    "text": (b"Starting up", "not JSON at byte 0: expecting value"),
+    "cut off in a string": (b'{"jsonrpc":"2', "not JSON at byte 11: unterminated string"),
+    "cut off after a member": (
+        b'{"jsonrpc":"2.0" \n',
+        "not JSON at byte 18: expecting ',' delimiter (message ends too early)",
+    ),
+    "cut off in an array": (b"[1,", "(message ends too early)"),
+    "two messages in one": (b'{"jsonrpc":"2.0"} {}', "not JSON at byte 18: extra data"),
+    "bytes are counted, not characters": ('{"é":é}'.encode(), "not JSON at byte 6"),
+    "single quotes": (b"{'jsonrpc':'2.0'}", "not JSON at byte 1"),
+    "control character in a string": (
+        request(b'"method":"a\nb"'),
+        "not JSON at byte 28: invalid control character",
+    ),
+    "leading zero": (request(b'"id":01'), "not JSON at byte 23"),
+    "NUL bytes as UTF-16 has them": (b'{\0"\0a\0"\0:\x001\0}\0', "not JSON at byte 1"),
+    "NaN in params": (
+        request(b'"id":1,"method":"x","params":{"a":NaN}'),
+        "not JSON: NaN is no JSON value",
+    ),
+    "Infinity as id": (request(b'"id":Infinity,"method":"x"'), "Infinity is no JSON value"),
+    "-Infinity in a result": (request(b'"id":1,"result":-Infinity'), "-Infinity is no JSON"),
+    "NaN in a batch": (
+        b"[%b,%b]" % (request(b'"id":1,"method":"x"'), request(b'"id":NaN,"method":"x"')),
+        "not JSON: NaN is no JSON value",
+    ),
+    "lone high surrogate": (
+        request(b'"id":1,"method":"x","params":{"a":"\\ud83d"}'),
+        "not JSON: lone surrogate U+D83D in a string",
+    ),
+    "lone low surrogate in a key": (
+        request(b'"id":1,"result":{"\\udc00":1}'),
+        "not JSON: lone surrogate U+DC00 in a string",
+    ),
+    "lone surrogate as id": (request(b'"id":"\\ud800","method":"x"'), "lone surrogate U+D800"),
+    "byte order mark": (
+        b"\xef\xbb\xbf" + request(b'"method":"x"'),
+        "not JSON at byte 0: a byte order mark",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "why"), NOT_JSON.values(), ids=NOT_JSON)
+def test_what_is_no_json_is_answered_with_a_parse_error_that_says_where(data, why):
+    error = malformed(data)
+    assert (error.code, error.id, error.requirement) == (-32700, None, VERSION)
+    assert why in str(error)
+
+
+NOT_UTF8 = {
+    "latin-1": (request(b'"method":"caf\xe9"'), 30),
+    "encoded surrogate": (request(b'"method":"\xed\xa0\x80"'), 27),
+    "cut off inside a character": (b'{"jsonrpc":"\xf0\x9f', 12),
+    "overlong slash": (b'"\xc0\xaf"', 1),
+    "UTF-16": ('{"jsonrpc":"2.0"}'.encode("utf-16"), 0),
+}
+
+
+@pytest.mark.requirement(UTF8)
+@pytest.mark.parametrize(("data", "position"), NOT_UTF8.values(), ids=NOT_UTF8)
+def test_invalid_utf8_is_refused_with_the_position_of_the_byte(data, position):
+    error = malformed(data)
+    assert (error.code, error.id, error.requirement) == (-32700, None, UTF8)
+    assert f"invalid UTF-8 at byte {position}: " in str(error)
+
+
+NO_MESSAGE = {
+    "number": (b"1", VERSION, None, "message is an integer, expected an object"),
+    "fraction": (b"1.5", VERSION, None, "message is a fraction, expected an object"),
+    "string": (b'"ping"', VERSION, None, 'message is "ping", expected an object'),
+    "null": (b"null", VERSION, None, "message is null, expected an object"),
+    "boolean": (b"true", VERSION, None, "message is a boolean, expected an object"),
+    "empty batch": (b"[]", "jsonrpc.batch.send-optional", None, "batch is empty"),
+    "empty object": (b"{}", VERSION, None, 'member jsonrpc is missing, expected "2.0"'),
+    "jsonrpc missing": (
+        b'{"id":7,"method":"ping"}',
+        VERSION,
+        7,
+        'member jsonrpc is missing, expected "2.0"',
+    ),
+    "jsonrpc 1.0": (
+        b'{"jsonrpc":"1.0","id":"a","method":"ping"}',
+        VERSION,
+        "a",
+        'member jsonrpc is "1.0", expected "2.0"',
+    ),
+    "jsonrpc a number": (
+        b'{"jsonrpc":2.0,"id":7,"method":"ping"}',
+        VERSION,
+        7,
+        'member jsonrpc is a fraction, expected "2.0"',
+    ),
+    "method an integer": (
+        request(b'"id":7,"method":1'),
+        REQUEST_METHOD,
+        7,
+        "member method is an integer, expected a string",
+    ),
+    "method null in a notification": (
+        request(b'"method":null'),
+        NOTIFICATION_METHOD,
+        None,
+        "member method is null, expected a string",
+    ),
+    "method missing beside params": (
+        request(b'"id":7,"params":{}'),
+        REQUEST_METHOD,
+        7,
+        "member method is missing",
+    ),
+    "nothing but the version": (request(b'"x":1'), NOTIFICATION_METHOD, None, "is missing"),
+    "neither method, result nor error": (
+        request(b'"id":7'),
+        ONE_OF_TWO,
+        7,
+        "message has neither method, result nor error",
+    ),
+    "both result and error": (
+        request(b'"id":7,"result":{},"error":{"code":1,"message":""}'),
+        ONE_OF_TWO,
+        7,
+        "message has both result and error",
+    ),
+    "error null beside a result": (
+        request(b'"id":7,"result":{},"error":null'),
+        ONE_OF_TWO,
+        7,
+        "message has both result and error",
+    ),
+    "request and response at once": (
+        request(b'"id":7,"method":"x","result":{}'),
+        VERSION,
+        7,
+        "message is a request and a response at once",
+    ),
+    "id null": (
+        request(b'"id":null,"method":"x"'),
+        ID_NULL,
+        None,
+        "member id is null, expected a string or integer",
+    ),
+    "id boolean": (request(b'"id":true,"method":"x"'), ID_TYPE, None, "member id is a boolean"),
+    "id fraction": (request(b'"id":1.5,"method":"x"'), ID_TYPE, None, "member id is a fraction"),
+    "id object": (request(b'"id":{},"method":"x"'), ID_TYPE, None, "member id is an object"),
+    "id array": (request(b'"id":[1],"method":"x"'), ID_TYPE, None, "member id is an array"),
+    "id beyond 64 bits": (
+        request(b'"id":9223372036854775808,"method":"x"'),
+        ID_TYPE,
+        None,
+        "member id is an integer beyond 64 bits",
+    ),
+    "id of 5,000 digits": (
+        request(b'"id":%b,"method":"x"' % DIGITS),
+        ID_TYPE,
+        None,
+        "member id is a number out of range, expected a string or an integer of 64 bits",
+    ),
+    "id beyond every float": (
+        request(b'"id":1e400,"method":"x"'),
+        ID_TYPE,
+        None,
+        "member id is a number out of range",
+    ),
+    "result without id": (request(b'"result":{}'), ECHO, None, "member id is missing"),
+    "result with id null": (request(b'"id":null,"result":{}'), ECHO, None, "member id is null"),
+    "result with id true": (
+        request(b'"id":true,"result":{}'),
+        ECHO,
+        None,
+        "member id is a boolean, expected the id of the request",
+    ),
+    "error with a fraction as id": (
+        request(b'"id":0.5,"error":{"code":1,"message":""}'),
+        ECHO,
+        None,
+        "member id is a fraction",
+    ),
+    "error a string": (
+        request(b'"id":7,"error":"broken"'),
+        ERROR_MEMBERS,
+        7,
+        'member error is "broken", expected an object',
+    ),
+    "error without code": (
+        request(b'"id":7,"error":{"message":"x"}'),
+        ERROR_MEMBERS,
+        7,
+        "error has no code",
+    ),
+    "error without message": (
+        request(b'"id":7,"error":{"code":-1}'),
+        ERROR_MEMBERS,
+        7,
+        "error has no message",
+    ),
+    "error message a number": (
+        request(b'"id":7,"error":{"code":-1,"message":2}'),
+        ERROR_MEMBERS,
+        7,
+        "error message is an integer, expected a string",
+    ),
+    "error code a fraction": (
+        request(b'"id":7,"error":{"code":-1.5,"message":""}'),
+        ERROR_CODE,
+        7,
+        "error code is a fraction, expected an integer",
+    ),
+    "error code a string": (
+        request(b'"id":7,"error":{"code":"-1","message":""}'),
+        ERROR_CODE,
+        7,
+        'error code is "-1", expected an integer',
+    ),
+    "error code of 5,000 digits": (
+        request(b'"id":7,"error":{"code":%b,"message":""}' % DIGITS),
+        ERROR_CODE,
+        7,
+        "error code is a number out of range",
+    ),
+}
+
+
+@pytest.mark.requirement(
+    VERSION,
+    REQUEST_METHOD,
+    NOTIFICATION_METHOD,
+    ID_TYPE,
+    ID_NULL,
+    ONE_OF_TWO,
+    ECHO,
+    ERROR_MEMBERS,
+    ERROR_CODE,
+)
+@pytest.mark.parametrize(("data", "requirement", "id", "why"), NO_MESSAGE.values(), ids=NO_MESSAGE)
+def test_json_that_is_no_message_is_an_invalid_request_under_its_readable_id(
+    data, requirement, id, why
+):
+    error = malformed(data)
+    assert (error.code, error.id, error.requirement) == (-32600, id, requirement)
+    assert why in str(error)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b'{"id":1,"method":"x"}', REQUEST),
+        (b'{"method":"x"}', NOTIFICATION),
+        (b'{"id":1,"result":{}}', RESULT),
+        (b'{"id":1,"error":{}}', FAULT),
+        (b'{"id":1}', None),
+        (b"1", None),
+    ],
+    ids=lambda value: value.decode() if isinstance(value, bytes) else None,
+)
+def test_a_malformed_message_shows_what_it_was_meant_to_be(data, kind):
+    assert malformed(data).kind == kind
+
+
+MESSAGES = {
+    "request": (request(b'"id":1,"method":"x"'), REQUEST),
+    "request with params": (request(b'"id":"a","method":"x","params":{}'), REQUEST),
+    "request with params that are no object": (
+        request(b'"id":1,"method":"x","params":[1]'),
+        REQUEST,
+    ),
+    "notification": (request(b'"method":"x"'), NOTIFICATION),
+    "result": (request(b'"id":1,"result":{}'), RESULT),
+    "result null": (request(b'"id":1,"result":null'), RESULT),
+    "error": (request(b'"id":1,"error":{"code":1,"message":""}'), FAULT),
+    "error with id null": (request(b'"id":null,"error":{"code":1,"message":""}'), FAULT),
+    "error without id": (request(b'"error":{"code":1,"message":""}'), FAULT),
+    "error with a whole code written as a fraction": (
+        request(b'"id":1,"error":{"code":1.0,"message":""}'),
+        FAULT,
+    ),
+    "unknown members": (request(b'"id":1,"method":"x","more":{"a":[]}'), REQUEST),
+    "white space around it": (b" \n" + request(b'"id":1 , "method" : "x"') + b"\r\n", REQUEST),
+}
+
+
+@pytest.mark.parametrize(("data", "kind"), MESSAGES.values(), ids=MESSAGES)
+def test_every_kind_of_message_is_told_apart(data, kind):
+    assert decoded(data).kind == kind
+
+
+IDS = {
+    "integer": (b"1", 1),
+    "string of the same digits": (b'"1"', "1"),
+    "string with a zero before": (b'"01"', "01"),
+    "empty string": (b'""', ""),
+    "negative": (b"-5", -5),
+    "whole number written as a fraction": (b"1.0", 1),
+    "whole number with an exponent": (b"1e3", 1000),
+    "least of 64 bits": (b"-9223372036854775808", -(2**63)),
+    "greatest of 64 bits": (b"9223372036854775807", 2**63 - 1),
+    "unicode": ('"é🙂"'.encode(), "é🙂"),
+}
+
+
+@pytest.mark.parametrize(("text", "id"), IDS.values(), ids=IDS)
+def test_ids_keep_their_type_and_value(text, id):
+    frame = decoded(request(b'"id":%b,"method":"x"' % text))
+    assert frame.id == id
+    assert type(frame.id) is type(id)
+
+
+@pytest.mark.parametrize("member", ["params", "result"])
+def test_bodies_stay_as_they_travelled(member):
+    text = b'{ "n":1.50, "a":1,"a":2, "huge":%b, "far":1e400 }' % DIGITS
+    envelope = b'"method":"x","params"' if member == "params" else b'"result"'
+    for id in (b"1", b"1.0"):
+        frame = decoded(request(b'"id":%b,%b:%b' % (id, envelope, text)))
+        assert frame.body is not None
+        assert bytes(frame.body) == text
+
+
+def test_a_frame_without_params_has_no_body():
+    assert decoded(request(b'"method":"x"')).body is None
+    assert decoded(request(b'"id":1.0,"method":"x"')).body is None
+
+
+def test_the_data_of_an_error_is_read_and_its_absence_is_told_from_null():
+    plain = b'"id":1,"error":{"code":%b,"message":"m"%b}'
+    for code in (b"-5", b"-5.0"):
+        assert decoded(request(plain % (code, b""))).error == ErrorBody(-5, "m", UNSET)
+        assert decoded(request(plain % (code, b',"data":null'))).error == ErrorBody(-5, "m", None)
+    data = decoded(request(plain % (b"-5", b',"data":{"n":%b}' % DIGITS))).error
+    assert data == ErrorBody(-5, "m", {"n": float("inf")})
+
+
+def test_a_batch_keeps_its_elements_with_their_bytes():
+    first, second = request(b'"id":1,"method":"x"'), request(b'"method":"y","params":{"a":1e400}')
+    batch = Codec().decode(b" [%b , %b]" % (first, second))
+    assert isinstance(batch, Batch)
+    assert [frame.method for frame, _ in batch.parts] == ["x", "y"]
+    assert [bytes(raw) for _, raw in batch.parts] == [first, second]
+
+
+def test_a_malformed_element_spoils_nothing_but_itself():
+    elements = [
+        request(b'"id":1,"method":"x"'),
+        b"1",
+        b'{"jsonrpc":"2.0","id":9}',
+        request(b'"id":%b,"method":"x"' % DIGITS),
+        b"[]",
+        b"[%b]" % request(b'"id":2,"method":"x"'),
+        request(b'"id":1.0,"method":"y"'),
+    ]
+    batch = Codec().decode(b"[%b]" % b",".join(elements))
+    assert isinstance(batch, Batch)
+    found = [
+        (part.code, part.id, str(part)) if isinstance(part, MalformedMessage) else part.method
+        for part, _ in batch.parts
+    ]
+    assert found == [
+        "x",
+        (-32600, None, "message is an integer, expected an object"),
+        (-32600, 9, "message has neither method, result nor error"),
+        (
+            -32600,
+            None,
+            "member id is a number out of range, expected a string or an integer of 64 bits",
+        ),
+        (-32600, None, "message is an array, expected an object"),
+        (-32600, None, "message is an array, expected an object"),
+        "y",
+    ]
+
+
+# Limits
+
+
+def nested(depth: int) -> bytes:
+    """A request that nests this deep, counting its own object."""
+    return request(b'"id":1,"method":"x","params":%b%b' % (b"[" * (depth - 1), b"]" * (depth - 1)))
+
+
+def test_a_message_at_the_limit_of_bytes_passes_and_one_byte_more_is_refused():
+    data = request(b'"id":1,"method":"x"')
+    assert Codec(Limits(message_bytes=len(data))).decode(data)
+    error = malformed(data, Limits(message_bytes=len(data) - 1))
+    assert (error.code, error.id) == (-32600, None)
+    assert str(error) == (
+        f"message of {len(data)} bytes exceeds the limit of {len(data) - 1} bytes (message_bytes)"
+    )
+
+
+@pytest.mark.parametrize("depth", [3, 64, 128])
+def test_a_message_at_the_limit_of_depth_passes_and_one_level_more_is_refused(depth):
+    limits = Limits(depth=depth)
+    assert Codec(limits).decode(nested(depth))
+    error = malformed(nested(depth + 1), limits)
+    assert (error.code, error.id) == (-32600, None)
+    assert str(error) == f"message nests deeper than {depth} levels (depth)"
+
+
+def test_a_batch_at_the_limit_of_its_length_passes_and_one_message_more_is_refused():
+    element, limits = request(b'"id":1,"method":"x"'), Limits(batch_length=3)
+    batch = Codec(limits).decode(b"[%b]" % b",".join([element] * 3))
+    assert isinstance(batch, Batch)
+    assert len(batch.parts) == 3
+    error = malformed(b"[%b]" % b",".join([element] * 4), limits)
+    assert (error.code, error.id) == (-32600, None)
+    assert str(error) == "batch of 4 messages exceeds the limit of 3 (batch_length)"
+
+
+DEPTHS = {
+    "no brackets": (b"1", 0),
+    "brackets in a string": (b'["[[{{[["]', 1),
+    "brackets after an escaped quote": (b'["\\"[[[["]', 1),
+    "brackets after an escaped backslash": (b'["\\\\",[["[[["]]]', 3),
+    "a string across lines": (b'["[\n[[["]', 1),
+    "side by side": (b"[[],[],[{}]]", 3),
+    "closing brackets in strings": (b'[[[["]]]]"]]]]', 4),
+    "a string without an end": (b'[["[[[[', 2),
+    "a string that ends in a backslash": (b'[["[[[[\\', 2),
+    "longer than one look": (b"[%b[[[]]]]" % (b"[]," * 50_000), 4),
+}
+
+
+@pytest.mark.parametrize(("text", "depth"), DEPTHS.values(), ids=DEPTHS)
+def test_depth_is_counted_in_brackets_outside_of_strings(text, depth):
+    assert not nests_deeper(text, depth)
+    assert depth == 0 or nests_deeper(text, depth - 1)
+
+
+DEEP = {
+    "arrays": b"[" * 1_000_000,
+    "objects": b'{"a":' * 1_000_000,
+    "closed arrays": b"[" * 500_000 + b"]" * 500_000,
+    "a string of escaped quotes without an end": b"[" * 200 + b'"' + b'\\"' * 500_000,
+    "strings without end one after another": b"[" * 200 + b'"\\' * 500_000,
+}
+
+
+@pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
+def test_very_deep_input_is_refused(data):
+    assert "depth" in str(malformed(data))
+
+
+@pytest.mark.parametrize("tail", [b"", b'"\\ud800"'], ids=["plain", "lone surrogate inside"])
+@pytest.mark.parametrize(
+    "head", [b'{"jsonrpc":"2.0","id":1.0,"result":', b"[["], ids=["result", "batch"]
+)
+def test_depth_beyond_what_the_machine_can_read_is_refused_and_does_no_harm(head, tail):
+    data = head + b"[" * 100_000 + tail + b"]" * 100_000 + (b"]]" if head == b"[[" else b"}")
+    error = malformed(data, Limits(depth=1_000_000))
+    assert (error.code, str(error)) == (-32600, "message nests too deep to be read")
+
+
+def test_limits_that_hold_for_one_message_do_not_touch_the_next():
+    reader = Codec(Limits(message_bytes=60, depth=2, batch_length=1))
+    good = request(b'"id":1,"method":"x"')
+    for bad in (b"x", b"\xff", b"[[[[]]]]", b"[1,2]", b'"' + b"a" * 60 + b'"'):
+        with pytest.raises(MalformedMessage):
+            reader.decode(bad)
+        assert reader.decode(good) == decoded(good)
+
+
+# Writing
+
+
+def test_messages_are_written_in_the_usual_order_and_without_space():
+    error = ErrorBody(-1, "é", {"a": None})
+    assert codec.encode_request(1, "x", None) == b'{"jsonrpc":"2.0","id":1,"method":"x"}'
+    assert codec.encode_request("a", "x", b"{}") == (
+        b'{"jsonrpc":"2.0","id":"a","method":"x","params":{}}'
+    )
+    assert codec.encode_notification("x", None) == b'{"jsonrpc":"2.0","method":"x"}'
+    assert codec.encode_notification("x", b"{}") == b'{"jsonrpc":"2.0","method":"x","params":{}}'
+    assert codec.encode_result(1, {"a": 1}) == b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}'
+    assert codec.encode_result("1", b"[]") == b'{"jsonrpc":"2.0","id":"1","result":[]}'
+    assert codec.encode_error(None, error) == (
+        '{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"é","data":{"a":null}}}'.encode()
+    )
+    assert codec.encode_error("a", ErrorBody(-1, "")) == (
+        b'{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":""}}'
+    )
+
+
+@pytest.mark.parametrize("data", [data for data, _ in MESSAGES.values()], ids=MESSAGES)
+def test_a_frame_is_written_as_it_was_read(data):
+    known = {"jsonrpc", "id", "method", "params", "result", "error"}
+    expected = {key: value for key, value in json.loads(data).items() if key in known}
+    assert msgspec.json.decode(codec.encode(decoded(data))) == expected
