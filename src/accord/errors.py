@@ -9,6 +9,12 @@ clients on receipt
 |  |- ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError
 |  |- ResourceNotFound, MissingCapability, UnsupportedRevision, HeaderMismatch,
 UrlElicitationRequired
+|- ToolError                    becomes a tool result with isError; never a JSON-RPC error
+|- TransportError               the connection, not the protocol
+|  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
+|  |- ConnectionClosed          it is gone
+|  |- RequestTimeout            no answer came in time
+|- RegistrationError            a mistake in the server author's code, raised when it is registered
 |- TraceError                   a recording that cannot be read; .line
 |- MissingExtra (ImportError)   names the extra to install
 
@@ -20,6 +26,8 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AccordError",
+    "ConnectFailed",
+    "ConnectionClosed",
     "HeaderMismatch",
     "InternalError",
     "InvalidParams",
@@ -30,10 +38,14 @@ __all__ = [
     "MissingExtra",
     "ParseError",
     "ProtocolError",
+    "RegistrationError",
     "RemoteProtocolError",
     "RequestError",
+    "RequestTimeout",
     "ResourceNotFound",
+    "ToolError",
     "TraceError",
+    "TransportError",
     "UnsupportedRevision",
     "UrlElicitationRequired",
 ]
@@ -132,6 +144,49 @@ class UrlElicitationRequired(RequestError):
     """The user has to visit a page before the request can succeed."""
 
     default_code = -32042
+
+
+class ToolError(AccordError):
+    """A tool failed in a way its caller should read: the text becomes a result with isError."""
+
+
+class TransportError(AccordError):
+    """The connection failed, not the protocol."""
+
+
+class ConnectFailed(TransportError):
+    """No connection came about.
+
+    For a launched server, `command` is what was run, `exit_code` how it ended (None while it ran),
+    `phase` how far it came, and `stderr` the last lines it wrote.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        command: Sequence[str] = (),
+        exit_code: int | None = None,
+        phase: str | None = None,
+        stderr: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.command = tuple(command)
+        self.exit_code = exit_code
+        self.phase = phase
+        self.stderr = stderr
+
+
+class ConnectionClosed(TransportError):
+    """The connection is gone; what was asked will not be answered."""
+
+
+class RequestTimeout(TransportError):
+    """No answer came in time; the request was cancelled."""
+
+
+class RegistrationError(AccordError):
+    """A tool, resource or prompt cannot be registered as written."""
 
 
 class TraceError(AccordError):

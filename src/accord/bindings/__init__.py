@@ -1,0 +1,1 @@
+"""The pure half of each transport: framing, no I/O."""

@@ -1,0 +1,1 @@
+"""Who waits for what: handlers, replies, deadlines, cancellation around an endpoint."""

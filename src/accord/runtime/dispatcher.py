@@ -1,0 +1,294 @@
+"""Runs one party on an event loop: hands requests to handlers, answers to those who wait.
+
+Between the bytes of a request and its handler there is no queue, and no task unless the handler
+awaits something. Which stream a message leaves on is the transport's business: it is told which
+exchange the message belongs to.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from inspect import iscoroutine
+from typing import Any, Final, Protocol, TypeAlias
+
+from accord.errors import (
+    AccordError,
+    ConnectionClosed,
+    InternalError,
+    LocalProtocolError,
+    RequestError,
+    RequestTimeout,
+)
+from accord.protocol.endpoint import (
+    Endpoint,
+    FaultReceived,
+    NotificationReceived,
+    Refused,
+    RequestReceived,
+    ResultReceived,
+)
+from accord.protocol.exchange import Exchange
+from accord.types import CancelledParams, ProgressParams
+from accord.types._base import RequestId
+
+log = logging.getLogger("accord")
+
+Write: TypeAlias = Callable[[bytes, Exchange | None], None]
+"""Sends a message; the exchange is the one it belongs to, None where it stands alone."""
+
+# Generous for any real client; what matters is that there is an end.
+IN_FLIGHT: Final = 1_000
+
+
+class Handlers(Protocol):
+    """What a party does with what it receives."""
+
+    def request(
+        self, exchange: Exchange, params: Any, dispatcher: "Dispatcher"
+    ) -> Any | Coroutine[Any, Any, Any]:
+        """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
+
+    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
+        """Take note. Must not block."""
+
+    def breach(self, event: Refused) -> None:
+        """Take note of a message of the peer that had no effect."""
+
+
+class Pending:
+    """A request of ours that waits for its answer, with its deadlines."""
+
+    __slots__ = ("cap", "expiry", "future", "on_progress", "timeout")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        timeout: float | None,
+        cap: float | None,
+        on_progress: Callable[[ProgressParams], Any] | None,
+    ) -> None:
+        self.future = future
+        self.timeout = timeout
+        self.cap = cap
+        self.on_progress = on_progress
+        self.expiry: asyncio.TimerHandle | None = None
+
+
+class Dispatcher:
+    """One party of a conversation, running.
+
+    Args:
+        endpoint: the party.
+        write: how its messages leave.
+        handlers: what it does with those of the peer.
+        in_flight: how many requests of the peer may be under way; more are refused at once.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, write: Write, handlers: Handlers, *, in_flight: int = IN_FLIGHT
+    ) -> None:
+        self.endpoint = endpoint
+        self.write = write
+        self.handlers = handlers
+        self.in_flight = in_flight
+        self.closed: AccordError | None = None
+        self.running: dict[RequestId, asyncio.Task[None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._background: set[asyncio.Task[Any]] = set()
+
+    # -- receiving
+
+    def receive(self, message: bytes) -> None:
+        """Take in one message of the peer."""
+        for event in self.endpoint.receive(message):
+            if event.__class__ is RequestReceived:
+                self._serve(event.exchange, event.params)
+            else:
+                self._note(event)
+
+    def _serve(self, exchange: Exchange, params: Any) -> None:
+        if len(self.running) >= self.in_flight:
+            busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
+            return self._fail(exchange, busy)
+        try:
+            outcome = self.handlers.request(exchange, params, self)
+        except Exception as error:  # noqa: BLE001  # a handler must not end the conversation
+            return self._fail(exchange, error)
+        if iscoroutine(outcome):
+            task = self._loop.create_task(self._run(exchange, outcome), name=exchange.name)
+            self.running[exchange.id] = task
+        else:
+            self._respond(exchange, outcome)
+        return None
+
+    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self._respond(exchange, await work)
+        except asyncio.CancelledError:
+            if not exchange.cancelled:
+                raise
+        except Exception as error:  # noqa: BLE001
+            self._fail(exchange, error)
+        finally:
+            self.running.pop(exchange.id, None)
+
+    def _respond(self, exchange: Exchange, result: Any) -> None:
+        try:
+            reply = self.endpoint.respond(exchange, result)
+        except (LocalProtocolError, TypeError, ValueError) as error:
+            self._fail(exchange, error)
+        else:
+            if reply is not None and self.closed is None:
+                self.write(reply, exchange)
+
+    def _fail(self, exchange: Exchange, error: Exception) -> None:
+        if not isinstance(error, RequestError):
+            # Nothing of it reaches the peer: it may name files, hosts or secrets.
+            log.error("%s failed", exchange.name, exc_info=error)
+            error = InternalError("internal error")
+        try:
+            reply = self.endpoint.fail(exchange, error)
+        except LocalProtocolError:
+            log.exception("%s was answered twice", exchange.name)
+            return
+        if reply is not None and self.closed is None:
+            self.write(reply, exchange)
+
+    def _note(self, event: Any) -> None:
+        if isinstance(event, ResultReceived):
+            self._settle(event.exchange, event.result, None)
+        elif isinstance(event, FaultReceived):
+            if event.exchange is not None:
+                self._settle(event.exchange, None, event.error)
+            else:
+                log.warning("the peer could not read a message of ours: %s", event.error)
+        elif isinstance(event, Refused):
+            if event.reply is not None and self.closed is None:
+                self.write(event.reply, None)
+            self.handlers.breach(event)
+        else:
+            self._notice(event)
+
+    def _notice(self, event: NotificationReceived) -> None:
+        exchange = event.exchange
+        if event.name == "notifications/cancelled":
+            task = self.running.get(exchange.id) if exchange else None
+            if task is not None:
+                task.cancel()
+        elif event.name == "notifications/progress":
+            if exchange is not None and isinstance(exchange.state, Pending):
+                self._extend(exchange, exchange.state)
+                if exchange.state.on_progress is not None:
+                    self.spawn(exchange.state.on_progress(event.params))
+                return
+        self.handlers.notification(event, self)
+
+    def spawn(self, outcome: Any) -> None:
+        """Let a callback's coroutine run by itself; its failure is logged."""
+        if not iscoroutine(outcome):
+            return
+        task = self._loop.create_task(outcome)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a callback failed", exc_info=task.exception())
+
+    # -- sending
+
+    async def request(
+        self,
+        name: str,
+        params: Any = None,
+        *,
+        timeout: float | None = None,
+        cap: float | None = None,
+        on_progress: Callable[[ProgressParams], Any] | None = None,
+        within: Exchange | None = None,
+    ) -> Any:
+        """Ask the peer and wait for its answer.
+
+        Args:
+            name: the method.
+            params: its params.
+            timeout: seconds without answer or progress after which the request is cancelled.
+            cap: seconds after which it is cancelled whatever progress comes.
+            on_progress: called with each progress notification.
+            within: the exchange during which we ask, if any; its stream carries the request.
+
+        Raises:
+            LocalProtocolError: the request would break a rule; nothing was sent.
+            RequestError: the peer answered with an error.
+            RemoteProtocolError: the answer breaks the protocol.
+            RequestTimeout: no answer came in time.
+            ConnectionClosed: the connection is gone.
+        """
+        if self.closed is not None:
+            raise self.closed
+        exchange, data = self.endpoint.request(name, params)
+        future = self._loop.create_future()
+        exchange.state = pending = Pending(
+            future, timeout, cap and self._loop.time() + cap, on_progress
+        )
+        self._extend(exchange, pending)
+        self.write(data, within)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.cancel(exchange, "cancelled by the caller")
+            raise
+        finally:
+            if pending.expiry is not None:
+                pending.expiry.cancel()
+
+    def _extend(self, exchange: Exchange, pending: Pending) -> None:
+        if pending.expiry is not None:
+            pending.expiry.cancel()
+        ends = [] if pending.cap is None else [pending.cap]
+        if pending.timeout is not None:
+            ends.append(self._loop.time() + pending.timeout)
+        if ends:
+            pending.expiry = self._loop.call_at(min(ends), self._expire, exchange, pending)
+
+    def _expire(self, exchange: Exchange, pending: Pending) -> None:
+        if not pending.future.done():
+            self.cancel(exchange, "no answer in time")
+            pending.future.set_exception(RequestTimeout(f"{exchange.name}: no answer in time"))
+
+    def _settle(self, exchange: Exchange, result: Any, error: Exception | None) -> None:
+        pending = exchange.state
+        if not isinstance(pending, Pending) or pending.future.done():
+            return
+        if error is None:
+            pending.future.set_result(result)
+        else:
+            pending.future.set_exception(error)
+
+    def cancel(self, exchange: Exchange, reason: str) -> None:
+        """Tell the peer that an answer is no longer wanted."""
+        if self.closed is None and exchange.name != "initialize" and not exchange.cancelled:
+            self.notify("notifications/cancelled", CancelledParams(exchange.id, reason))
+
+    def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> None:
+        """Tell the peer something; raises LocalProtocolError if that would break a rule."""
+        if self.closed is None:
+            self.write(self.endpoint.notify(name, params), within)
+
+    # -- ending
+
+    def close(self, reason: AccordError | None = None) -> None:
+        """End the conversation: waiting requests fail, running handlers are cancelled."""
+        if self.closed is not None:
+            return
+        self.closed = reason or ConnectionClosed("the connection is closed")
+        for exchange in self.endpoint.close():
+            self._settle(exchange, None, self.closed)
+        for task in (*self.running.values(), *self._background):
+            task.cancel()
+
+    async def drained(self) -> None:
+        """Wait until no handler runs any more."""
+        waiting: list[Awaitable[Any]] = [*self.running.values(), *self._background]
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Thin I/O adapters; no protocol decisions."""
