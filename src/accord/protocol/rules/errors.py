@@ -26,22 +26,20 @@ _DEFINED: Final = frozenset({-32020, -32021, -32022})
 _RETIRED: Final = {-32002: "resource not found", -32042: "URL elicitation required"}
 
 
-def _code(step: Step) -> int | None:
-    return None if step.error is None else step.error.code
+def _code(step: Step) -> int:
+    return 0 if step.error is None else step.error.code
 
 
 @check("errors.retired-codes.not-emitted", kind=FAULT)
 def code_is_not_retired(step: Step, conversation: "Conversation") -> Outcome:
     code = _code(step)
-    if code is None:
-        return None
     return code not in _RETIRED or f"sends the retired code {code} ({_RETIRED[code]})"
 
 
 @check("errors.legacy-range.not-used", kind=FAULT)
 def code_is_not_of_the_legacy_range(step: Step, conversation: "Conversation") -> Outcome:
     code = _code(step)
-    if code is None or code in _RETIRED:
+    if code in _RETIRED:
         return None
     return code not in _LEGACY or f"sends code {code}, of the range left to old implementations"
 
@@ -49,7 +47,7 @@ def code_is_not_of_the_legacy_range(step: Step, conversation: "Conversation") ->
 @check("errors.reserved-range.only-defined-codes", kind=FAULT)
 def code_is_defined(step: Step, conversation: "Conversation") -> Outcome:
     code = _code(step)
-    if code is None or code in _RETIRED:
+    if code in _RETIRED:
         return None
     if code in _SPECIFICATION and code not in _DEFINED:
         return f"sends code {code}, which the specification reserves and has not defined"
@@ -59,6 +57,6 @@ def code_is_defined(step: Step, conversation: "Conversation") -> Outcome:
 @check("errors.application-codes.outside-reserved", kind=FAULT)
 def own_code_lies_outside_the_reserved_range(step: Step, conversation: "Conversation") -> Outcome:
     code = _code(step)
-    if code is None or code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:
+    if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:
         return None
     return code not in _JSON_RPC or f"sends code {code}, of the range reserved by JSON-RPC"

@@ -106,9 +106,8 @@ def _has_null_params(step: Step) -> bool:
 
 def _messages(step: Step) -> Iterator[dict[str, Any]]:
     """The record of a step as it travelled."""
-    if step.record is None or step.record.message is None:
-        return
-    value = msgspec.json.decode(step.record.message)
+    message = step.record.message if step.record else None
+    value = None if message is None else msgspec.json.decode(message)
     for part in value if isinstance(value, list) else [value]:
         if isinstance(part, dict):
             yield part

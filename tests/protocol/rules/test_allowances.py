@@ -1,0 +1,197 @@
+"""What the rules of messages, of the opening, of `_meta` and of streams leave alone."""
+
+from typing import Any
+
+import pytest
+
+from accord.protocol.rules.meta_keys import is_forward
+from support.traces import INFO, META, C, S, Said, judge, opening
+
+LEGACY = "2025-06-18"
+TASKS = "2025-11-25"
+MODERN = "2026-07-28"
+SERVER: Any = {"tools": {"listChanged": True}, "logging": {}}
+ASK = C.request(1, "tools/list", {"_meta": {"progressToken": "a"}})
+REPORT = S.notify("progress", {"progressToken": "a", "progress": 1})
+LOG = S.notify("message", {"level": "info", "data": "hello"})
+TAG = {"_meta": {f"{META}subscriptionId": "s"}}
+WANTED = {"notifications": {"toolsListChanged": True}}
+LISTENED = [
+    C.request("s", "subscriptions/listen", WANTED),
+    S.notify("subscriptions/acknowledged", {**TAG, **WANTED}),
+    S.result("s", TAG),
+]
+
+
+def reported(said: list[Said], revision: str = LEGACY, **more: Any) -> list[str]:
+    _, found = judge(said, revision, server=SERVER, **more)
+    return [each.requirement for each in found]
+
+
+def posted(said: Said, stream: str = "s1") -> Said:
+    return said.over(method="POST", stream=stream)
+
+
+# -- messages
+
+
+def test_what_is_no_object_in_a_batch_is_reported_beside_the_rest() -> None:
+    batch = C.json([7, ASK.message])
+    assert reported([batch], "2025-03-26") == ["jsonrpc.message.version-2-0"]
+
+
+def test_params_that_are_no_object_are_reported_once() -> None:
+    assert reported([C.request(1, "ping", [])]) == ["jsonrpc.request.params-object"]
+
+
+def test_a_refusal_without_id_after_an_unreadable_message_is_in_order() -> None:
+    said = [C.json({"jsonrpc": "2.0", "id": None, "method": "ping"}), S.error(None, -32600)]
+    assert reported(said) == ["jsonrpc.request.id-not-null"]
+
+
+def test_a_lasting_request_does_not_hide_that_another_has_no_answer() -> None:
+    said = [*LISTENED[:2], ASK, C.request(2, "tools/list").at(400)]
+    timed = [each.at(each.t or 0) for each in said]
+    assert reported(timed, MODERN) == ["jsonrpc.request.answered"]
+
+
+# -- opening
+
+
+def test_a_strange_first_request_without_a_version_is_no_misspelt_opening() -> None:
+    said = [C.request(1, "vendor/hello", {}), *opening(LEGACY)]
+    assert reported(said, opened=False) == ["lifecycle.initialize.first"]
+
+
+def test_other_notifications_may_come_before_initialized() -> None:
+    ask, answer, initialized = opening(LEGACY)
+    assert reported([ask, answer, C.notify("vendor"), initialized], opened=False) == []
+
+
+def test_asking_for_another_version_after_a_counter_offer_shows_nothing_of_the_client() -> None:
+    ask, answer, _ = opening(LEGACY)
+    params = ask.message["params"] | {"protocolVersion": "2024-11-05"}
+    asked = C.request("open", "initialize", params)
+    again = C.request("again", "initialize", ask.message["params"])
+    assert reported([asked, answer, again], opened=False) == ["lifecycle.initialize.first"]
+
+
+def test_capabilities_that_nobody_knows_may_be_anything() -> None:
+    ask, *rest = opening(LEGACY)
+    params = ask.message["params"] | {"capabilities": {"vendor": True}}
+    assert reported([C.request("open", "initialize", params), *rest], opened=False) == []
+
+
+# -- ping
+
+
+def test_ping_may_be_refused_before_the_opening() -> None:
+    assert reported([C.request(1, "ping"), S.error(1), *opening(LEGACY)], opened=False) == []
+
+
+def test_a_second_ping_under_one_id_may_be_refused() -> None:
+    said = [C.request(1, "ping"), C.request(1, "ping"), S.error(1, -32600), S.result(1, {})]
+    assert reported(said) == ["jsonrpc.request.id-unique"]
+
+
+# -- cancellation and progress
+
+
+def test_a_subscription_may_be_cancelled_beside_its_last_answer() -> None:
+    said = [*LISTENED, S.notify("cancelled", {"requestId": "s"})]
+    assert reported(said, MODERN) == []
+
+
+def test_a_request_that_waited_too_long_may_be_cancelled() -> None:
+    said = [C.request(1, "tools/list").at(0), C.notify("cancelled", {"requestId": 1}).at(400)]
+    assert reported(said, MODERN) == ["jsonrpc.request.answered"]
+
+
+def test_progress_of_a_task_goes_on_after_the_request_is_answered() -> None:
+    now = "2025-11-25T10:30:00Z"
+    task = {"taskId": "t", "status": "working", "ttl": None, "createdAt": now, "lastUpdatedAt": now}
+    params = {"name": "add", "arguments": {}, "task": {}, "_meta": {"progressToken": "a"}}
+    said = [C.request(1, "tools/call", params), S.result(1, {"task": task}), REPORT]
+    assert "progress.notification.active-only" not in reported(said, TASKS)
+
+
+# -- what messages say of themselves
+
+
+def test_a_change_that_crosses_the_end_of_its_subscription_is_not_judged() -> None:
+    said = [*LISTENED, S.notify("tools/list_changed", TAG)]
+    assert "meta.listen.subscription-id" not in reported(said, MODERN)
+
+
+def test_nobody_can_tell_how_a_prefix_of_one_label_is_meant() -> None:
+    assert is_forward(["tools"]) is None
+
+
+def test_no_extensions_are_no_wrong_extensions() -> None:
+    params = {"_meta": {f"{META}clientCapabilities": {"extensions": {}}}}
+    assert reported([C.request(1, "tools/list", params)], MODERN) == []
+
+
+@pytest.mark.parametrize("member", ["arguments", "structured"])
+def test_what_users_put_in_is_not_searched_for_meta(member: str) -> None:
+    own = {"_meta": 7, "icons": 7, "content": [{"type": "text", "_meta": 7}]}
+    params = {"name": "add", "arguments": own if member == "arguments" else {}}
+    result: dict[str, Any] = {"content": [{"type": "text", "text": "{}"}], "isError": False}
+    if member == "structured":
+        result["structuredContent"] = own
+    found = reported([C.request(1, "tools/call", params), S.result(1, result)])
+    assert not [each for each in found if each.startswith(("meta.", "icons."))]
+
+
+def test_blocks_nested_without_end_are_read_to_a_depth() -> None:
+    block: dict[str, Any] = {"type": "text", "text": "x", "_meta": 7}
+    for _ in range(20):
+        block = {"type": "tool_result", "toolUseId": "u", "content": [block]}
+    params = {"messages": [{"role": "user", "content": block}], "maxTokens": 1}
+    said = [S.request(1, "sampling/createMessage", params)]
+    found = reported(said, TASKS, client={"sampling": {"tools": {}}})
+    assert "meta.field.more-types" not in found
+
+
+def test_implementations_without_a_title_have_no_wrong_title() -> None:
+    monitor, found = judge([ASK], MODERN, server=SERVER)
+    assert not found
+    assert "title" not in INFO
+    assert "meta.title.display-name" not in monitor.tallies
+
+
+# -- streams
+
+
+def test_headers_that_were_not_recorded_are_not_missed() -> None:
+    assert reported([posted(ASK)], MODERN) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"method": "GET", "stream": "g", "headers": {"Last-Event-ID": "7"}},
+        {"method": "GET", "stream": "s1"},
+    ],
+    ids=["header", "stream"],
+)
+def test_a_resumed_stream_brings_what_its_request_was_owed(facts: Any) -> None:
+    assert reported([posted(ASK), REPORT.over(**facts)]) == []
+
+
+def test_log_messages_on_a_get_stream_may_be_about_anything() -> None:
+    monitor, found = judge([posted(ASK), LOG.over(method="GET", stream="g")], LEGACY, server=SERVER)
+    assert not found
+    assert "http.get.unrelated-messages" not in monitor.tallies
+
+
+def test_log_messages_on_the_stream_of_a_request_need_no_proof_of_relation() -> None:
+    params = {"_meta": {f"{META}logLevel": "info"}}
+    said = [posted(C.request(1, "tools/list", params)), posted(LOG)]
+    assert reported(said, MODERN) == []
+
+
+def test_progress_without_a_stream_is_not_judged_by_streams() -> None:
+    monitor, found = judge([posted(ASK), REPORT.over(method="POST")], LEGACY, server=SERVER)
+    assert not found
+    assert "http.post.related-requests-on-stream" not in monitor.tallies
