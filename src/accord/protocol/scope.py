@@ -49,7 +49,6 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
     "meta.listen.subscription-id": frozenset(
         {"subscriptions.ack-carries-id", "subscriptions.graceful-end-carries-id"}
     ),
-    "result.type.from-known-set": frozenset({"tasks-ext.capability.server"}),
     "cancellation.names-own-pending": frozenset({"tasks-ext.cancel.not-by-notification"}),
     "jsonrpc.error.id-echoed-or-unreadable": frozenset({"jsonrpc.client-no-responses"}),
     "jsonrpc.request.answered": frozenset({"jsonrpc.client-no-responses"}),
