@@ -21,12 +21,13 @@ from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.memory import Bounded, Memory, UsedIds
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord.protocol.rules._rule import Rule, breaches, enforced
+from accord.protocol.rules._rule import breaches, enforced
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import ProgressToken, RequestId
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
@@ -46,7 +47,8 @@ class PartyState(msgspec.Struct):
     """What is known of one party: its requests under way, its progress tokens, what it declared.
 
     `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used;
-    only a conversation that remembers has it.
+    only a conversation that remembers has it, and such a one forgets the oldest open requests: it
+    cannot refuse any.
     """
 
     open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
@@ -67,10 +69,11 @@ class Conversation:
         self.current: Revision
         self.revision = revision
         self.memory = memory
-        used = UsedIds if memory is not None else lambda: None
         self.parties: dict[Party, PartyState] = {
-            CLIENT: PartyState(used=used()),
-            SERVER: PartyState(used=used()),
+            party: PartyState()
+            if memory is None
+            else PartyState(open=Bounded(), tokens=Bounded(), used=UsedIds())
+            for party in (CLIENT, SERVER)
         }
         self._indexed = self.current
         self._index = enforced(self.current.id, ready=False)
@@ -115,11 +118,14 @@ class Conversation:
 
     def concerned(self, sender: Party, name: str, body: Any) -> Exchange | None:
         """Return the exchange that a notification of this party is about, if it is about one."""
-        if name == "notifications/cancelled":
-            return _look_up(self.parties[sender].open, member(body, "requestId"))
+        other = self.parties[OTHER[sender]]
         if name == "notifications/progress":
-            return _look_up(self.parties[OTHER[sender]].tokens, member(body, "progressToken"))
-        return None
+            return _look_up(other.tokens, member(body, "progressToken"))
+        if name == "notifications/cancelled":
+            id = member(body, "requestId")
+            own = _look_up(self.parties[sender].open, id)
+            return own or _lasting(_look_up(other.open, id))
+        return _lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
         """Return what a party declared, in the handshake or in a request, as dotted paths."""
@@ -129,22 +135,13 @@ class Conversation:
 
     # -- one step
 
-    def rules_for(self, revision: Revision, sender: Party, kind: Kind, name: str) -> Sequence[Rule]:
-        """Return the state rules that a message is judged by."""
-        index = self._index
-        if revision is not self._indexed:
-            index = enforced(revision.id, ready=not revision.handshake)
-        return index.found[sender][kind][name]
-
-    def judge(self, step: Step, rules: Sequence[Rule] | None = None) -> Sequence[Violation]:
+    def judge(self, step: Step) -> Sequence[Violation]:
         """Return the breaches of the next step; nothing changes."""
-        if rules is None:
-            if step.revision is self._indexed:
-                rules = self._index.found[step.sender][step.kind][step.name]
-            else:
-                rules = self.rules_for(step.revision, step.sender, step.kind, step.name)
+        index = self._index
+        if step.revision is not self._indexed:
+            index = enforced(step.revision.id, ready=not step.revision.handshake)
         found: list[Violation] | None = None
-        for rule in rules:
+        for rule in index.found[step.sender][step.kind][step.name]:
             outcome = rule.judge(step, self)
             if outcome is not None and outcome is not True:
                 found = (found or []) + breaches(rule, outcome, step.sender)
@@ -215,10 +212,13 @@ class Conversation:
         """Close an exchange with its reply; an error may be the answer to its duplicate."""
         if exchange.duplicates and kind == FAULT:
             exchange.duplicates -= 1
-        elif exchange.cancelled:
-            self.parties[exchange.sender].cancelled.pop(exchange.id, None)
-        else:
-            self._forget(self.parties[exchange.sender], exchange)
+            return
+        party = self.parties[exchange.sender]
+        if exchange.cancelled:
+            party.cancelled.pop(exchange.id, None)
+        elif party.open.get(exchange.id) is exchange:
+            del party.open[exchange.id]
+        self._forget_token(party, exchange)
 
     def _note(self, step: Step) -> None:
         exchange = step.exchange
@@ -227,15 +227,23 @@ class Conversation:
         if step.name == "notifications/progress":
             value = member(step.body, "progress")
             if isinstance(value, int | float) and not isinstance(value, bool):
-                exchange.progress = max(value, exchange.progress or value)
-        elif step.name == "notifications/cancelled" and exchange.name != "initialize":
-            exchange.cancelled = True
-            party = self.parties[exchange.sender]
-            self._forget(party, exchange)
-            party.cancelled[exchange.id] = exchange
+                known = exchange.progress
+                exchange.progress = value if known is None else max(value, known)
+        elif (
+            step.name == "notifications/cancelled"
+            and exchange.sender == step.sender
+            and exchange.name != "initialize"
+        ):
+            self.abandon(exchange)
+            self._forget_token(self.parties[step.sender], exchange)
 
-    def _forget(self, party: PartyState, exchange: Exchange) -> None:
-        party.open.pop(exchange.id, None)
+    def abandon(self, exchange: Exchange) -> None:
+        """Stop waiting for an answer; one that comes all the same is still known."""
+        party = self.parties[exchange.sender]
+        exchange.cancelled = True
+        party.cancelled[exchange.id] = party.open.pop(exchange.id)
+
+    def _forget_token(self, party: PartyState, exchange: Exchange) -> None:
         if exchange.token is not None and party.tokens.get(exchange.token) is exchange:
             del party.tokens[exchange.token]
 
@@ -249,7 +257,8 @@ class Conversation:
             server = self.parties[SERVER]
             server.capabilities = capability_paths(member(step.body, "capabilities"))
             server.info = member(step.body, "serverInfo")
-            chosen = REVISIONS.get(str(member(step.body, "protocolVersion")))
+            named = member(step.body, "protocolVersion")
+            chosen = REVISIONS.get(named) if isinstance(named, str) else None
             if chosen is not None and chosen.handshake:
                 self.revision = chosen
         self._indexed = self.current
@@ -274,6 +283,11 @@ def _look_up(exchanges: dict[RequestId, Exchange], key: Any) -> Exchange | None:
     if isinstance(key, int | str) and not isinstance(key, bool):
         return exchanges.get(key)
     return None
+
+
+def _lasting(exchange: Exchange | None) -> Exchange | None:
+    """Only subscriptions are named by who serves them."""
+    return exchange if exchange is not None and exchange.is_lasting else None
 
 
 def capability_paths(capabilities: Any) -> frozenset[str]:

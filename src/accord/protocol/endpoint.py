@@ -6,7 +6,7 @@ once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -21,7 +21,17 @@ from accord.errors import (
     UnsupportedRevision,
 )
 from accord.protocol import codec, shape
+from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION, Conversation
+from accord.protocol.events import (
+    BatchReply,
+    Event,
+    FaultReceived,
+    NotificationReceived,
+    Refused,
+    RequestReceived,
+    ResultReceived,
+)
 from accord.protocol.exchange import Exchange, Step
 from accord.protocol.jsonrpc import (
     FAULT,
@@ -34,73 +44,13 @@ from accord.protocol.jsonrpc import (
     Kind,
     MalformedMessage,
 )
-from accord.protocol.methods import METHODS
-from accord.protocol.revision import Method, Phase, Revision
+from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.violation import IGNORE, OTHER, SERVER, Party, Violation
-from accord.types import InputRequiredResult
 from accord.types._base import JsonObject, RequestId, RevisionId
 
-_METHODS: Final = {method.name: method for method in METHODS}
+_NOT_FOUND: Final = -32002
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class RequestReceived(msgspec.Struct):
-    """The peer asks; the answer goes to `respond` or `fail`."""
-
-    exchange: Exchange
-    params: Any
-    violations: Sequence[Violation] = ()
-
-
-class NotificationReceived(msgspec.Struct):
-    """The peer tells something; `exchange` is the request it is about, if it is about one."""
-
-    name: str
-    params: Any
-    exchange: Exchange | None = None
-    violations: Sequence[Violation] = ()
-
-
-class ResultReceived(msgspec.Struct):
-    """The peer has answered our request."""
-
-    exchange: Exchange
-    result: Any
-    violations: Sequence[Violation] = ()
-
-
-class FaultReceived(msgspec.Struct):
-    """Our request failed: by an error of the peer, or by a reply that breaks the protocol.
-
-    `exchange` is None where the peer could not read what we sent.
-    """
-
-    exchange: Exchange | None
-    error: RequestError | RemoteProtocolError
-
-
-class Refused(msgspec.Struct):
-    """A message that has no effect. `reply` is what to send back, if anything."""
-
-    why: str
-    reply: bytes | None = None
-    violations: Sequence[Violation] = ()
-
-
-Event: TypeAlias = RequestReceived | NotificationReceived | ResultReceived | FaultReceived | Refused
-
-
-class BatchReply(msgspec.Struct):
-    """The answers to one batch, which leave together when the last is there."""
-
-    expected: int
-    parts: list[bytes] = []
-
-    def add(self, reply: bytes) -> bytes | None:
-        """Take an answer; returns the whole array with the last one."""
-        self.parts.append(reply)
-        return b"[%b]" % b",".join(self.parts) if len(self.parts) == self.expected else None
 
 
 class Endpoint:
@@ -151,47 +101,76 @@ class Endpoint:
         if isinstance(decoded, Batch):
             return self._receive_batch(decoded)
         name, id = decoded.method, decoded.id
-        if name is not UNSET and id is not UNSET:
-            return (self._receive_request(decoded, id, name, None),)
-        return (self._receive(decoded, None),)
-
-    def _receive(self, frame: Frame, batch: BatchReply | None) -> Event:
-        if frame.method is not UNSET and frame.id is not UNSET:
-            return self._receive_request(frame, frame.id, frame.method, batch)
-        if frame.method is UNSET:
-            return self._receive_reply(frame)
-        return self._receive_notification(frame)
+        if name is UNSET:
+            return (self._receive_reply(decoded),)
+        if id is UNSET:
+            return (self._receive_notification(decoded),)
+        return (self._receive_request(decoded, id, name, None),)
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
-        frames = [part for part, _ in batch.parts]
-        opens = any(isinstance(f, Frame) and f.method == "initialize" for f in frames)
-        if opens or not self.revision.batching:
-            id = "lifecycle.initialize.not-in-batch" if opens else "jsonrpc.batch.removed"
-            why = (
-                "initialize may not be part of a batch"
-                if opens
-                else f"batches are not part of {self.revision.id}"
-            )
-            return (self._refuse(InvalidRequest(why), None, [Violation(id, self.peer, why)]),)
-        asked = sum(not isinstance(f, Frame) or f.kind == REQUEST for f in frames)
-        reply = BatchReply(asked, [])
-        events: list[Event] = []
-        for part in frames:
-            if isinstance(part, Frame):
-                events.append(self._receive(part, reply))
-            else:
-                events.append(self._malformed(part, reply))
+        parts = [part for part, _ in batch.parts]
+        opens = any(isinstance(part, Frame) and part.method == "initialize" for part in parts)
+        if opens:
+            why = "initialize may not be part of a batch"
+            return self._refuse_batch(parts, "lifecycle.initialize.not-in-batch", why)
+        if not self.revision.batching:
+            why = f"batches are not part of {self.revision.id}"
+            return self._refuse_batch(parts, "jsonrpc.batch.removed", why)
+        reply = BatchReply()
+        events = [self._receive_part(part, reply) for part in parts]
+        whole = reply.release()
+        if whole is not None:
+            # So far nothing but refusals can have been answered.
+            next(event for event in reversed(events) if isinstance(event, Refused)).reply = whole
         return events
 
-    def _malformed(self, malformed: MalformedMessage, batch: BatchReply | None) -> Refused:
-        violation = Violation(
-            malformed.requirement, self.peer, f"sends what is no message: {malformed}"
-        )
-        error = RequestError(str(malformed), code=malformed.code)
-        # A client never answers malformed input: the server is not waiting for anything.
-        if self.role != SERVER:
-            return Refused(str(malformed), None, [violation])
-        return self._refuse(error, malformed.id, [violation], batch)
+    def _receive_part(self, part: Frame | MalformedMessage, batch: BatchReply) -> Event:
+        if isinstance(part, MalformedMessage):
+            return self._malformed(part, batch)
+        if part.method is UNSET:
+            return self._receive_reply(part)
+        if part.id is UNSET:
+            return self._receive_notification(part)
+        batch.waiting += 1
+        return self._receive_request(part, part.id, part.method, batch)
+
+    def _refuse_batch(
+        self, parts: Sequence[Frame | MalformedMessage], requirement: str, why: str
+    ) -> Sequence[Event]:
+        violations = [Violation(requirement, self.peer, why)]
+        if self.role == SERVER:
+            refused = self._refuse(InvalidRequest(why), None, violations)
+        else:
+            refused = Refused(why, None, violations)
+        answers = [part.id for part in parts if isinstance(part, Frame) and part.method is UNSET]
+        return (refused, *(self._lose(id, why, violations) for id in answers if self._asked(id)))
+
+    def _malformed(
+        self, malformed: MalformedMessage, batch: BatchReply | None
+    ) -> Refused | FaultReceived:
+        why, id = str(malformed), malformed.id
+        violations = [
+            Violation(malformed.requirement, self.peer, f"sends what is no message: {why}")
+        ]
+        if malformed.kind not in (REQUEST, NOTIFICATION) and self._asked(id):
+            return self._lose(id, why, violations)
+        # A client never answers malformed input: the server is not waiting for anything. Nor is
+        # whoever sends a reply, and its id would name some other request over there.
+        if self.role != SERVER or malformed.kind in (RESULT, FAULT):
+            return Refused(why, None, violations)
+        if batch is not None:
+            batch.waiting += 1
+        return self._refuse(RequestError(why, code=malformed.code), id, violations, batch)
+
+    def _asked(self, id: Any) -> bool:
+        return id in self.conversation.parties[self.role].open
+
+    def _lose(self, id: Any, why: str, violations: Sequence[Violation]) -> FaultReceived:
+        """Fail a request of ours whose answer cannot be used."""
+        exchange = self.conversation.parties[self.role].open[id]
+        step = Step(self.peer, FAULT, exchange.name, exchange.revision, id, exchange=exchange)
+        self.conversation.advance(step)
+        return FaultReceived(exchange, RemoteProtocolError(why, violations))
 
     def _refuse(
         self,
@@ -201,24 +180,25 @@ class Endpoint:
         batch: BatchReply | None = None,
     ) -> Refused:
         data = UNSET if error.data is None else error.data
-        reply: bytes | None = codec.encode_error(id, ErrorBody(error.code, error.message, data))
-        if batch is not None and reply is not None:
-            reply = batch.add(reply)
-        return Refused(error.message, reply, violations)
+        reply = codec.encode_error(id, ErrorBody(error.code, error.message, data))
+        return Refused(error.message, reply if batch is None else batch.add(reply), violations)
 
     def _receive_request(self, frame: Frame, id: Any, name: str, batch: BatchReply | None) -> Event:
         conversation = self.conversation
         revision = conversation.current
         fault: RequestError | None = None
-        params = token = None
+        token = None
         try:
-            params = _READERS[name](frame.params)  # type: ignore[arg-type]  # UNSET raises TypeError
-        except (KeyError, TypeError, ValueError, RecursionError):
-            params, fault = _second_reading(frame, name, revision)
-        if params is not None and params.meta is not None:
+            params = READERS[name](frame.params)  # type: ignore[arg-type]  # UNSET raises TypeError
             meta = params.meta
+        except (KeyError, TypeError, ValueError, RecursionError):
+            params, meta, fault = second_reading(frame, name, conversation)
+        if meta is not None:
             if META_VERSION in meta:
-                revision, fault = self._self_contained(meta, name, fault)
+                row = self._row(meta[META_VERSION])
+                if row is None:
+                    return self._refuse(self._unsupported(meta[META_VERSION]), id, (), batch)
+                revision, fault = row, _envelope_fault(meta, name, batch) or fault
             token = meta.get("progressToken")
             if token is not None and (token.__class__ is bool or not isinstance(token, int | str)):
                 fault = fault or InvalidParams("progressToken is neither a string nor an integer")
@@ -242,33 +222,28 @@ class Endpoint:
         conversation.advance(step)
         return RequestReceived(exchange, params, violations)
 
-    def _self_contained(
-        self, meta: JsonObject, name: str, fault: RequestError | None
-    ) -> tuple[Revision, RequestError | None]:
-        """Find the revision of a request that names it, and what is wrong with its envelope."""
-        named = meta[META_VERSION]
+    def _row(self, named: Any) -> Revision | None:
+        """Find the revision of a request that stands on its own."""
         row = REVISIONS.get(named) if isinstance(named, str) else None
-        if row is None or row.handshake or row.id not in self.revisions:
-            error = UnsupportedRevision(
-                f"revision {named!r} is not supported",
-                data={"supported": list(self.revisions), "requested": named},
-            )
-            return self.conversation.current, error
-        if not isinstance(meta.get(META_CAPABILITIES), dict):
-            return row, InvalidParams(f"{name}: _meta has no object {META_CAPABILITIES}")
-        return row, fault
+        return None if row is None or row.handshake or row.id not in self.revisions else row
+
+    def _unsupported(self, named: Any) -> RequestError:
+        return UnsupportedRevision(
+            f"revision {named!r:.100} is not supported",
+            data={"supported": list(self.revisions), "requested": named},
+        )
 
     def _receive_notification(self, frame: Frame) -> Event:
         name = frame.method
         assert name is not UNSET
         conversation = self.conversation
-        method = _METHODS.get(name)
+        method = BY_NAME.get(name)
         if method is None:
-            return Refused(f"notification {name!r} does not exist")
+            return Refused(f"notification {name!r:.100} does not exist")
         params = None
         if not method.is_request:
             try:
-                params = _decode_params(frame, method, conversation.current)
+                params = decode_params(frame, method, conversation.current)
             except RequestError as error:
                 return Refused(error.message)
         exchange = conversation.concerned(self.peer, name, params)
@@ -285,7 +260,10 @@ class Endpoint:
             if violation.reaction is not None:
                 return Refused(f"{name}: {violation.why}", None, violations)
         conversation.advance(step)
-        return NotificationReceived(name, params, exchange, violations)
+        event = NotificationReceived(name, params, exchange, violations)
+        if name == "notifications/cancelled" and exchange is not None and exchange.batch:
+            event.reply = exchange.batch.release()
+        return event
 
     def _receive_reply(self, frame: Frame) -> Event:
         conversation = self.conversation
@@ -301,8 +279,11 @@ class Endpoint:
         )
         violations = conversation.judge(step)
         for violation in violations:
-            if violation.reaction == IGNORE and violation.reaction is not None:
+            if violation.reaction == IGNORE:
                 return Refused(violation.why, None, violations)
+        if exchange is not None and exchange.cancelled:
+            conversation.advance(step)
+            return Refused(f"answers id {id!r}, which was cancelled", None, violations)
         if frame.error is not UNSET:
             body = frame.error
             step.error = body
@@ -312,12 +293,10 @@ class Endpoint:
         if exchange is None:
             return Refused(f"answers id {id!r}, which no open request has", None, violations)
         try:
-            step.body = _decode_result(frame, exchange)
-        except (msgspec.DecodeError, RecursionError) as error:
-            step.kind = FAULT
-            conversation.advance(step)
+            step.body = decode_result(frame, exchange)
+        except (ValueError, RecursionError) as error:
             why = f"result of {exchange.name} does not fit {exchange.revision.id}: {error}"
-            return FaultReceived(exchange, RemoteProtocolError(why, violations))
+            return self._lose(id, why, violations)
         conversation.advance(step)
         return ResultReceived(exchange, step.body, violations)
 
@@ -363,15 +342,21 @@ class Endpoint:
         self.conversation.advance(step)
         return exchange, codec.encode_request(exchange.id, name, body)
 
-    def notify(self, name: str, params: Any = None) -> bytes:
+    def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> bytes:
         """Tell the peer something.
+
+        Args:
+            name: the method.
+            params: its params, a message type; narrowed to the revision.
+            within: the request during which it is said; its revision counts.
 
         Raises:
             LocalProtocolError: the notification would break a rule.
         """
         conversation = self.conversation
         exchange = conversation.concerned(self.role, name, params)
-        row = exchange.revision if exchange else conversation.current
+        about = exchange or within
+        row = about.revision if about else conversation.current
         step = Step(
             sender=self.role,
             kind=NOTIFICATION,
@@ -381,8 +366,8 @@ class Endpoint:
             exchange=exchange,
         )
         self._raise(conversation.judge(step))
-        conversation.advance(step)
         body = None if params is None else _encode(shape.narrow(params, row.id))
+        conversation.advance(step)
         return codec.encode_notification(name, body)
 
     def respond(self, exchange: Exchange, result: Any) -> bytes | None:
@@ -406,19 +391,20 @@ class Endpoint:
             if not row.handshake and self.result_meta:
                 shaped = self._with_meta(result, exchange.name, self.result_meta)
             shaped = shape.narrow(shaped, row.id)
+        # Before anything changes: whoever gave what cannot be encoded still has to fail.
+        reply = codec.encode_result(exchange.id, shaped)
         if not conversation.dismiss(exchange):
             conversation.advance(self._reply_step(exchange, RESULT, result))
-        reply = codec.encode_result(exchange.id, shaped)
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
         """Answer a request with an error; returns and raises as `respond` does."""
         if exchange.cancelled:
             return None
-        self.conversation.advance(self._reply_step(exchange, FAULT, None))
         data = UNSET if error.data is None else error.data
         code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
         reply = codec.encode_error(exchange.id, ErrorBody(code, error.message, data))
+        self.conversation.advance(self._reply_step(exchange, FAULT, None))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def close(self) -> list[Exchange]:
@@ -451,66 +437,18 @@ class Endpoint:
 
     def _with_meta(self, body: Any, name: str, meta: JsonObject) -> Any:
         if body is None:
-            body = _METHODS[name].params()
+            body = BY_NAME[name].params()
         return msgspec.structs.replace(body, meta={**meta, **(body.meta or {})})
 
 
-_NOT_FOUND: Final = -32002
-
-
-_READERS: Final = {method.name: msgspec.json.Decoder(method.params).decode for method in METHODS}
-
-
-def _second_reading(frame: Frame, name: str, revision: Revision) -> tuple[Any, RequestError | None]:
-    """Read params that are missing or not of the newest shape, or say what is wrong with them."""
-    method = _METHODS.get(name)
-    if method is None:
-        return None, MethodNotFound(f"method {name!r} does not exist")
-    try:
-        return _decode_params(frame, method, revision), None
-    except RequestError as error:
-        return None, error
-
-
-def _decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
-    """Decode params once; what does not fit is an error that says where."""
-    raw = frame.params
-    if raw is UNSET:
-        if method.params_required:
-            raise InvalidParams(f"{method.name}: params are missing")
-        return method.params()
-    try:
-        return shape.decode(raw, method.params, revision.id)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        start = bytes(raw).lstrip()[:1]
-        message = f"{method.name}: {_lowered(error)}"
-        # jsonrpc.request.params-object: an array is JSON-RPC but not MCP, anything else is neither.
-        if start not in (b"{", b"["):
-            raise InvalidRequest(message) from None
-        raise InvalidParams(message) from None
-
-
-def _decode_result(frame: Frame, exchange: Exchange) -> Any:
-    raw, method = frame.result, exchange.method
-    assert raw is not UNSET
-    if method is None:
-        return msgspec.json.decode(raw)
-    if method.may_ask and exchange.revision.rounds and _asks(raw):
-        return shape.decode(raw, InputRequiredResult, exchange.revision.id)
-    return shape.decode(raw, method.result, exchange.revision.id)
-
-
-class _ResultType(msgspec.Struct, rename="camel"):
-    result_type: str | None = None
-
-
-def _asks(raw: msgspec.Raw) -> bool:
-    return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
-
-
-def _lowered(error: Exception) -> str:
-    text = str(error)
-    return text[:1].lower() + text[1:]
+def _envelope_fault(
+    meta: JsonObject, name: str, batch: BatchReply | None
+) -> InvalidRequest | InvalidParams | None:
+    if batch is not None:
+        return InvalidRequest(f"{name}: a request that names its revision is no part of a batch")
+    if not isinstance(meta.get(META_CAPABILITIES), dict):
+        return InvalidParams(f"{name}: _meta has no object {META_CAPABILITIES}")
+    return None
 
 
 __all__ = [

@@ -1,0 +1,89 @@
+"""Params and results between raw JSON and message types, by method and revision; read once."""
+
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, RequestError
+from accord.protocol import shape
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import Exchange
+from accord.protocol.jsonrpc import Frame
+from accord.protocol.methods import METHODS
+from accord.protocol.revision import Method, Revision
+from accord.types import InputRequiredResult
+from accord.types._base import JsonObject
+
+BY_NAME: Final = {method.name: method for method in METHODS}
+READERS: Final = {method.name: msgspec.json.Decoder(method.params).decode for method in METHODS}
+"""The first reading of params: as the newest superset of their type."""
+
+
+class _Envelope(msgspec.Struct):
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+def second_reading(
+    frame: Frame, name: str, conversation: Conversation
+) -> tuple[Any, JsonObject | None, RequestError | None]:
+    """Read params that are missing or not of the newest shape, or say what is wrong with them."""
+    meta: JsonObject | None = None
+    if frame.params is not UNSET:
+        with suppress(ValueError, RecursionError):
+            meta = msgspec.json.decode(frame.params, type=_Envelope).meta
+    method = BY_NAME.get(name)
+    if method is None:
+        return None, meta, MethodNotFound(f"method {name!r:.100} does not exist")
+    try:
+        params = decode_params(frame, method, conversation.revision_for(meta or {}))
+    except RequestError as error:
+        return None, meta, error
+    return params, params.meta, None
+
+
+def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
+    """Decode params once; what does not fit is an error that says where."""
+    raw = frame.params
+    if raw is UNSET:
+        if method.params_required:
+            raise InvalidParams(f"{method.name}: params are missing")
+        return method.params()
+    try:
+        return shape.decode(raw, method.params, revision.id)
+    except (ValueError, RecursionError) as error:
+        start = bytes(raw).lstrip()[:1]
+        message = f"{method.name}: {_lowered(error)}"
+        # jsonrpc.request.params-object: an array is JSON-RPC but not MCP, anything else is neither.
+        if start not in (b"{", b"["):
+            raise InvalidRequest(message) from None
+        raise InvalidParams(message) from None
+
+
+def decode_result(frame: Frame, exchange: Exchange) -> Any:
+    """Decode a result once, as that of its method or as questions instead of it.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    raw, method = frame.result, exchange.method
+    assert raw is not UNSET
+    if method is None:
+        return msgspec.json.decode(raw)
+    if method.may_ask and exchange.revision.rounds and _asks(raw):
+        return shape.decode(raw, InputRequiredResult, exchange.revision.id)
+    return shape.decode(raw, method.result, exchange.revision.id)
+
+
+class _ResultType(msgspec.Struct, rename="camel"):
+    result_type: str | None = None
+
+
+def _asks(raw: msgspec.Raw) -> bool:
+    return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
+
+
+def _lowered(error: Exception) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]
