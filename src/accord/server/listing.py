@@ -1,0 +1,202 @@
+"""Lists, answered from bytes that were encoded once per revision and page.
+
+A cursor is the number of the last entry sent, under a seal. Numbers are never reused, so entries
+that come or go between two pages neither hide nor repeat any other.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from accord.errors import InvalidParams, LocalProtocolError
+from accord.protocol import shape
+from accord.protocol.revisions import REVISIONS
+from accord.server.registry import Keyed, Numbered, Registry, Snapshot
+from accord.types import CacheScope, JsonObject, PageResult, RevisionId
+
+__all__ = ["PAGE_BYTES", "PAGE_SIZE", "Listed", "Listing"]
+
+# Many clients never ask for a second page and lose what stands there, so usual lists are one page.
+PAGE_SIZE: Final = 1000
+# Far enough below the 16 MiB that peers accept as one message, whatever the schemas weigh.
+PAGE_BYTES: Final = 4 * 1024 * 1024
+# Cursors given out before a change stay valid, so that pages may begin anywhere.
+_MOST_PAGES: Final = 256
+
+_NUMBER_BYTES: Final = 8
+_SEAL_BYTES: Final = 13
+_SHOWN: Final = 40
+_number: Final = itemgetter(0)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Listed(Keyed, Protocol):
+    """What an entry must have to be listed: the description that clients see."""
+
+    @property
+    def item(self) -> msgspec.Struct: ...
+
+
+Entry = TypeVar("Entry", bound=Listed)
+
+
+class _Cache(NamedTuple, Generic[Entry]):
+    """Encoded pages and the entries that they show."""
+
+    snapshot: Snapshot[Entry]
+    pages: dict[tuple[str, str | None], bytes]
+
+
+class Listing(Generic[Entry]):
+    """Answers list requests about the entries of one registry.
+
+    Args:
+        registry: what is listed.
+        result_type: the result of the list method, such as `types.ListToolsResult`.
+        page_size: how many entries stand on one page at most.
+        key: seals cursors. Processes that serve the same clients need the same one; by default
+            every listing has its own.
+        meta: what revisions without handshake want in the `_meta` of each result.
+        ttl_ms: for how many milliseconds clients may keep a page, where the revision has such
+            hints.
+        cache_scope: who may keep it; pages for one caller are private whatever this says.
+    """
+
+    def __init__(
+        self,
+        registry: Registry[Entry],
+        result_type: type[PageResult],
+        *,
+        page_size: int = PAGE_SIZE,
+        key: bytes | None = None,
+        meta: JsonObject | None = None,
+        ttl_ms: int | None = None,
+        cache_scope: CacheScope | None = None,
+    ) -> None:
+        if page_size < 1:
+            raise ValueError(f"page_size is {page_size}, expected at least 1")
+        self.registry = registry
+        self.page_size = page_size
+        self.meta = meta
+        self.ttl_ms = ttl_ms
+        self.cache_scope: CacheScope | None = cache_scope
+        self._result_type = result_type
+        self._member = _member_of(result_type)
+        self._key = hashlib.sha256(
+            b"accord cursor\0" + self._member.encode() + b"\0" + (key or secrets.token_bytes(32))
+        ).digest()
+        self._cache: _Cache[Entry] = _Cache(registry.snapshot(), {})
+
+    def page(
+        self,
+        revision_id: RevisionId,
+        cursor: str | None,
+        *,
+        visible: Callable[[Entry], bool] | None = None,
+    ) -> bytes:
+        """Return the encoded result of a list request.
+
+        Args:
+            revision_id: the revision whose shape the result has.
+            cursor: where the page begins, as a page before said; None for the first one.
+            visible: shows only entries for which it is true; such a page is made anew.
+
+        Raises:
+            InvalidParams: the cursor was not given out by this listing.
+        """
+        snapshot = self.registry.snapshot()
+        if visible is not None:
+            return self._build(snapshot, revision_id, cursor, visible)
+        cache = self._cache
+        if cache.snapshot is not snapshot or len(cache.pages) > _MOST_PAGES:
+            self._cache = cache = _Cache(snapshot, {})
+        page = cache.pages.get((revision_id, cursor))
+        if page is None:
+            page = self._build(snapshot, revision_id, cursor, None)
+            cache.pages[revision_id, cursor] = page
+        return page
+
+    def _build(
+        self,
+        snapshot: Snapshot[Entry],
+        revision_id: RevisionId,
+        cursor: str | None,
+        visible: Callable[[Entry], bool] | None,
+    ) -> bytes:
+        items: list[msgspec.Raw] = []
+        size = last = 0
+        next_cursor = None
+        for number, item in self._items(snapshot, revision_id, cursor, visible):
+            size += len(item)
+            if items and (len(items) == self.page_size or size > PAGE_BYTES):
+                next_cursor = self._cursor(last)
+                break
+            items.append(msgspec.Raw(item))
+            last = number
+        members: dict[str, Any] = {self._member: items}
+        page = self._result_type(
+            **members,
+            next_cursor=next_cursor,
+            meta=None if REVISIONS[revision_id].handshake else self.meta,
+            ttl_ms=self.ttl_ms,
+            cache_scope=self.cache_scope if visible is None else "private",
+        )
+        return _encode(shape.narrow(page, revision_id))
+
+    def _items(
+        self,
+        snapshot: Snapshot[Entry],
+        revision_id: RevisionId,
+        cursor: str | None,
+        visible: Callable[[Entry], bool] | None,
+    ) -> Iterator[tuple[int, bytes]]:
+        """Encode what follows the cursor; what the revision cannot express does not exist in it."""
+        entries: tuple[Numbered[Entry], ...] = snapshot.entries
+        start = 0
+        if cursor is not None:
+            start = bisect_right(entries, self._number(cursor), key=_number)
+        for number, entry in entries[start:]:
+            if visible is not None and not visible(entry):
+                continue
+            try:
+                narrowed = shape.narrow(entry.item, revision_id)
+            except LocalProtocolError:
+                continue
+            yield number, _encode(narrowed)
+
+    # -- cursors
+
+    def _cursor(self, number: int) -> str:
+        position = number.to_bytes(_NUMBER_BYTES)
+        seal = hashlib.blake2b(position, key=self._key, digest_size=_SEAL_BYTES).digest()
+        return base64.urlsafe_b64encode(position + seal).decode().rstrip("=")
+
+    def _number(self, cursor: str) -> int:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        try:
+            number = int.from_bytes(base64.b64decode(padded, b"-_")[:_NUMBER_BYTES])
+        except ValueError:
+            number = 0
+        # Made anew and compared, so that a cursor can be written in one way only.
+        if not hmac.compare_digest(self._cursor(number).encode(), cursor.encode()):
+            shown = cursor if len(cursor) <= _SHOWN else cursor[:_SHOWN] + "..."
+            raise InvalidParams(
+                f"cursor {shown!r} is invalid: expected the nextCursor of an earlier page of this "
+                "list, unchanged"
+            )
+        return number
+
+
+def _member_of(result_type: type[PageResult]) -> str:
+    """Find the member that holds the items: the one that only this result has."""
+    own = set(result_type.__struct_fields__) - set(PageResult.__struct_fields__)
+    if len(own) != 1:
+        raise TypeError(f"{result_type.__name__} is not the result of a list method")
+    return own.pop()

@@ -1,0 +1,234 @@
+"""What a server offers, by name or URI: looked up by every call, changed at any time.
+
+A registry knows neither what its entries are for nor whom to tell of a change; whoever wants to
+know sets `changed`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from accord.errors import RegistrationError
+
+__all__ = ["Keyed", "Numbered", "Registry", "Snapshot", "place_of"]
+
+
+class Keyed(Protocol):
+    """What an entry must have: the name or URI it is found by."""
+
+    @property
+    def key(self) -> str: ...
+
+
+Entry = TypeVar("Entry", bound=Keyed)
+
+
+class Numbered(NamedTuple, Generic[Entry]):
+    """An entry with its number, which no other entry of the registry ever had or gets."""
+
+    number: int
+    entry: Entry
+
+
+class Snapshot(NamedTuple, Generic[Entry]):
+    """The enabled entries at one moment, in order of registration."""
+
+    generation: int
+    entries: tuple[Numbered[Entry], ...]
+
+
+@dataclass(slots=True)
+class _Slot(Generic[Entry]):
+    number: int
+    entry: Entry
+    enabled: bool = True
+
+
+class Registry(Generic[Entry]):
+    """Entries in order of registration, each under a key of its own.
+
+    Disabled entries keep their place and their key but are neither found nor listed. All methods
+    may be called from any thread; `changed` is called in the thread that made the change, after
+    every change that a peer could see, and must not block.
+
+    Args:
+        kind: what an entry is called in messages, such as "tool".
+        changed: called without arguments after every visible change.
+    """
+
+    def __init__(self, kind: str, *, changed: Callable[[], None] | None = None) -> None:
+        self.kind = kind
+        self.changed = changed
+        self.generation = 0
+        self._lock = threading.Lock()
+        self._slots: dict[str, _Slot[Entry]] = {}
+        self._enabled: dict[str, Entry] = {}
+        self._last_number = 0
+        self._snapshot: Snapshot[Entry] | None = Snapshot(0, ())
+
+    # -- looking
+
+    def get(self, key: str) -> Entry | None:
+        """Return the enabled entry with this key."""
+        return self._enabled.get(key)
+
+    def is_enabled(self, key: str) -> bool:
+        """Tell whether an entry is found and listed.
+
+        Raises:
+            KeyError: there is no such entry.
+        """
+        with self._lock:
+            return self._slot(key).enabled
+
+    def snapshot(self) -> Snapshot[Entry]:
+        """Return the enabled entries; the same object until the next visible change."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            return snapshot
+        with self._lock:
+            entries = tuple(
+                Numbered(slot.number, slot.entry) for slot in self._slots.values() if slot.enabled
+            )
+            self._snapshot = snapshot = Snapshot(self.generation, entries)
+        return snapshot
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a key is taken, by an enabled entry or a disabled one."""
+        return key in self._slots
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Go through the entries that are enabled now, whatever changes meanwhile."""
+        return (entry for _, entry in self.snapshot().entries)
+
+    def __len__(self) -> int:
+        return len(self._enabled)
+
+    # -- changing
+
+    def add(self, entry: Entry, *, replace: bool = False) -> Entry:
+        """Register an entry at the end.
+
+        Args:
+            entry: what to register.
+            replace: take the place of the entry with the same key, if there is one; what was
+                disabled stays so.
+
+        Raises:
+            RegistrationError: the key is taken; the message names both places.
+        """
+        key = entry.key
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None:
+                self._last_number += 1
+                self._slots[key] = slot = _Slot(self._last_number, entry)
+            elif replace:
+                slot.entry = entry
+            else:
+                raise RegistrationError(self._taken(key, entry, slot.entry))
+            if not slot.enabled:
+                return entry
+            self._enabled[key] = entry
+            self._advance()
+        self._announce()
+        return entry
+
+    def remove(self, key: str) -> Entry:
+        """Take an entry out, so that its key is free.
+
+        Raises:
+            KeyError: there is no such entry.
+        """
+        with self._lock:
+            slot = self._slot(key)
+            del self._slots[key]
+            if not slot.enabled:
+                return slot.entry
+            del self._enabled[key]
+            self._advance()
+        self._announce()
+        return slot.entry
+
+    def enable(self, *keys: str) -> None:
+        """Let entries be found and listed again, at their old place.
+
+        Raises:
+            KeyError: one of them does not exist; nothing was changed.
+        """
+        self._switch(keys, enabled=True)
+
+    def disable(self, *keys: str) -> None:
+        """Let entries be neither found nor listed until they are enabled.
+
+        Raises:
+            KeyError: one of them does not exist; nothing was changed.
+        """
+        self._switch(keys, enabled=False)
+
+    def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
+        with self._lock:
+            slots = {key: self._slot(key) for key in keys}
+            slots = {key: slot for key, slot in slots.items() if slot.enabled is not enabled}
+            if not slots:
+                return
+            for key, slot in slots.items():
+                slot.enabled = enabled
+                if enabled:
+                    self._enabled[key] = slot.entry
+                else:
+                    del self._enabled[key]
+            self._advance()
+        self._announce()
+
+    def _slot(self, key: str) -> _Slot[Entry]:
+        try:
+            return self._slots[key]
+        except KeyError:
+            raise KeyError(f"no {self.kind} is registered as {key!r}") from None
+
+    def _advance(self) -> None:
+        self.generation += 1
+        self._snapshot = None
+
+    def _announce(self) -> None:
+        """Call the hook without the lock, so that it may look at the registry."""
+        if self.changed is not None:
+            self.changed()
+
+    def _taken(self, key: str, new: Entry, old: Entry) -> str:
+        return (
+            f"{self.kind} {key!r} is registered twice: at {_place(old)} and at {_place(new)}; "
+            f"give one of them another name, or say replace=True"
+        )
+
+
+def _place(entry: Any) -> str:
+    return place_of(getattr(entry, "function", entry))
+
+
+def place_of(thing: Any) -> str:
+    """Say where a function stands in the source, as well as can be told.
+
+    >>> place_of(len)
+    'builtins.len'
+    """
+    function = _innermost(thing)
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _innermost(thing: Any) -> Any:
+    """Look behind decorators, partials and methods, as far as anybody nests them."""
+    for _ in range(32):
+        for link in ("__wrapped__", "func", "__func__"):
+            if hasattr(thing, link):
+                thing = getattr(thing, link)
+                break
+        else:
+            break
+    return thing
