@@ -19,6 +19,7 @@ from accord.protocol.rules.questions import (
     answers_with_a_capability,
     asked_by_round,
     asking,
+    not_an_object,
     questions,
 )
 from accord.protocol.violation import CLIENT, SERVER, WARN
@@ -112,8 +113,8 @@ def formats_are_known(step: Step, conversation: "Conversation") -> Outcome:
 @check("elicitation.enum.enum-names", by=SERVER, kind=ASKING, on=_ASKING)
 def choices_are_enums(step: Step, conversation: "Conversation") -> Outcome:
     findings: list[Finding] = []
-    for place, schema in _properties(step):
-        if not any(word in schema for word in _CHOICES):
+    for place, schema in _places(step):
+        if schema.get("type") not in _PRIMITIVES or not _is_choice(schema):
             continue
         if "enum" not in schema or "oneOf" in schema or "anyOf" in schema:
             findings.append(f"sends {place} with a choice that is no enum")
@@ -128,16 +129,18 @@ def choices_have_one_of_the_known_forms(step: Step, conversation: "Conversation"
         _is_multiple_choice(schema, place)
         if schema.get("type") == "array"
         else _is_single_choice(schema, place)
-        for place, schema in _properties(step)
-        if schema.get("type") == "array" or any(word in schema for word in _CHOICES)
+        for place, schema in _places(step)
+        if schema.get("type") == "array"
+        or (schema.get("type") in _PRIMITIVES and _is_choice(schema))
     )
 
 
 @check("elicitation.form.no-secrets", by=SERVER, kind=ASKING, on=_ASKING)
 def form_asks_for_no_secrets(step: Step, conversation: "Conversation") -> Outcome:
     return each(
-        not _asks_for_a_secret(place, schema) or f"asks for {place} in a form, which names a secret"
-        for place, schema in _properties(step)
+        not _asks_for_a_secret(name, schema)
+        or f"asks for {shown(name)} in a form, which names a secret"
+        for name, schema in _properties(step)
     )
 
 
@@ -149,7 +152,7 @@ def form_holds_no_links(step: Step, conversation: "Conversation") -> Outcome:
         if isinstance(message, str):
             shows = _WEB_ADDRESS.search(message) is not None
             findings.append(f"sends {question.place} whose message has a URL" if shows else True)
-    for place, schema in _properties(step):
+    for place, schema in _places(step):
         texts = [schema.get(name) for name in ("title", "description")]
         shows = any(isinstance(text, str) and _WEB_ADDRESS.search(text) for text in texts)
         findings.append(f"sends {place} whose description has a URL" if shows else True)
@@ -169,11 +172,20 @@ def _schemas(step: Step) -> Iterator[Placed]:
             yield f"{question.place}.requestedSchema", schema
 
 
-def _properties(step: Step) -> Iterator[Placed]:
+def _properties(step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
     for _, schema in _schemas(step):
         for name, each_ in object_of(schema.get("properties")).items():
             if isinstance(each_, dict):
-                yield f"properties[{shown(name)}]", each_
+                yield name, each_
+
+
+def _places(step: Step) -> Iterator[Placed]:
+    for name, schema in _properties(step):
+        yield f"properties[{shown(name)}]", schema
+
+
+def _is_choice(schema: dict[str, Any]) -> bool:
+    return any(word in schema for word in _CHOICES)
 
 
 def _flat(step: Step, types: tuple[str, ...]) -> Iterator[Finding]:
@@ -193,7 +205,7 @@ def _flat(step: Step, types: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def _formats(step: Step) -> Iterator[Finding]:
-    for place, schema in _properties(step):
+    for place, schema in _places(step):
         if schema.get("type") == "string" and "format" in schema:
             known = schema["format"] in _FORMATS
             yield known or f"sends {place} with format {shown(schema['format'])}"
@@ -235,12 +247,11 @@ def _are_titled(value: Any) -> bool:
     )
 
 
-def _asks_for_a_secret(place: str, schema: dict[str, Any]) -> bool:
+def _asks_for_a_secret(name: str, schema: dict[str, Any]) -> bool:
     if schema.get("type") not in ("string", "integer", "number"):
         return False
-    if any(word in schema for word in _CHOICES):
+    if _is_choice(schema):
         return False
-    name = place.removeprefix("properties[").removesuffix("]")
     title = schema.get("title")
     names = [name, title if isinstance(title, str) else ""]
     return any(_SECRETS.search(_snake(text)) for text in names)
@@ -255,10 +266,10 @@ def _snake(text: str) -> str:
 
 @check("elicitation.result.action-present", by=CLIENT, kind=ANSWERING, on=_ANSWERING)
 def answer_has_an_action(step: Step, conversation: "Conversation") -> Outcome:
-    return each(
-        "action" in answer.result or f"sends {answer.place} without action"
-        for answer in answers(step, conversation, CREATE)
-    )
+    findings = not_an_object(step, CREATE)
+    for answer in answers(step, conversation, CREATE):
+        findings.append("action" in answer.result or f"sends {answer.place} without action")
+    return each(findings)
 
 
 @check("elicitation.result.action-values", by=CLIENT, kind=ANSWERING, on=_ANSWERING)

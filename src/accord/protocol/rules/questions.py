@@ -5,6 +5,7 @@ client, or an entry of `inputResponses` in a repeated request or in `tasks/updat
 """
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.memory import Round
 from accord.protocol.rules._rule import Outcome
-from accord.protocol.rules.items import object_of, params_of, shown
+from accord.protocol.rules.items import Finding, in_force, object_of, params_of, shown
 from accord.protocol.violation import CLIENT, SERVER
 
 if TYPE_CHECKING:
@@ -164,10 +165,19 @@ def learn_rounds(step: Step, memory: "Memory") -> None:
 def _requested(name: str, params: dict[str, Any]) -> str:
     of_this_try = ("_meta", "inputResponses", "requestState")
     lasting = {key: value for key, value in params.items() if key not in of_this_try}
-    return f"{name} {json.dumps(lasting, sort_keys=True)}"
+    return f"{name} {sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()}"
 
 
 # -- clauses that hold for all three kinds of questions alike
+
+
+def not_an_object(step: Step, method: str) -> list[Finding]:
+    """Judge that an answer is an object, where no requirement on all results does."""
+    if step.kind != RESULT or step.name != method or isinstance(step.body, dict):
+        return []
+    if in_force("jsonrpc.response.result-member", step.revision.id):
+        return []
+    return [f"answers {method} with what is not an object"]
 
 
 def asked_by_round(step: Step, method: str) -> Outcome:

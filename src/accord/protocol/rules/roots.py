@@ -15,6 +15,7 @@ from accord.protocol.rules.questions import (
     answers_with_a_capability,
     asked_by_round,
     asking,
+    not_an_object,
 )
 from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
@@ -34,7 +35,7 @@ def list_changed_is_a_boolean(step: Step, conversation: "Conversation") -> Outco
 
 @check("roots.list.array", by=CLIENT, kind=ANSWERING, on=answering(_LIST))
 def result_has_an_array_of_roots(step: Step, conversation: "Conversation") -> Outcome:
-    findings = []
+    findings = not_an_object(step, _LIST)
     for answer in answers(step, conversation, _LIST):
         findings.append(has(answer.result, answer.place, "roots", "array"))
         roots = answer.result.get("roots")

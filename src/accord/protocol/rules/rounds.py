@@ -83,19 +83,19 @@ def is_a_question(key: str, request: Any) -> Finding:
 @check("mrtr.result.input-request-keys-unique", by=SERVER, kind=RESULT)
 def keys_of_questions_differ(step: Step, conversation: "Conversation") -> Outcome:
     result = asking_result(step)
-    if result is None or not isinstance(result.get("inputRequests"), dict) or step.record is None:
+    text = step.record.message if step.record else None
+    if text is None or result is None or not isinstance(result.get("inputRequests"), dict):
         return None
-    keys = _keys_as_written(step.record.message, "result", "inputRequests")
+    keys = _keys_as_written(text, "result", "inputRequests")
     doubled = [key for key, times in Counter(keys).items() if times > 1]
     return f"asks two questions under the key {shown(doubled[0])}" if doubled else True
 
 
 def _keys_as_written(text: Any, *path: str) -> list[str]:
     """Return the keys of an object inside a message, doubled ones doubled."""
-    try:
-        found = json.loads(bytes(text or b"null"), object_pairs_hook=tuple)
-    except (ValueError, RecursionError):
-        return []
+    # The message was read before; only where nobody looked can it hold odd bytes or vast numbers.
+    plain = bytes(text).decode(errors="replace")
+    found = json.loads(plain, object_pairs_hook=tuple, parse_int=str, strict=False)
     for name in path:
         pairs = found if isinstance(found, tuple) else ()
         found = next((value for key, value in reversed(pairs) if key == name), ())

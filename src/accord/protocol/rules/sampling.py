@@ -29,6 +29,7 @@ from accord.protocol.rules.questions import (
     answers,
     answers_with_a_capability,
     asking,
+    not_an_object,
     questions,
 )
 from accord.protocol.violation import CLIENT, SERVER
@@ -228,10 +229,10 @@ def _ids(message: dict[str, Any], type_: str, name: str) -> list[Any]:
 
 @check("sampling.result.role", by=CLIENT, kind=ANSWERING, on=_ANSWERING)
 def result_has_a_role(step: Step, conversation: "Conversation") -> Outcome:
-    return each(
-        _is_a_role(answer.result.get("role"), answer.place)
-        for answer in answers(step, conversation, _CREATE)
-    )
+    findings = not_an_object(step, _CREATE)
+    for answer in answers(step, conversation, _CREATE):
+        findings.append(_is_a_role(answer.result.get("role"), answer.place))
+    return each(findings)
 
 
 def _is_a_role(role: Any, place: str) -> Finding:

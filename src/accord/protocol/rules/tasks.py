@@ -8,7 +8,6 @@ from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.items import Finding, each, has, is_a, object_of, params_of, shown
 from accord.protocol.rules.progress import TASK_TOKENS
-from accord.protocol.rules.questions import ASK
 from accord.protocol.rules.task_reports import STATUSES, TERMINAL, created, reported
 from accord.protocol.violation import CLIENT, OTHER, SERVER
 
@@ -211,13 +210,14 @@ def _related(body: Any) -> Any:
     return related.get("taskId") if isinstance(related, dict) else None
 
 
-@check("tasks.input.related-task", by=SERVER, kind=REQUEST, on=ASK)
+# A server may look for roots at any time, whatever its tasks wait for.
+@check("tasks.input.related-task", by=SERVER, kind=REQUEST, on=_TASKED[1:])
 def question_for_a_task_names_it(step: Step, conversation: "Conversation") -> Outcome:
     if RELATED in meta_of(step.body):
         named = isinstance(_related(step.body), str)
         return named or f"sends {step.name} whose related-task names no task"
     waiting = _waiting_tasks(step, conversation)
-    if len(waiting) == 0 or _serves_another_request(step, conversation):
+    if not waiting or _serves_another_request(step, conversation):
         return None
     return f"sends {step.name} for the task {shown(waiting[0])} without related-task"
 

@@ -3,6 +3,7 @@
 from support.questions import (
     CALL,
     CAPABILITIES,
+    WAYS,
     answered,
     asked,
     asked_in_a_result,
@@ -110,6 +111,15 @@ PAIRS = [
         "elicitation.result.action-present", _CREATE, _CITY, legal={"action": "cancel"}, illegal={}
     ),
     *answered(
+        "elicitation.result.action-present",
+        _CREATE,
+        _CITY,
+        legal={"action": "cancel"},
+        illegal=["accept"],
+        revisions=_FIRST,
+        variant="array",
+    ),
+    *answered(
         "elicitation.result.action-values",
         _CREATE,
         _CITY,
@@ -202,6 +212,12 @@ PAIRS = [
     ),
     *_asked_form(
         "elicitation.schema.flat-primitive",
+        {"a": {"type": "integer"}},
+        {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+        variant="union",
+    ),
+    *_asked_form(
+        "elicitation.schema.flat-primitive",
         {"a": {"type": "number"}},
         {"a": {"type": "string", "format": "ipv4"}},
         variant="format",
@@ -238,6 +254,12 @@ PAIRS = [
         "elicitation.form.flat-primitives",
         {"a": {"type": "array", "items": {"type": "string", "enum": ["x"]}}},
         {"a": {"type": "object", "properties": {}}},
+    ),
+    *_asked_form(
+        "elicitation.form.flat-primitives",
+        {"a": {"type": "integer"}},
+        {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+        variant="union",
     ),
     *asked(
         "elicitation.form.flat-primitives",
@@ -345,6 +367,17 @@ PAIRS = [
         legal=_page(),
         illegal=_page(elicitationId="e1"),
         revisions=_THIRD,
+    ),
+    Pair(
+        requirement="elicitation.url.no-elicitation-id",
+        legal=WAYS[1].ask(_CREATE, _page()),
+        illegal=[
+            *WAYS[1].ask(_CREATE, _page()),
+            S.notify("elicitation/complete", {"elicitationId": "e1"}),
+        ],
+        client=CAPABILITIES,
+        party="server",
+        variant="complete",
     ),
     Pair(
         requirement="elicitation.complete.has-id",

@@ -41,6 +41,15 @@ PAIRS = [
     *answered(
         "roots.list.array", _LIST, None, legal=_ANSWER, illegal={"roots": ["/"]}, variant="item"
     ),
+    *answered(
+        "roots.list.array",
+        _LIST,
+        None,
+        legal=_ANSWER,
+        illegal=[_HOME],
+        revisions=("2024-11-05", "2025-03-26", "2025-06-18"),
+        variant="bare",
+    ),
     *answered("roots.item.uri", _LIST, None, legal=_ANSWER, illegal={"roots": [{"name": "home"}]}),
     *answered(
         "roots.item.file-uri",

@@ -1,7 +1,7 @@
 """Pairs of traces for sampling."""
 
 from support.questions import CAPABILITIES, answered, asked, declared, declared_per_request
-from support.traces import C, S
+from support.traces import META, C, Pair, S
 
 _CREATE = "sampling/createMessage"
 _TEXT = {"type": "text", "text": "hello"}
@@ -47,7 +47,25 @@ _BALANCED = _talk(
     {"role": "user", "content": [_GIVEN]},
 )
 
+_TIME = "2025-11-25T10:00:00Z"
+_TASK = {"taskId": "t1", "status": "working", "createdAt": _TIME, "lastUpdatedAt": _TIME, "ttl": 1}
+_AS_TASK = [
+    S.request("q", _CREATE, {**_PARAMS, "task": {}}),
+    C.result("q", {"task": _TASK}),
+    S.request("r", "tasks/result", {"taskId": "t1"}),
+]
+_OF_TASK = {f"{META}related-task": {"taskId": "t1"}}
+
 PAIRS = [
+    Pair(
+        requirement="sampling.result.model",
+        legal=[*_AS_TASK, C.result("r", {**_ANSWER, "_meta": _OF_TASK})],
+        illegal=[*_AS_TASK, C.result("r", {**_without("model"), "_meta": _OF_TASK})],
+        client={**CAPABILITIES, "tasks": {"requests": {"sampling": {"createMessage": {}}}}},
+        revisions=("2025-11-25",),
+        party="client",
+        variant="task",
+    ),
     *declared(
         "sampling.capability.declared",
         {"sampling": {}},
@@ -74,6 +92,15 @@ PAIRS = [
         variant="no-max-tokens",
     ),
     *answered("sampling.result.role", _CREATE, _PARAMS, legal=_ANSWER, illegal=_without("role")),
+    *answered(
+        "sampling.result.role",
+        _CREATE,
+        _PARAMS,
+        legal=_ANSWER,
+        illegal="hello",
+        revisions=_MISSION,
+        variant="text",
+    ),
     *answered(
         "sampling.result.role",
         _CREATE,
