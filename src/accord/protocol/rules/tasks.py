@@ -247,9 +247,8 @@ def result_of_a_task_names_it(step: Step, conversation: "Conversation") -> Outco
 @check("tasks.related.everywhere", kind=RESULT)
 def answer_names_the_task_of_its_question(step: Step, conversation: "Conversation") -> Outcome:
     asked = _related(params_of(step))
-    if not isinstance(asked, str) or not isinstance(step.body, dict):
-        return None
-    if step.name.startswith("tasks/"):
+    is_operation = step.name.startswith("tasks/")
+    if is_operation or not isinstance(asked, str) or not isinstance(step.body, dict):
         return None
     return _related(step.body) == asked or f"answers {step.name} without related-task {asked!r}"
 
