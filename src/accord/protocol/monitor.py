@@ -82,7 +82,8 @@ class Monitor:
         self._rows = catalogue()
         self._held: list[Record] | None = None if self._told else []
         self._asked_for: Revision | None = None
-        self._patience = patience
+        self._opening: Any = None
+        self._patience = max(0.0, patience)
         self._kept = kept
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
         self._last_kind: dict[Party, str] = {"client": "", "server": ""}
@@ -101,7 +102,10 @@ class Monitor:
 
     def observe(self, record: Record) -> list[Violation]:
         """Judge the next record; the violations may be those of records held back before."""
-        if self._held is None:
+        if self._held is None and self._opens_anew(record):
+            self._held = []
+        # What is no message at all can wait for no revision.
+        if self._held is None or record.message is None:
             return self._observe(record)
         self._held.append(record)
         found = self._names_revision(record)
@@ -109,13 +113,28 @@ class Monitor:
             return []
         return self._release(found)
 
+    def _opens_anew(self, record: Record) -> bool:
+        """Tell whether a client that spoke without handshake falls back to one."""
+        return (
+            self._told is None
+            and not self.conversation.current.handshake
+            and record.sender == "client"
+            and record.message is not None
+            and b"initialize" in bytes(record.message)
+            and any(
+                message.get("method") == "initialize"
+                and META_VERSION not in meta_of(message.get("params"))
+                for message in _plain_messages(record)
+            )
+        )
+
     def close(self) -> list[Violation]:
         """End the recording; an unanswered request is no breach then."""
         return [] if self._held is None else self._release(None)
 
     def _release(self, revision: Revision | None) -> list[Violation]:
         held, self._held = self._held or [], None
-        self.conversation.revision = revision or self._asked_for
+        self.conversation.revision = revision or self._asked_for or self.conversation.revision
         violations: list[Violation] = []
         for record in held:
             violations += self._observe(record)
@@ -123,16 +142,21 @@ class Monitor:
 
     def _names_revision(self, record: Record) -> Revision | None:
         for message in _plain_messages(record):
-            meta = meta_of(message.get("params"))
+            params, result = message.get("params"), message.get("result")
+            meta = meta_of(params)
             if META_VERSION in meta:
-                return REVISIONS.get(str(meta[META_VERSION]))
-            if message.get("method") == "initialize" and isinstance(message.get("params"), dict):
-                self._asked_for = REVISIONS.get(str(message["params"].get("protocolVersion")))
-            result = message.get("result")
-            if record.sender == "server" and isinstance(result, dict):
-                chosen = REVISIONS.get(str(result.get("protocolVersion")))
-                if chosen is not None:
+                named = _row(meta[META_VERSION])
+                if named is not None and not named.handshake and self._opening is None:
+                    return named
+            elif message.get("method") == "initialize" and isinstance(params, dict):
+                self._asked_for = _row(params.get("protocolVersion"))
+                self._opening = message.get("id")
+            elif record.sender == "server" and isinstance(result, dict):
+                chosen = _row(result.get("protocolVersion"))
+                if chosen is not None and chosen.handshake:
                     return chosen
+            elif "error" in message and message.get("id") == self._opening:
+                self._opening = None
         return None
 
     # -- judging
@@ -154,7 +178,8 @@ class Monitor:
 
     def _batch(self, record: Record, batch: Batch) -> list[Violation]:
         violations: list[Violation] = []
-        if not self.conversation.current.batching:
+        is_known = self.conversation.current.batching
+        if not is_known:
             # Also before 2025-03-26, which knew no batches either. The refusal has no id.
             self._unreadable[record.sender] += 1
             breach = Violation("jsonrpc.batch.removed", record.sender, "sends a batch")
@@ -164,7 +189,15 @@ class Monitor:
                 violations += self._malformed(record, part)
             else:
                 violations += self._step(record, part, in_batch=True)
+                if not is_known:
+                    self._expect_no_answer(record.sender, part)
         return violations
+
+    def _expect_no_answer(self, sender: Party, frame: Frame) -> None:
+        """A batch may be refused as a whole; then its requests have no answers of their own."""
+        exchange = self.conversation.parties[sender].open.get(frame.id)  # type: ignore[arg-type]  # no id: no request
+        if frame.kind == REQUEST and exchange is not None:
+            self.conversation.abandon(exchange)
 
     def _malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
         self._unreadable[record.sender] += 1
@@ -194,6 +227,8 @@ class Monitor:
         found = self._judge(step, index)
         found += self._stray_error(step)
         self.conversation.advance(step)
+        if self._told is not None:
+            self.conversation.revision = self._told
         self._learn(step)
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
@@ -276,27 +311,40 @@ class Monitor:
         if record.t is None:
             return found
         for asker, state in self.conversation.parties.items():
-            exchange = next((each for each in state.open.values() if not each.is_lasting), None)
-            if exchange is None or exchange.since is None:
-                continue
-            if record.t - exchange.since <= self._patience:
-                continue
-            state.cancelled[exchange.id] = state.open.pop(exchange.id)
-            exchange.cancelled = True
-            to_client = asker == "server"
-            requirement = self._in_force(
-                "jsonrpc.response.client-sends" if to_client else "jsonrpc.request.answered"
-            )
-            why = f"leaves {exchange.name} (id {exchange.id!r}) unanswered for {self._patience:g} s"
-            found.append(Violation(requirement, OTHER[asker], why))
+            # The first is always the one that has waited longest.
+            while (exchange := next(iter(state.open.values()), None)) is not None:
+                since = exchange.since
+                if since is not None and not record.t - since > self._patience:
+                    break
+                if since is None or exchange.is_lasting:
+                    self._renew(exchange, record.t)
+                    continue
+                self.conversation.abandon(exchange)
+                requirement = self._in_force(
+                    "jsonrpc.response.client-sends"
+                    if asker == "server"
+                    else "jsonrpc.request.answered"
+                )
+                why = (
+                    f"leaves {exchange.name} (id {exchange.id!r}) unanswered "
+                    f"for {self._patience:g} s"
+                )
+                found.append(Violation(requirement, OTHER[asker], why))
         return self._report(record, found)
+
+    def _renew(self, exchange: Exchange, t: float) -> None:
+        exchange.since = t
+        waiting = self.conversation.parties[exchange.sender].open
+        if exchange.id in waiting:
+            waiting[exchange.id] = waiting.pop(exchange.id)
 
     def _learn(self, step: Step) -> None:
         from accord.protocol.rules.recall import learn
 
         learn(step, self.conversation)
-        if step.exchange is not None and step.name == "notifications/progress" and step.record:
-            step.exchange.since = step.record.t
+        t = step.record.t if step.record else None
+        if step.exchange is not None and step.name == "notifications/progress" and t is not None:
+            self._renew(step.exchange, t)
 
     # -- keeping count
 
@@ -341,9 +389,10 @@ class Monitor:
         tally = self.tallies.get(row.id, Tally())
         name: VerdictName
         if tally.worst is not None:
-            name, message = tally.worst, tally.kept[0].why
-            if tally.breaches > 1:
-                message += f" (and {tally.breaches - 1} more)"
+            name, message = tally.worst, f"broken {tally.breaches} times"
+            if tally.kept:
+                more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
+                message = tally.kept[0].why + more
         elif tally.exercised:
             name, message = (
                 "pass",
@@ -395,6 +444,10 @@ def _plain_messages(record: Record) -> Iterator[dict[str, Any]]:
     for message in value if isinstance(value, list) else [value]:
         if isinstance(message, dict):
             yield message
+
+
+def _row(named: Any) -> Revision | None:
+    return REVISIONS.get(named) if isinstance(named, str) else None
 
 
 def _text_of(record: Record) -> bytes | None:
