@@ -1,0 +1,201 @@
+"""Docstrings in Google, NumPy and Sphinx style: the prose, and what is said about each parameter.
+
+The styles are not told apart beforehand; a docstring may mix them. Nothing here fails: text that
+fits no style is prose.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+__all__ = ["Docstring", "parse"]
+
+_PARAMETERS: Final = frozenset(
+    {
+        "args",
+        "arguments",
+        "attributes",
+        "keyword args",
+        "keyword arguments",
+        "other parameters",
+        "parameters",
+        "params",
+    }
+)
+_RETURNS: Final = frozenset({"return", "returns"})
+# Nothing in these helps whoever calls a tool.
+_DROPPED: Final = frozenset({"raises", "warns", "yield", "yields", "see also", "references"})
+_KEPT: Final = frozenset(
+    {"example", "examples", "note", "notes", "warning", "warnings", "tip", "todo"}
+)
+_SECTIONS: Final = _PARAMETERS | _RETURNS | _DROPPED | _KEPT
+
+_GOOGLE_ENTRY: Final = re.compile(r"\*{0,2}(\w+)[ \t]*(?:\(.*?\))?[ \t]*:(?:[ \t]+|$)(.*)")
+_GOOGLE_RETURN: Final = re.compile(r"[\w.\[\], |]+:[ \t]+(.*)")
+_NUMPY_ENTRY: Final = re.compile(r"(\*{0,2}\w+(?:[ \t]*,[ \t]*\*{0,2}\w+)*)[ \t]*(?::.*)?$")
+_SPHINX: Final = re.compile(r":(\w+)(?:[ \t]+([^:\n]*?))?:(?:[ \t]+|$)(.*)")
+_SPHINX_PARAMETERS: Final = frozenset(
+    {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
+)
+_SPHINX_OTHERS: Final = frozenset(
+    {"type", "rtype", "raises", "raise", "except", "exception", "var", "ivar", "cvar", "vartype"}
+    | {"yields", "yield", "ytype", "meta"}
+)
+
+
+class Docstring(NamedTuple):
+    """What a docstring says: prose without the sections, parameters by name, the return value."""
+
+    summary: str
+    parameters: dict[str, str]
+    returns: str | None
+
+
+def parse(text: str | None) -> Docstring:
+    """Read a docstring of any of the three styles."""
+    lines = inspect.cleandoc(text or "").split("\n")
+    reader = _Reader()
+    position = 0
+    while position < len(lines):
+        position = reader.take(lines, position)
+    return reader.docstring()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.prose: list[str] = []
+        self.parameters: dict[str, str] = {}
+        self.returns: str | None = None
+
+    def docstring(self) -> Docstring:
+        prose = re.sub(r"\n{3,}", "\n\n", "\n".join(self.prose)).strip()
+        return Docstring(prose, self.parameters, self.returns)
+
+    def take(self, lines: list[str], position: int) -> int:
+        """Take one line or one section; returns the position after it."""
+        line = lines[position]
+        if (field := _sphinx_field(line)) is not None:
+            block, after = _indented(lines, position + 1, _indent(line) + 1)
+            self._add_field(*field, block)
+            return after
+        if (section := _underlined(lines, position)) is not None:
+            block, after = _until_underlined(lines, position + 2)
+            self._add_section(section, block, lines[position : position + 2], _numpy_entries)
+            return after
+        if (section := _with_colon(lines, position)) is not None:
+            block, after = _indented(lines, position + 1, _indent(line) + 1)
+            self._add_section(section, block, [line], _google_entries)
+            return after
+        self.prose.append(line)
+        return position + 1
+
+    def _add_field(self, role: str, subject: str, text: str, block: list[str]) -> None:
+        text = _joined([text, *block])
+        if role in _SPHINX_PARAMETERS and subject:
+            # The type may stand before the name: `:param int count:`.
+            self.parameters[subject.rsplit(maxsplit=1)[-1].lstrip("*\\")] = text
+        elif role in _RETURNS and text:
+            self.returns = text
+
+    def _add_section(
+        self, name: str, block: list[str], heading: list[str], entries: Callable[[list[str]], dict[str, str]]
+    ) -> None:
+        if name in _PARAMETERS:
+            self.parameters |= entries(block)
+        elif name in _RETURNS:
+            self.returns = _return_text(block, numpy=entries is _numpy_entries) or self.returns
+        elif name in _KEPT:
+            self.prose += [*heading, *block]
+
+
+def _sphinx_field(line: str) -> tuple[str, str, str] | None:
+    match = _SPHINX.match(line.strip())
+    if match is None:
+        return None
+    role, subject, text = match[1].lower(), (match[2] or "").strip(), match[3]
+    known = role in _SPHINX_PARAMETERS or role in _RETURNS or role in _SPHINX_OTHERS
+    return (role, subject, text) if known else None
+
+
+def _underlined(lines: list[str], position: int) -> str | None:
+    name = lines[position].strip().lower()
+    if name not in _SECTIONS or position + 1 >= len(lines):
+        return None
+    rule = lines[position + 1].strip()
+    return name if len(rule) >= 3 and not rule.strip("-=") else None
+
+
+def _with_colon(lines: list[str], position: int) -> str | None:
+    """Recognise `Args:` where something indented follows; else it is a word of the prose."""
+    stripped = lines[position].strip()
+    name = stripped[:-1].lower()
+    if not stripped.endswith(":") or name not in _SECTIONS:
+        return None
+    follower = next((line for line in lines[position + 1 :] if line.strip()), "")
+    return name if _indent(follower) > _indent(lines[position]) else None
+
+
+def _indented(lines: list[str], position: int, indent: int) -> tuple[list[str], int]:
+    """Collect the lines indented at least so far, and the blank ones between them."""
+    end = position
+    for index in range(position, len(lines)):
+        if lines[index].strip():
+            if _indent(lines[index]) < indent:
+                break
+            end = index + 1
+    return lines[position:end], end
+
+
+def _until_underlined(lines: list[str], position: int) -> tuple[list[str], int]:
+    end = position
+    while end < len(lines) and _underlined(lines, end) is None:
+        end += 1
+    return lines[position:end], end
+
+
+def _google_entries(block: list[str]) -> dict[str, str]:
+    return _entries(block, _GOOGLE_ENTRY)
+
+
+def _numpy_entries(block: list[str]) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for names, text in _entries(block, _NUMPY_ENTRY).items():
+        for name in names.split(","):
+            entries[name.strip().lstrip("*")] = text
+    return entries
+
+
+def _entries(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
+    """Split a section at the lines of its smallest indent that name a parameter."""
+    indent = min((_indent(line) for line in block if line.strip()), default=0)
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in block:
+        match = pattern.match(line.strip()) if _indent(line) == indent else None
+        if match is not None:
+            current = found.setdefault(match[1], [])
+            current += match.groups()[1:]
+        else:
+            current.append(line)
+    return {name: text for name, lines in found.items() if (text := _joined(lines))}
+
+
+def _return_text(block: list[str], *, numpy: bool) -> str | None:
+    indent = min((_indent(line) for line in block if line.strip()), default=0)
+    if numpy and any(_indent(line) > indent for line in block if line.strip()):
+        # The first line names the type; what is indented describes it.
+        block = [line for line in block if _indent(line) > indent or not line.strip()]
+    text = _joined(block)
+    match = None if numpy else _GOOGLE_RETURN.fullmatch(text)
+    return (match[1] if match else text) or None
+
+
+def _joined(lines: list[str]) -> str:
+    """Make one paragraph of each run of lines; descriptions are shown where lines are short."""
+    paragraphs = re.split(r"\n\s*\n", "\n".join(line.strip() for line in lines).strip())
+    return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
