@@ -1,4 +1,7 @@
-"""Every method of every revision, once: sender, lifetime, capability, phases, params and result."""
+"""Every method of every revision: sender, lifetime, capability, phases, params and result.
+
+A method has a second row where a later revision gave it another sender or another result.
+"""
 
 from typing import Any, Final
 
@@ -100,7 +103,11 @@ METHODS: Final[tuple[Method, ...]] = (
     ),
     _notification(SERVER, "resources/list_changed", t.EmptyParams, offers="resources.listChanged"),
     _notification(
-        SERVER, "resources/updated", t.ResourceUpdatedParams, offers="resources.subscribe"
+        SERVER,
+        "resources/updated",
+        t.ResourceUpdatedParams,
+        offers="resources.subscribe",
+        params_required=True,
     ),
     # -- prompts
     _request(CLIENT, "prompts/list", t.PageParams, t.ListPromptsResult, needs="prompts"),
@@ -134,7 +141,14 @@ METHODS: Final[tuple[Method, ...]] = (
         needs="logging",
         params_required=True,
     ),
-    _notification(SERVER, "message", t.LogMessageParams, offers="logging", phases=_OPEN),
+    _notification(
+        SERVER,
+        "message",
+        t.LogMessageParams,
+        offers="logging",
+        phases=_OPEN,
+        params_required=True,
+    ),
     # -- what a server asks of a client
     _request(
         SERVER,
@@ -174,10 +188,26 @@ METHODS: Final[tuple[Method, ...]] = (
         "elicitation/complete",
         t.ElicitationCompleteParams,
         lifetime=_TASKS,
+        params_required=True,
     ),
     # -- about requests under way
     _notification(_BOTH, "cancelled", t.CancelledParams, phases=_ANY_PHASE),
-    _notification(_BOTH, "progress", t.ProgressParams, phases=_OPEN),
+    _notification(
+        _BOTH,
+        "progress",
+        t.ProgressParams,
+        lifetime=_HANDSHAKE,
+        phases=_OPEN,
+        params_required=True,
+    ),
+    _notification(
+        SERVER,
+        "progress",
+        t.ProgressParams,
+        lifetime=_STATELESS,
+        phases=_OPEN,
+        params_required=True,
+    ),
     # -- tasks of 2025-11-25, either party's
     _request(
         _BOTH,
@@ -207,14 +237,22 @@ METHODS: Final[tuple[Method, ...]] = (
         "tasks/cancel",
         t.CancelTaskParams,
         t.CancelTaskResult,
-        lifetime=Lifetime(since="2025-11-25"),
+        lifetime=_TASKS,
         needs="tasks.cancel",
-        needs_lifetime=_TASKS,
         named_by="taskId",
         params_required=True,
     ),
-    _notification(_BOTH, "tasks/status", t.TaskStatusParams, lifetime=_TASKS),
+    _notification(_BOTH, "tasks/status", t.TaskStatusParams, lifetime=_TASKS, params_required=True),
     # -- the tasks extension, and subscriptions, of revisions without handshake
+    _request(
+        CLIENT,
+        "tasks/cancel",
+        t.CancelTaskParams,
+        t.EmptyResult,
+        lifetime=_STATELESS,
+        named_by="taskId",
+        params_required=True,
+    ),
     _request(
         CLIENT,
         "tasks/update",
@@ -224,13 +262,21 @@ METHODS: Final[tuple[Method, ...]] = (
         named_by="taskId",
         params_required=True,
     ),
-    _notification(SERVER, "tasks", t.TaskParams, lifetime=_STATELESS),
-    _request(CLIENT, "subscriptions/listen", t.ListenParams, t.ListenResult, lifetime=_STATELESS),
+    _notification(SERVER, "tasks", t.TaskParams, lifetime=_STATELESS, params_required=True),
+    _request(
+        CLIENT,
+        "subscriptions/listen",
+        t.ListenParams,
+        t.ListenResult,
+        lifetime=_STATELESS,
+        params_required=True,
+    ),
     _notification(
         SERVER,
         "subscriptions/acknowledged",
         t.SubscriptionsAcknowledgedParams,
         lifetime=_STATELESS,
+        params_required=True,
     ),
 )
 
