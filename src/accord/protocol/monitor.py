@@ -283,8 +283,10 @@ class Monitor:
             outcome = rule.judge(step, self.conversation)
             if outcome is None:
                 continue
-            self._tally(rule.requirement).exercised += 1
-            if outcome is not True:
+            # A breach counts when it is reported; one that a closer rule tells proves nothing here.
+            if outcome is True:
+                self._tally(rule.requirement).exercised += 1
+            else:
                 found += breaches(rule, outcome, step.sender)
         return found
 
