@@ -94,6 +94,10 @@ class Listing(Generic[Entry]):
         ).digest()
         self._cache: _Cache[Entry] = _Cache(registry.snapshot(), {})
 
+    def get(self, key: str) -> Entry | None:
+        """Return the enabled entry with this key."""
+        return self.registry.get(key)
+
     def page(
         self,
         revision_id: RevisionId,

@@ -1,0 +1,216 @@
+"""Completion: who suggests values for an argument of a prompt or a variable of a template.
+
+Completers are called elsewhere. Parameters whose type has few values complete by themselves.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
+
+from accord.errors import InvalidParams, RegistrationError
+from accord.server import prompts
+from accord.server.prompts import PromptEntry
+from accord.server.registry import Registry, place_of
+from accord.server.resources import Resources, TemplateEntry
+from accord.server.signature import Signature
+from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
+
+__all__ = ["Completer", "Completions", "Source", "matching", "trim"]
+
+Completer: TypeAlias = Callable[[str, Mapping[str, str]], Any]
+"""Called with what was typed and the arguments known already; returns, or is a coroutine for, a
+list of texts or a `Completion`."""
+
+Source: TypeAlias = Callable[..., Any] | Iterable[str] | type[Enum]
+"""Where suggestions come from: a completer, one that needs only what was typed, or the values."""
+
+_Entry: TypeAlias = PromptEntry | TemplateEntry
+
+_MOST_VALUES: Final = 100
+_SHOWN: Final = 100
+
+
+class Completions:
+    """The completers of a server, found by reference and argument."""
+
+    def __init__(self, prompts: Registry[PromptEntry], resources: Resources) -> None:
+        self._prompts = prompts
+        self._resources = resources
+        self._completers: dict[tuple[type[_Entry], str, str], Completer] = {}
+
+    def __len__(self) -> int:
+        return len(self._completers)
+
+    def for_prompt(self, name: str, argument: str, source: Source) -> None:
+        """Complete an argument of a prompt.
+
+        Args:
+            name: the prompt, which must be registered.
+            argument: one of its arguments.
+            source: a function of what was typed and, if it wants, of the arguments known already;
+                or the values themselves: texts, an `Enum` or a `Literal`.
+
+        Raises:
+            RegistrationError: the prompt or the argument does not exist, or the source is none.
+        """
+        if name not in self._prompts:
+            raise RegistrationError(f"prompt {name!r} has no completion: it is not registered yet")
+        self._register(PromptEntry, self._prompts.get(name), name, argument, source)
+
+    def for_template(self, template: str, variable: str, source: Source) -> None:
+        """Complete a variable of a resource template; as `for_prompt`."""
+        if template not in self._resources.templates:
+            raise RegistrationError(
+                f"resource template {template!r} has no completion: it is not registered yet"
+            )
+        entry = self._resources.templates.get(template)
+        self._register(TemplateEntry, entry, template, variable, source)
+
+    def _register(
+        self, kind: type[_Entry], entry: _Entry | None, key: str, argument: str, source: Source
+    ) -> None:
+        if entry is not None and argument not in _arguments(entry):
+            known = ", ".join(map(repr, _arguments(entry))) or "none"
+            raise RegistrationError(
+                f"{key!r} has no argument {argument!r} to complete; it has {known}"
+            )
+        self._completers[kind, key, argument] = _completer(source)
+
+    def find(self, ref: PromptReference | ResourceTemplateReference, argument: str) -> Completer:
+        """Find who completes an argument; where nobody does, nothing is suggested.
+
+        Raises:
+            InvalidParams: the reference or the argument does not exist.
+        """
+        entry: _Entry
+        if isinstance(ref, PromptReference):
+            entry = self._prompt(ref.name)
+        else:
+            entry = self._template(ref.uri)
+        if argument not in _arguments(entry):  # completion.errors.codes
+            raise InvalidParams(
+                f"{entry.key!r} has no argument {argument[:_SHOWN]!r}",
+                data={"argument": argument},
+            )
+        registered = self._completers.get((type(entry), entry.key, argument))
+        return registered or _static(_choices(entry.signature, argument))
+
+    def _prompt(self, name: str) -> PromptEntry:
+        entry = self._prompts.get(name)
+        if entry is None:
+            raise prompts.unknown(name)
+        return entry
+
+    def _template(self, uri: str) -> TemplateEntry:
+        entry = self._resources.templates.get(uri)
+        if entry is not None:
+            return entry
+        # Some clients name the template by a URI that it makes.
+        found = self._resources.find(uri)
+        if found is None or not isinstance(found[0], TemplateEntry):
+            raise InvalidParams(f"unknown resource template {uri[:_SHOWN]!r}", data={"uri": uri})
+        return found[0]
+
+
+def _arguments(entry: _Entry) -> list[str]:
+    if isinstance(entry, PromptEntry):
+        return [argument.name for argument in entry.item.arguments or ()]
+    return list(entry.template.variables)
+
+
+def _completer(source: Any) -> Completer:
+    if isinstance(source, type) and issubclass(source, Enum):
+        return _static([str(member.value) for member in source])
+    if get_origin(source) is Literal:
+        return _static([str(value) for value in get_args(source)])
+    if callable(source):
+        return _with_context(source)
+    values = None if isinstance(source, str) else list(source)
+    if values is None or not all(isinstance(value, str) for value in values):
+        raise RegistrationError(
+            f"values to suggest are {source!r:.80}; expected a list of texts, an Enum, a Literal "
+            "or a function"
+        )
+    return _static(values)
+
+
+def _with_context(function: Callable[..., Any]) -> Completer:
+    """Let a function that needs only what was typed have just that."""
+    try:
+        parameters = inspect.signature(function)
+    except ValueError:  # built in, and silent about its parameters
+        return function
+    for arguments in (("", {}), ("",)):
+        try:
+            parameters.bind(*arguments)
+        except TypeError:
+            continue
+        if len(arguments) == 1:
+            return lambda value, context: function(value)
+        return function
+    raise RegistrationError(
+        f"the completer at {place_of(function)} cannot be called with what was typed and the "
+        "arguments known already"
+    )
+
+
+def _static(values: list[str]) -> Completer:
+    return lambda typed, context: matching(values, typed)
+
+
+def _choices(signature: Signature, argument: str) -> list[str]:
+    properties = signature.input_schema.get("properties", {})
+    return list(dict.fromkeys(_values(properties.get(argument, {}))))
+
+
+def _values(schema: JsonObject) -> list[str]:
+    """List what a schema allows, where it names every value; null cannot be typed."""
+    if "anyOf" in schema:
+        return [value for member in schema["anyOf"] for value in _values(member)]
+    if schema.get("type") == "boolean":
+        return ["true", "false"]
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    return [
+        value if isinstance(value, str) else str(value) for value in values if value is not None
+    ]
+
+
+def matching(values: Iterable[str], typed: str) -> list[str]:
+    """Return the values that fit what was typed: first those that begin with it, in any case.
+
+    >>> matching(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")
+    ['Berlin', 'Bern', 'Bamberg', 'Nuremberg']
+    """
+    sought = typed.casefold()
+    begin, contain = [], []
+    for value in values:
+        folded = value.casefold()
+        if folded.startswith(sought):
+            begin.append(value)
+        elif sought in folded:
+            contain.append(value)
+    return begin + contain
+
+
+def trim(values: Completion | Iterable[str] | None) -> Completion:
+    """Make of what a completer returned a completion of at most 100 values.
+
+    Raises:
+        TypeError: the values are not texts.
+    """
+    if not isinstance(values, Completion):
+        values = _counted(values)
+    for value in values.values:
+        if not isinstance(value, str):
+            raise TypeError(f"a completer suggested {value!r:.80}; expected a text")
+    kept = values.values[:_MOST_VALUES]  # completion.values-max-100
+    has_more = bool(values.has_more) or max(len(values.values), values.total or 0) > len(kept)
+    return Completion(values=kept, total=values.total, has_more=has_more)
+
+
+def _counted(values: Iterable[str] | None) -> Completion:
+    if isinstance(values, str | bytes | Mapping):
+        raise TypeError(f"a completer returned {values!r:.80}; expected a list of texts")
+    texts = [] if values is None else list(values)
+    return Completion(values=texts, total=len(texts))

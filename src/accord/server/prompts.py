@@ -1,0 +1,195 @@
+"""Prompts: their arguments, and the messages that a function made of them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict, Unpack, get_args
+
+import msgspec
+
+from accord.errors import InvalidParams, RegistrationError, ToolError
+from accord.server.registry import place_of
+from accord.server.signature import Bound, Signature
+from accord.types import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    Icon,
+    ImageContent,
+    JsonObject,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    ResourceContents,
+    ResourceLink,
+    Role,
+    TextContent,
+)
+
+__all__ = ["PromptDetails", "PromptEntry", "messages", "prompt", "unknown"]
+
+_BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+_ROLES: Final = get_args(Role)
+_SHOWN: Final = 100
+
+
+class PromptDetails(TypedDict, total=False):
+    """What an author may say about a prompt; name and description default to the function's."""
+
+    name: str
+    title: str
+    description: str
+    icons: list[Icon]
+    meta: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptEntry:
+    """A registered prompt."""
+
+    function: Callable[..., Any]
+    signature: Signature
+    item: Prompt
+
+    @property
+    def key(self) -> str:
+        """What the prompt is called by."""
+        return self.item.name
+
+    def bind(self, given: Mapping[str, str]) -> Bound:
+        """Turn the texts that a client sent into arguments.
+
+        Raises:
+            InvalidParams: one is missing, unknown or does not fit its parameter.
+        """
+        known = {argument.name: argument.required for argument in self.item.arguments or ()}
+        missing = [name for name, required in known.items() if required and name not in given]
+        if missing:
+            raise InvalidParams(
+                f"prompt {self.key!r} lacks {_arguments(missing)}", data={"missing": missing}
+            )
+        extra = [name for name in given if name not in known]
+        if extra:
+            takes = _arguments(known) if known else "no arguments"
+            shown = _arguments([name[:_SHOWN] for name in extra[:10]])
+            raise InvalidParams(f"prompt {self.key!r} takes {takes}, but got {shown}")
+        try:
+            return self.signature.bind_strings(given)
+        except ToolError as error:
+            raise InvalidParams(f"prompt {self.key!r}: {error}") from None
+
+    def messages(self, value: object) -> GetPromptResult:
+        """Turn what the function returned into the result; see `messages`."""
+        try:
+            result = messages(value)
+        except TypeError as error:
+            raise TypeError(f"prompt {self.key!r}: {error}") from error
+        if result.description is None and self.item.description is not None:
+            result = msgspec.structs.replace(result, description=self.item.description)
+        return result
+
+
+def prompt(
+    function: Callable[..., Any], *, signature: Signature, **details: Unpack[PromptDetails]
+) -> PromptEntry:
+    """Make the entry for a function that fills in a prompt.
+
+    Args:
+        function: called with the arguments.
+        signature: that of the function; its parameters are the arguments.
+        details: what is listed.
+
+    Raises:
+        RegistrationError: the prompt would have no name.
+    """
+    listed: dict[str, Any] = {
+        "name": getattr(function, "__name__", ""),
+        "description": signature.description,
+        **details,
+    }
+    if listed["name"] in ("", "<lambda>"):
+        raise RegistrationError(f"the prompt at {place_of(function)} has no name; give name=...")
+    arguments = [
+        PromptArgument(
+            name=parameter.name, description=parameter.description, required=parameter.required
+        )
+        for parameter in signature.parameters
+    ]
+    item = Prompt(arguments=arguments or None, **listed)
+    return PromptEntry(function=function, signature=signature, item=item)
+
+
+def unknown(name: str) -> InvalidParams:
+    """Make the error for a prompt that does not exist."""  # prompts.errors.codes
+    shown = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
+    return InvalidParams(f"unknown prompt {shown!r}", data={"name": name})
+
+
+def _arguments(names: Any) -> str:
+    names = list(names)
+    return f"argument{'s' * (len(names) > 1)} {', '.join(repr(name) for name in names)}"
+
+
+# -- what a function returned
+
+
+def messages(value: object) -> GetPromptResult:
+    """Turn what a prompt's function returned into the result of getting it.
+
+    Text and content blocks are said by the user. A pair of role and content is a message by that
+    role, and so is a mapping with these two members. Lists hold any of these.
+
+    Raises:
+        TypeError: the value, or one in the list, is none of these.
+    """
+    if isinstance(value, GetPromptResult):
+        return value
+    return GetPromptResult(list(_messages(value)))
+
+
+def _messages(value: object) -> Iterator[PromptMessage]:
+    if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
+        for part in value:
+            yield from _message(part)
+    else:
+        yield from _message(value)
+
+
+def _message(value: object) -> Iterator[PromptMessage]:
+    if isinstance(value, PromptMessage):
+        yield value
+    elif isinstance(value, tuple) and _is_pair(value):
+        role, content = value
+        for part in content if isinstance(content, list) else [content]:
+            yield PromptMessage(role, _block(part))
+    elif isinstance(value, Mapping) and "role" in value:
+        yield _from_mapping(value)
+    else:
+        yield PromptMessage("user", _block(value))
+
+
+def _is_pair(value: tuple[Any, ...]) -> bool:
+    return len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES
+
+
+def _from_mapping(value: Mapping[Any, Any]) -> PromptMessage:
+    content = value.get("content")
+    if isinstance(content, str):
+        content = TextContent(content)
+    try:
+        return msgspec.convert({**value, "content": content}, PromptMessage)
+    except msgspec.ValidationError as error:
+        raise TypeError(f"a message is malformed: {error}") from None
+
+
+def _block(value: object) -> ContentBlock:
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, _BLOCKS):
+        return value
+    if isinstance(value, ResourceContents):
+        return EmbeddedResource(value)
+    raise TypeError(
+        f"a message cannot be made of a {type(value).__name__}; expected text, a content block, "
+        "PromptMessage, a pair of role ('user' or 'assistant') and content, or a list of these"
+    )

@@ -1,0 +1,355 @@
+"""Resources: fixed ones and families named by a template, found by URI, and what they hold.
+
+Readers are called elsewhere; here their signatures are checked against the URI, and what they
+returned is turned into contents.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
+
+import msgspec
+
+from accord.errors import InvalidParams, RegistrationError, ResourceNotFound, ToolError
+from accord.protocol import uri_template
+from accord.protocol.syntax import is_mime_type, is_uri
+from accord.protocol.uri_template import UriTemplate
+from accord.server import schemas
+from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
+from accord.server.registry import Registry, Snapshot, place_of
+from accord.server.signature import Bound, Signature
+from accord.types import (
+    Annotations,
+    Icon,
+    JsonObject,
+    ReadResourceResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+)
+
+__all__ = [
+    "Found",
+    "ResourceDetails",
+    "ResourceEntry",
+    "Resources",
+    "TemplateEntry",
+    "contents",
+    "not_found",
+    "resource",
+]
+
+# Longer URIs name nothing here: matching a template costs time for every character.
+_LONGEST_URI: Final = 8192
+_EXPRESSION: Final = re.compile(r"\{[^}]*\}")
+_SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
+_PREFIX: Final = re.compile(r"[^{%]*")
+
+
+class ResourceDetails(TypedDict, total=False):
+    """What an author may say about a resource; name and description default to the function's."""
+
+    name: str
+    title: str
+    description: str
+    mime_type: str
+    size: int
+    annotations: Annotations
+    icons: list[Icon]
+    meta: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Readable:
+    function: Callable[..., Any]
+    signature: Signature
+    mime_type: str | None = None
+
+    def bind(self, variables: Mapping[str, str]) -> Bound:
+        """Turn the values in a URI into arguments.
+
+        Raises:
+            InvalidParams: a value does not fit its parameter.
+        """
+        try:
+            return self.signature.bind_strings(variables)
+        except ToolError as error:
+            raise InvalidParams(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceEntry(_Readable):
+    """A resource with a fixed URI."""
+
+    item: Resource
+
+    @property
+    def key(self) -> str:
+        """The URI."""
+        return self.item.uri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateEntry(_Readable):
+    """A family of resources named by a URI template."""
+
+    item: ResourceTemplate
+    template: UriTemplate
+    _prefix: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found = _PREFIX.match(self.template.text)
+        object.__setattr__(self, "_prefix", found[0] if found else "")
+
+    @property
+    def key(self) -> str:
+        """The template as it is written."""
+        return self.item.uri_template
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return the values with which the template makes this URI; None if none do."""
+        if uri.isascii() and "%" not in uri and not uri.startswith(self._prefix):
+            return None
+        return self.template.match(uri)
+
+
+Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
+
+
+def resource(
+    uri: str,
+    function: Callable[..., Any],
+    *,
+    signature: Signature,
+    **details: Unpack[ResourceDetails],
+) -> ResourceEntry | TemplateEntry:
+    """Make the entry for a reader; a URI with variables in braces is a template.
+
+    Args:
+        uri: where the resource is, or a template of RFC 6570 whose variables are the function's
+            parameters.
+        function: called to read it.
+        signature: that of the function.
+        details: what is listed.
+
+    Raises:
+        RegistrationError: the URI is none, or it does not fit the function.
+    """
+    mime_type = details.get("mime_type")
+    if mime_type is not None and not is_mime_type(mime_type):
+        raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
+    listed: dict[str, Any] = {"description": signature.description, **details}
+    listed.setdefault("name", _name_of(function))
+    if "{" not in uri and "}" not in uri:
+        _check_fixed(uri, function, signature)
+        listed["mime_type"] = mime_type or guess(uri)
+        return ResourceEntry(
+            function=function,
+            signature=signature,
+            mime_type=mime_type,
+            item=Resource(uri=uri, **listed),
+        )
+    if "size" in details:
+        raise RegistrationError(f"resource {uri!r}: a template has no size")
+    template = _parse(uri)
+    _check_template(template, function, signature)
+    return TemplateEntry(
+        function=function,
+        signature=signature,
+        mime_type=mime_type,
+        item=ResourceTemplate(uri_template=uri, **listed),
+        template=template,
+    )
+
+
+def _name_of(function: Any) -> str:
+    function = getattr(function, "func", function)  # functools.partial
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def _check_fixed(uri: str, function: Callable[..., Any], signature: Signature) -> None:
+    if not is_uri(uri):  # resources.uri.custom-scheme
+        raise RegistrationError(
+            f"resource {uri!r} is no URI: expected a scheme, as in 'note://today', and only "
+            "characters that may stand in one"
+        )
+    needed = [parameter.name for parameter in signature.parameters if parameter.required]
+    if needed:
+        variables = "".join(f"{{{name}}}" for name in needed)
+        raise RegistrationError(
+            f"resource {uri!r} has no variables, but its function at {place_of(function)} needs "
+            f"{_listed(needed)}; write a template such as '{uri}/{variables}', or give defaults"
+        )
+
+
+def _parse(uri: str) -> UriTemplate:
+    try:
+        template = uri_template.parse(uri)
+        sample = template.expand(dict.fromkeys(template.variables, "x"))
+    except ValueError as error:
+        raise RegistrationError(f"resource {uri!r} is no URI template: {error}") from None
+    if not is_uri(sample):
+        raise RegistrationError(
+            f"resource {uri!r} makes no URIs: with every variable set to 'x' it gives {sample!r}"
+        )
+    return template
+
+
+def _check_template(
+    template: UriTemplate, function: Callable[..., Any], signature: Signature
+) -> None:
+    required = {parameter.name: parameter.required for parameter in signature.parameters}
+    unknown = [name for name in template.variables if name not in required]
+    unset = [name for name, needed in required.items() if needed and name not in template.variables]
+    optional = [name for name in _may_be_absent(template) if required.get(name)]
+    faults = []
+    if unknown:
+        faults.append(f"{_listed(unknown)} in the template but no parameter")
+    if unset:
+        faults.append(f"{_listed(unset)} a parameter without default but not in the template")
+    if optional:
+        faults.append(f"{_listed(optional)} optional in the template but without a default")
+    if faults:
+        raise RegistrationError(
+            f"resource {template.text!r} does not fit its function at {place_of(function)}: "
+            + "; ".join(faults)
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _may_be_absent(template: UriTemplate) -> list[str]:
+    """Find the variables that a matching URI may lack."""
+    absent = []
+    for name in template.variables:
+        others = {other: "x" for other in template.variables if other != name}
+        found = template.match(template.expand(others))
+        if found is not None and name not in found:
+            absent.append(name)
+    return absent
+
+
+class Resources:
+    """Everything that can be read from a server."""
+
+    def __init__(self, *, changed: Callable[[], None] | None = None) -> None:
+        self.fixed: Registry[ResourceEntry] = Registry("resource", changed=changed)
+        self.templates: Registry[TemplateEntry] = Registry("resource template", changed=changed)
+        self._ranked: tuple[Snapshot[TemplateEntry], list[TemplateEntry]] | None = None
+
+    def add(self, entry: ResourceEntry | TemplateEntry, *, replace: bool = False) -> None:
+        """Register an entry; as `Registry.add`."""
+        if isinstance(entry, ResourceEntry):
+            self.fixed.add(entry, replace=replace)
+        else:
+            self.templates.add(entry, replace=replace)
+
+    def registry_of(self, key: str) -> "Registry[ResourceEntry] | Registry[TemplateEntry]":
+        """Return the registry where a URI or template stands, or would."""
+        return self.templates if "{" in key else self.fixed
+
+    def find(self, uri: str) -> Found | None:
+        """Find who reads a URI, and the values of the variables in it.
+
+        A fixed resource comes first, then the template with the most text of its own; of equal
+        ones that with fewer variables, then the one registered first.
+        """
+        fixed = self.fixed.get(uri)
+        if fixed is not None:
+            return fixed, {}
+        if len(uri) > _LONGEST_URI:
+            return None
+        for entry in self._by_specificity():
+            variables = entry.match(uri)
+            if variables is not None:
+                return entry, variables
+        return None
+
+    def _by_specificity(self) -> list[TemplateEntry]:
+        snapshot = self.templates.snapshot()
+        ranked = self._ranked
+        if ranked is None or ranked[0] is not snapshot:
+            entries = sorted((entry for _, entry in snapshot.entries), key=_generality)
+            self._ranked = ranked = (snapshot, entries)
+        return ranked[1]
+
+
+def _generality(entry: TemplateEntry) -> tuple[int, int, int]:
+    text = entry.template.text
+    literal = len(_EXPRESSION.sub("", text))
+    return -literal, len(_SPANS_SEGMENTS.findall(text)), len(entry.template.variables)
+
+
+def not_found(uri: str) -> ResourceNotFound:
+    """Make the error for a URI that names nothing; the endpoint gives it the revision's code."""
+    shown = uri if len(uri) <= _SHOWN else uri[:_SHOWN] + "..."
+    return ResourceNotFound(f"resource {shown!r} not found", data={"uri": uri})
+
+
+_SHOWN: Final = 200
+
+
+# -- what a reader returned
+
+
+def contents(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> ReadResourceResult:
+    """Turn what a reader returned into the result of reading.
+
+    Text and bytes are taken as they are, contents are completed by the URI and a MIME type, and any
+    other value that can be encoded becomes JSON. None means that there is nothing to read.
+
+    Raises:
+        ResourceNotFound: the reader returned None.
+        TypeError: the value cannot be encoded.
+    """
+    match value:
+        case None:
+            raise not_found(uri)
+        case ReadResourceResult():
+            parts = [_content(entry, uri, part) for part in value.contents]
+            return msgspec.structs.replace(value, contents=parts)
+        case list() | tuple() if any(isinstance(part, ResourceContents) for part in value):
+            return ReadResourceResult([_content(entry, uri, part) for part in value])
+        case _:
+            return ReadResourceResult([_content(entry, uri, value)])
+
+
+def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> ResourceContents:
+    match value:
+        case ResourceContents():
+            where = value.uri or uri
+            mime_type = value.mime_type or _mime_type(entry, where, text=value.text is not None)
+            return msgspec.structs.replace(value, uri=where, mime_type=mime_type)
+        case str():
+            mime_type = _mime_type(entry, uri, text=True)
+            return ResourceContents(uri=uri, mime_type=mime_type, text=value)
+        case bytes() | bytearray() | memoryview():
+            mime_type = _mime_type(entry, uri, text=False)
+            blob = base64.b64encode(value).decode()
+            return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
+        case _:
+            text = _json(uri, value)
+            return ResourceContents(uri=uri, mime_type=entry.mime_type or JSON, text=text)
+
+
+def _mime_type(entry: ResourceEntry | TemplateEntry, uri: str, *, text: bool) -> str:
+    if entry.mime_type is not None:
+        return entry.mime_type
+    guessed = guess(uri)
+    if text:
+        return guessed if guessed is not None and is_textual(guessed) else PLAIN
+    return guessed or BINARY
+
+
+def _json(uri: str, value: object) -> str:
+    try:
+        return schemas.encode(value).decode()
+    except TypeError as error:
+        raise TypeError(
+            f"the reader of {uri!r} returned a {type(value).__name__}; expected text, bytes, "
+            f"ResourceContents or a value that can be written as JSON ({error})"
+        ) from error
