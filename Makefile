@@ -37,7 +37,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml requirements-dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit("accord needs Python 3.11 or newer" * (sys.version_info < (3, 11)))'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("accord needs Python 3.11 or newer")'
 	@echo "setting up .venv ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli]'

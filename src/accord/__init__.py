@@ -1,1 +1,39 @@
-"""The Model Context Protocol for Python."""
+"""The Model Context Protocol for Python: servers, clients, and the rules that hold both.
+
+Names are loaded when they are first used, so that importing accord costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accord import errors, types
+    from accord.client import Client, connect
+    from accord.errors import ToolError
+    from accord.server import Context, Server
+
+__all__ = ["Client", "Context", "Server", "ToolError", "connect", "errors", "types"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Client": "accord.client",
+    "Context": "accord.server",
+    "Server": "accord.server",
+    "ToolError": "accord.errors",
+    "connect": "accord.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in __all__:
+        value = import_module(f"accord.{name}")
+    else:
+        raise AttributeError(f"module 'accord' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

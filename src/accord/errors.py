@@ -10,6 +10,7 @@ clients on receipt
 |  |- ResourceNotFound, MissingCapability, UnsupportedRevision, HeaderMismatch,
 UrlElicitationRequired
 |- ToolError                    becomes a tool result with isError; never a JSON-RPC error
+|  |- ElicitationRefused        the user declined or cancelled; .action
 |- TransportError               the connection, not the protocol
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
@@ -22,12 +23,13 @@ Messages are lower case, name the thing and the expectation, and end without a d
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 __all__ = [
     "AccordError",
     "ConnectFailed",
     "ConnectionClosed",
+    "ElicitationRefused",
     "HeaderMismatch",
     "InternalError",
     "InvalidParams",
@@ -148,6 +150,14 @@ class UrlElicitationRequired(RequestError):
 
 class ToolError(AccordError):
     """A tool failed in a way its caller should read: the text becomes a result with isError."""
+
+
+class ElicitationRefused(ToolError):
+    """The user did not fill in the form: `action` is "decline" or "cancel"."""
+
+    def __init__(self, action: Literal["decline", "cancel"]) -> None:
+        super().__init__(f"the user {'declined to' if action == 'decline' else 'did not'} answer")
+        self.action = action
 
 
 class TransportError(AccordError):

@@ -1,6 +1,7 @@
 """Newline framing with a size limit: chunks in, whole lines out.
 
-A line that outgrows the limit is reported once and skipped to its end, so it costs no memory and no later message.
+A line that outgrows the limit is reported once and skipped to its end: it costs no memory, and no
+later message.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class LineReader:
         self._skipping = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LineTooLong]:
-        """Yield the lines that a chunk completes, without their ends; blank ones are passed over."""
+        """Yield the lines that a chunk completes, without their ends; blank ones are skipped."""
         *whole, rest = chunk.split(b"\n")
         for part in whole:
             if self._skipping:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import iscoroutine
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from accord.errors import (
     AccordError,
@@ -28,8 +28,11 @@ from accord.protocol.endpoint import (
     ResultReceived,
 )
 from accord.protocol.exchange import Exchange
+from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
-from accord.types._base import RequestId
+
+if TYPE_CHECKING:
+    from accord.types._base import RequestId
 
 log = logging.getLogger("accord")
 
@@ -82,15 +85,23 @@ class Dispatcher:
         write: how its messages leave.
         handlers: what it does with those of the peer.
         in_flight: how many requests of the peer may be under way; more are refused at once.
+        watchdog: told when handlers begin and end, so that it can name one that blocks the loop.
     """
 
     def __init__(
-        self, endpoint: Endpoint, write: Write, handlers: Handlers, *, in_flight: int = IN_FLIGHT
+        self,
+        endpoint: Endpoint,
+        write: Write,
+        handlers: Handlers,
+        *,
+        in_flight: int = IN_FLIGHT,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.write = write
         self.handlers = handlers
         self.in_flight = in_flight
+        self.watchdog = watchdog
         self.closed: AccordError | None = None
         self.running: dict[RequestId, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
@@ -112,11 +123,14 @@ class Dispatcher:
             return self._fail(exchange, busy)
         try:
             outcome = self.handlers.request(exchange, params, self)
-        except Exception as error:  # noqa: BLE001  # a handler must not end the conversation
+        except Exception as error:  # a handler must not end the conversation
             return self._fail(exchange, error)
         if iscoroutine(outcome):
-            task = self._loop.create_task(self._run(exchange, outcome), name=exchange.name)
+            label = exchange.name if exchange.state is None else str(exchange.state)
+            task = self._loop.create_task(self._run(exchange, outcome), name=label)
             self.running[exchange.id] = task
+            if self.watchdog is not None:
+                self.watchdog.enter()
         else:
             self._respond(exchange, outcome)
         return None
@@ -127,10 +141,12 @@ class Dispatcher:
         except asyncio.CancelledError:
             if not exchange.cancelled:
                 raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self._fail(exchange, error)
         finally:
             self.running.pop(exchange.id, None)
+            if self.watchdog is not None:
+                self.watchdog.leave()
 
     def _respond(self, exchange: Exchange, result: Any) -> None:
         try:
@@ -175,12 +191,11 @@ class Dispatcher:
             task = self.running.get(exchange.id) if exchange else None
             if task is not None:
                 task.cancel()
-        elif event.name == "notifications/progress":
-            if exchange is not None and isinstance(exchange.state, Pending):
-                self._extend(exchange, exchange.state)
-                if exchange.state.on_progress is not None:
-                    self.spawn(exchange.state.on_progress(event.params))
-                return
+        elif exchange is not None and isinstance(exchange.state, Pending):
+            self._extend(exchange, exchange.state)
+            if exchange.state.on_progress is not None:
+                self.spawn(exchange.state.on_progress(event.params))
+            return
         self.handlers.notification(event, self)
 
     def spawn(self, outcome: Any) -> None:
@@ -287,6 +302,8 @@ class Dispatcher:
             self._settle(exchange, None, self.closed)
         for task in (*self.running.values(), *self._background):
             task.cancel()
+        if self.watchdog is not None:
+            self.watchdog.close()
 
     async def drained(self) -> None:
         """Wait until no handler runs any more."""

@@ -1,1 +1,6 @@
-"""(being written)"""
+"""Writing servers: `Server` and the `Context` that its handlers get."""
+
+from accord.server.context import Context
+from accord.server.server import Lifespan, Middleware, Proceed, Server
+
+__all__ = ["Context", "Lifespan", "Middleware", "Proceed", "Server"]

@@ -1,0 +1,92 @@
+"""Names the handler that blocks the event loop, while it does.
+
+A thread compares the loop's heartbeat with the clock, but only as long as handlers run; an idle
+process has neither.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from typing import Final
+
+log = logging.getLogger("accord")
+
+# Long enough for honest work between two awaits, short enough that a person would notice.
+THRESHOLD: Final = 0.25
+
+
+class Watchdog:
+    """Watches one loop; `enter` and `leave` bracket the time in which handlers run."""
+
+    def __init__(self, *, threshold: float = THRESHOLD) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._threshold = threshold
+        self._running = 0
+        self._beating = False
+        self._beat_at = 0.0
+        self._wake = threading.Event()
+        self._ended = False
+        self._thread: threading.Thread | None = None
+
+    def enter(self) -> None:
+        """A handler begins."""
+        self._running += 1
+        if not self._beating:
+            self._beating = True
+            self._beat()
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._watch, name="accord-watch", daemon=True
+                )
+                self._thread.start()
+            self._wake.set()
+
+    def leave(self) -> None:
+        """A handler has ended."""
+        self._running -= 1
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._ended = True
+        self._wake.set()
+
+    def _beat(self) -> None:
+        self._beat_at = time.monotonic()
+        if self._running and not self._ended:
+            self._loop.call_later(self._threshold / 4, self._beat)
+        else:
+            self._beating = False
+            self._wake.clear()
+
+    def _watch(self) -> None:
+        reported = 0.0
+        while not self._ended:
+            self._wake.wait()
+            time.sleep(self._threshold / 4)
+            beat = self._beat_at
+            if self._beating and beat != reported:
+                late = time.monotonic() - beat
+                if late > self._threshold:
+                    reported = beat
+                    self._report(late)
+
+    def _report(self, late: float) -> None:
+        try:
+            task = asyncio.current_task(self._loop)
+        except RuntimeError:
+            return
+        name = "something" if task is None else task.get_name()
+        frame = sys._current_frames().get(self._loop_thread)
+        place = traceback.extract_stack(frame)[-1] if frame is not None else None
+        where = f" at {place.filename}:{place.lineno}" if place is not None else ""
+        log.warning(
+            "%s has blocked the event loop for %.1f s%s: nobody else is served meanwhile; await "
+            "instead, or make it a plain function, which runs in a thread",
+            name,
+            late,
+            where,
+        )

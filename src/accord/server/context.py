@@ -1,0 +1,289 @@
+"""What a handler knows and can do while it works on one request."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Generator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from accord.errors import ElicitationRefused, MissingCapability
+from accord.protocol.exchange import Exchange
+from accord.server.forms import form_of
+from accord.types import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitParams,
+    ElicitResult,
+    Implementation,
+    LoggingLevel,
+    LogMessageParams,
+    ModelPreferences,
+    ProgressParams,
+    Root,
+    SamplingMessage,
+    TextContent,
+)
+from accord.types._base import RequestId, RevisionId
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+
+# Any: a default keeps `Context` usable without its parameter.
+State = TypeVar("State")
+Value = TypeVar("Value")
+
+current: ContextVar["Context[Any]"] = ContextVar("accord_context")
+
+
+class Done:
+    """The outcome of something that has already happened: may be awaited, need not be."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+DONE: Final = Done()
+
+
+class Context(Generic[State]):
+    """One request, as its handler sees it.
+
+    Taken by any handler parameter annotated `Context`, and found from anywhere below the handler by
+    `Context.current()`. In worker threads everything works too; what is awaited elsewhere is waited
+    for with `wait`.
+    """
+
+    __slots__ = ("_exchange", "_flag", "_session", "_values")
+
+    def __init__(self, session: "Session", exchange: Exchange) -> None:
+        self._session = session
+        self._exchange = exchange
+        self._flag: threading.Event | None = None
+        self._values: dict[type, Any] | None = None
+
+    @staticmethod
+    def current() -> "Context[Any]":
+        """Return the context of the request that is being handled here.
+
+        Raises:
+            LookupError: no request is being handled.
+        """
+        return current.get()
+
+    # -- facts
+
+    @property
+    def request_id(self) -> RequestId:
+        """The id of the request."""
+        return self._exchange.id
+
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return self._exchange.name
+
+    @property
+    def revision(self) -> RevisionId:
+        """The revision under which the request is served."""
+        return self._exchange.revision.id
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """Who the client says it is."""
+        info = self._session.client.info
+        return info if isinstance(info, Implementation) else None
+
+    @property
+    def client_capabilities(self) -> frozenset[str]:
+        """What the client declared, as dotted paths such as `roots.listChanged`."""
+        return self._session.client.capabilities or frozenset()
+
+    @property
+    def state(self) -> State:
+        """What the server's lifespan yielded."""
+        return self._session.state  # type: ignore[no-any-return]
+
+    @property
+    def session(self) -> "Session":
+        """The connection to this client."""
+        return self._session
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the answer is no longer wanted; work in threads should look now and then."""
+        return self._exchange.cancelled or (self._flag is not None and self._flag.is_set())
+
+    # -- per-request state
+
+    def put(self, value: Any) -> None:
+        """Keep a value for the rest of this request, found again by its type."""
+        if self._values is None:
+            self._values = {}
+        self._values[type(value)] = value
+
+    def get(self, type_: type[Value]) -> Value:
+        """Return the value of this type that was kept.
+
+        Raises:
+            LookupError: none was.
+        """
+        for kept in (self._values or {}).values():
+            if isinstance(kept, type_):
+                return kept
+        raise LookupError(f"no {type_.__name__} was kept for this request")
+
+    # -- telling
+
+    def progress(
+        self, progress: float, total: float | None = None, *, message: str | None = None
+    ) -> Done:
+        """Tell how far the work has come, if the client asked to be told.
+
+        Values that do not rise are left out, as are those after the end.
+        """
+        token = self._exchange.token
+        if token is not None:
+            params = ProgressParams(token, progress, total, message)
+            self._session.run_here(self._progress, params)
+        return DONE
+
+    def _progress(self, params: ProgressParams) -> None:
+        exchange = self._exchange
+        rises = exchange.progress is None or params.progress > exchange.progress
+        if rises and self._session.is_open(exchange):
+            self._session.dispatcher.notify("notifications/progress", params, within=exchange)
+
+    def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
+        """Send a log message to the client, unless it asked for more severe ones only."""
+        if self._session.wants_log(level):
+            params = LogMessageParams(level, data, logger)
+            self._session.run_here(
+                lambda: self._session.notify("notifications/message", params, self._exchange)
+            )
+        return DONE
+
+    def debug(self, data: Any) -> Done:
+        """Log at level debug."""
+        return self.log("debug", data)
+
+    def info(self, data: Any) -> Done:
+        """Log at level info."""
+        return self.log("info", data)
+
+    def warning(self, data: Any) -> Done:
+        """Log at level warning."""
+        return self.log("warning", data)
+
+    def error(self, data: Any) -> Done:
+        """Log at level error."""
+        return self.log("error", data)
+
+    # -- asking
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int = 1024,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: list[str] | None = None,
+        preferences: ModelPreferences | None = None,
+        timeout: float | None = None,
+    ) -> CreateMessageResult:
+        """Ask the client's model.
+
+        Ask before you act: on revisions without server requests the handler runs again.
+
+        Raises:
+            MissingCapability: the client did not declare sampling.
+            RequestError: the client or its user refused.
+        """
+        given = [messages] if isinstance(messages, str | SamplingMessage) else messages
+        params = CreateMessageParams(
+            messages=[_message(each) for each in given],
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            model_preferences=preferences,
+        )
+        result = await self._ask("sampling", "sampling/createMessage", params, timeout)
+        assert isinstance(result, CreateMessageResult)
+        return result
+
+    async def elicit(
+        self, message: str, form: type[Value], *, timeout: float | None = None
+    ) -> Value:
+        """Ask the user to fill in a form, and return it.
+
+        Args:
+            message: what to ask.
+            form: a flat type: its fields are strings, numbers, booleans or choices.
+            timeout: seconds to wait; by default as long as the server waits for anything.
+
+        Raises:
+            ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
+                ToolError, so a tool that does not catch it tells its caller.
+            MissingCapability: the client did not declare elicitation.
+        """
+        schema, read = form_of(form)
+        params = ElicitParams(message=message, requested_schema=schema)
+        result = await self._ask("elicitation", "elicitation/create", params, timeout)
+        assert isinstance(result, ElicitResult)
+        if result.action != "accept":
+            raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
+        return read(result.content or {})
+
+    async def roots(self, *, timeout: float | None = None) -> list[Root]:
+        """Ask which places of the user's file system matter.
+
+        Raises:
+            MissingCapability: the client did not declare roots.
+        """
+        result = await self._ask("roots", "roots/list", None, timeout)
+        roots: list[Root] = result.roots
+        return roots
+
+    async def _ask(self, capability: str, name: str, params: Any, timeout: float | None) -> Any:
+        revision = self._exchange.revision
+        if name not in revision.requests["server"]:
+            raise MissingCapability(f"{name} does not exist in revision {revision.id}")
+        if capability not in self.client_capabilities:
+            raise MissingCapability(f"the client did not declare {capability}")
+        session = self._session
+        return await session.dispatcher.request(
+            name, params, timeout=timeout or session.server.ask_timeout, within=self._exchange
+        )
+
+    def wait(self, awaitable: Awaitable[Value]) -> Value:
+        """Wait in a worker thread for what must run on the loop: `ctx.wait(ctx.elicit(...))`."""
+        loop = self._session.loop
+        if threading.get_ident() == self._session.thread:
+            raise RuntimeError("wait() is for worker threads; on the loop use await")
+
+        async def awaited() -> Value:
+            return await awaitable
+
+        return asyncio.run_coroutine_threadsafe(awaited(), loop).result()
+
+    def _cancel(self) -> None:
+        """Raise the flag that work in a thread looks at."""
+        if self._flag is None:
+            self._flag = threading.Event()
+        self._flag.set()
+
+    def __repr__(self) -> str:
+        return f"Context({self.method!r}, id={self.request_id!r})"
+
+
+def _message(given: str | SamplingMessage) -> SamplingMessage:
+    return (
+        given if isinstance(given, SamplingMessage) else SamplingMessage("user", TextContent(given))
+    )
+
+
+__all__ = ["Context", "Done", "current"]

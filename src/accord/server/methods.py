@@ -1,0 +1,168 @@
+"""Method name to function: the only place that answers the protocol's requests.
+
+Each function gets the session, the exchange and the decoded params. It returns a result, the bytes
+of one, or a coroutine for one.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.errors import InvalidParams
+from accord.protocol.exchange import Exchange
+from accord.protocol.revisions import negotiate
+from accord.server import completion, prompts, resources
+from accord.server.context import current
+from accord.server.threads import in_thread
+from accord.types import (
+    CallToolParams,
+    CompleteParams,
+    CompleteResult,
+    EmptyResult,
+    GetPromptParams,
+    GetPromptResult,
+    InitializeParams,
+    InitializeResult,
+    PageParams,
+    ReadResourceParams,
+    ReadResourceResult,
+    SetLevelParams,
+    SubscribeParams,
+    UnsubscribeParams,
+)
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+    from accord.server.signature import Bound, Signature
+
+Handler = Callable[["Session", Exchange, Any], Any]
+
+
+def initialize(
+    session: "Session", exchange: Exchange, params: InitializeParams
+) -> InitializeResult:
+    server = session.server
+    row = negotiate(params.protocol_version, server.revisions)
+    return InitializeResult(
+        row.id, server.capabilities(), server.info, instructions=server.instructions
+    )
+
+
+def ping(session: "Session", exchange: Exchange, params: Any) -> EmptyResult:
+    return EmptyResult()
+
+
+def list_tools(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+    return session.server.tools.page(exchange.revision.id, params.cursor)
+
+
+def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
+    entry = session.server.tool_entries.get(params.name)
+    if entry is None:
+        raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
+    return entry.call(session, exchange, params.arguments)
+
+
+def list_resources(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+    return session.server.resources.page(exchange.revision.id, params.cursor)
+
+
+def list_resource_templates(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+    return session.server.resource_templates.page(exchange.revision.id, params.cursor)
+
+
+async def read_resource(
+    session: "Session", exchange: Exchange, params: ReadResourceParams
+) -> ReadResourceResult:
+    found = session.server.find_resource(params.uri)
+    if found is None:
+        raise resources.not_found(params.uri)
+    entry, variables = found
+    bound = entry.bind(variables)
+    value = await call_user(session, exchange, entry.function, entry.signature, bound)
+    return resources.contents(entry, params.uri, value)
+
+
+def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
+    if session.server.find_resource(params.uri) is None:
+        raise resources.not_found(params.uri)
+    session.subscriptions.add(params.uri)
+    return EmptyResult()
+
+
+def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParams) -> EmptyResult:
+    session.subscriptions.discard(params.uri)
+    return EmptyResult()
+
+
+def list_prompts(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+    return session.server.prompts.page(exchange.revision.id, params.cursor)
+
+
+async def get_prompt(
+    session: "Session", exchange: Exchange, params: GetPromptParams
+) -> GetPromptResult:
+    entry = session.server.prompt_entries.get(params.name)
+    if entry is None:
+        raise prompts.unknown(params.name)
+    bound = entry.bind(params.arguments or {})
+    value = await call_user(session, exchange, entry.function, entry.signature, bound)
+    return entry.messages(value)
+
+
+async def complete(
+    session: "Session", exchange: Exchange, params: CompleteParams
+) -> CompleteResult:
+    completer = session.server.completions.find(params.ref, params.argument.name)
+    resolved = (params.context.arguments if params.context else None) or {}
+    value = completer(params.argument.value, resolved)
+    if asyncio.iscoroutine(value):
+        value = await value
+    return CompleteResult(completion.trim(value))
+
+
+def set_level(session: "Session", exchange: Exchange, params: SetLevelParams) -> EmptyResult:
+    session.log_level = params.level
+    return EmptyResult()
+
+
+async def call_user(
+    session: "Session",
+    exchange: Exchange,
+    function: Callable[..., Any],
+    signature: "Signature",
+    bound: "Bound",
+) -> Any:
+    """Call a reader or prompt of the author: on the loop if it is async, else in a thread."""
+    context = session.context(exchange)
+    current.set(context)
+    if signature.is_async:
+        return await signature.call(function, bound, context)
+    variables = contextvars.copy_context()
+    session.track(exchange, context)
+    try:
+        return await in_thread(
+            session.server.threads,
+            lambda: variables.run(signature.call, function, bound, context),
+            timeout=None,
+        )
+    finally:
+        session.untrack(exchange)
+
+
+METHODS: Final[dict[str, Handler]] = {
+    "initialize": initialize,
+    "ping": ping,
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+    "resources/list": list_resources,
+    "resources/templates/list": list_resource_templates,
+    "resources/read": read_resource,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+    "prompts/list": list_prompts,
+    "prompts/get": get_prompt,
+    "completion/complete": complete,
+    "logging/setLevel": set_level,
+}

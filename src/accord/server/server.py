@@ -1,0 +1,378 @@
+"""The server that authors write: what it offers, and how it is served."""
+
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cached_property
+from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+from accord.errors import RegistrationError
+from accord.protocol.codec import Limits
+from accord.runtime.dispatcher import IN_FLIGHT, Write
+from accord.server import results, signature
+from accord.server.completion import Completions, Source
+from accord.server.context import Context
+from accord.server.listing import PAGE_SIZE, Listing
+from accord.server.prompts import PromptDetails, PromptEntry, prompt
+from accord.server.registry import Registry
+from accord.server.resources import (
+    Found,
+    ResourceDetails,
+    ResourceEntry,
+    Resources,
+    TemplateEntry,
+    resource,
+)
+from accord.server.session import Session
+from accord.server.tools import ToolEntry
+from accord.types import (
+    Icon,
+    Implementation,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    LoggingLevel,
+    PromptsCapability,
+    ResourcesCapability,
+    ServerCapabilities,
+    Tool,
+    ToolAnnotations,
+    ToolsCapability,
+)
+from accord.types._base import REVISION_IDS, JsonObject, RevisionId
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+State = TypeVar("State")
+
+Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
+Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
+Middleware: TypeAlias = Callable[[Context[Any], Proceed], Coroutine[Any, Any, Any]]
+"""Stands around every request: `await proceed()` serves it and returns the result."""
+
+# Sync tools that wait for I/O are the common case; more threads cost memory, fewer cost patience.
+_THREADS: Final = 32
+
+
+class ToolDetails(TypedDict, total=False):
+    """What an author may say about a tool; the rest is read from the function."""
+
+    name: str
+    title: str
+    description: str
+    annotations: ToolAnnotations
+    icons: list[Icon]
+    meta: JsonObject
+    inline: bool
+    timeout: float
+
+
+class Settings(TypedDict, total=False):
+    """How a server works, apart from what it offers.
+
+    Attributes:
+        revisions: those it speaks, all by default.
+        middleware: around every request, the first outermost.
+        page_size: how many entries a page of a list has.
+        limits: what one message may cost.
+        in_flight: how many requests of one client may be under way.
+        threads: how many sync functions may run at once.
+        ask_timeout: seconds to wait for what is asked of the client.
+        log_level: what a client is sent before it asks for a level.
+        debug: whether callers see the text of unexpected exceptions.
+    """
+
+    revisions: Sequence[RevisionId]
+    middleware: Sequence[Middleware]
+    page_size: int
+    limits: Limits
+    in_flight: int
+    threads: int
+    ask_timeout: float
+    log_level: LoggingLevel
+    debug: bool
+
+
+class Server(Generic[State]):
+    """An MCP server.
+
+    Args:
+        name: what the server calls itself.
+        version: of the server, not of the protocol.
+        title: its name for people.
+        instructions: how a model should use it.
+        lifespan: an async context manager around the time it serves; what it yields is
+            `ctx.state`.
+        settings: see `Settings`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        lifespan: "Lifespan[State] | None" = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self.info = Implementation(name, version, title=title)
+        self.instructions = instructions
+        self.lifespan = lifespan
+        self.revisions = _known(settings.get("revisions") or REVISION_IDS)
+        self.middleware = tuple(settings.get("middleware", ()))
+        self.limits = settings.get("limits") or Limits()
+        self.in_flight = settings.get("in_flight", IN_FLIGHT)
+        self.ask_timeout = settings.get("ask_timeout", 300.0)
+        self.log_level: LoggingLevel = settings.get("log_level", "info")
+        self.debug = settings.get("debug", False)
+        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self.roots_callbacks: list[Callable[[Session], Any]] = []
+        self._thread_count = settings.get("threads", _THREADS)
+
+        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=self._tools_changed)
+        self.prompt_entries: Registry[PromptEntry] = Registry(
+            "prompt", changed=self._prompts_changed
+        )
+        self.resource_entries = Resources(changed=self._resources_changed)
+        self.completions = Completions(self.prompt_entries, self.resource_entries)
+        size = settings.get("page_size", PAGE_SIZE)
+        self.tools = Listing(self.tool_entries, ListToolsResult, page_size=size)
+        self.prompts = Listing(self.prompt_entries, ListPromptsResult, page_size=size)
+        self.resources = Listing(self.resource_entries.fixed, ListResourcesResult, page_size=size)
+        self.resource_templates = Listing(
+            self.resource_entries.templates, ListResourceTemplatesResult, page_size=size
+        )
+
+    def __repr__(self) -> str:
+        return f"Server({self.info.name!r})"
+
+    # -- registering
+
+    @overload
+    def tool(self, function: Function, /) -> Function: ...
+    @overload
+    def tool(
+        self, function: None = None, /, **details: Unpack[ToolDetails]
+    ) -> Callable[[Function], Function]: ...
+    def tool(self, function: Any = None, /, **details: Unpack[ToolDetails]) -> Any:
+        """Offer a function as a tool: as a decorator, with or without details, or as a call."""
+        if function is not None:
+            self.add_tool(function, **details)
+            return function
+
+        def register(function: Function) -> Function:
+            self.add_tool(function, **details)
+            return function
+
+        return register
+
+    def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> ToolEntry:
+        """Offer a function as a tool.
+
+        Raises:
+            RegistrationError: its signature cannot be called with JSON, or the name is taken.
+        """
+        found = signature.inspect(function, context_type=Context)
+        returns = results.inspect(function)
+        name = details.get("name") or found.name
+        tool = Tool(
+            name=name,
+            input_schema=found.input_schema,
+            title=details.get("title"),
+            description=details.get("description") or found.description or name,
+            output_schema=returns.output_schema,
+            annotations=details.get("annotations"),
+            icons=details.get("icons"),
+            meta=details.get("meta"),
+        )
+        inline = details.get("inline", False)
+        if inline and found.is_async:
+            raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
+        return self.tool_entries.add(
+            ToolEntry(tool, function, found, returns, inline, details.get("timeout"))
+        )
+
+    def resource(
+        self, uri: str, **details: Unpack[ResourceDetails]
+    ) -> Callable[[Function], Function]:
+        """Offer what a function returns as a resource; a URI with `{variables}` is a template."""
+
+        def register(function: Function) -> Function:
+            self.add_resource(uri, function, **details)
+            return function
+
+        return register
+
+    def add_resource(
+        self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]
+    ) -> ResourceEntry | TemplateEntry:
+        """Offer what a function returns as a resource.
+
+        Raises:
+            RegistrationError: the URI does not fit the function, or it is taken.
+        """
+        found = signature.inspect(function, context_type=Context)
+        entry = resource(uri, function, signature=found, **details)
+        self.resource_entries.add(entry)
+        return entry
+
+    @overload
+    def prompt(self, function: Function, /) -> Function: ...
+    @overload
+    def prompt(
+        self, function: None = None, /, **details: Unpack[PromptDetails]
+    ) -> Callable[[Function], Function]: ...
+    def prompt(self, function: Any = None, /, **details: Unpack[PromptDetails]) -> Any:
+        """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
+        if function is not None:
+            self.add_prompt(function, **details)
+            return function
+
+        def register(function: Function) -> Function:
+            self.add_prompt(function, **details)
+            return function
+
+        return register
+
+    def add_prompt(
+        self, function: Callable[..., Any], **details: Unpack[PromptDetails]
+    ) -> PromptEntry:
+        """Offer a function as a prompt.
+
+        Raises:
+            RegistrationError: its signature does not fit, or the name is taken.
+        """
+        found = signature.inspect(function, context_type=Context)
+        return self.prompt_entries.add(prompt(function, signature=found, **details))
+
+    def completion(self, of: str, argument: str) -> Callable[[Function], Function]:
+        """Complete an argument of a prompt, or a variable of a resource template.
+
+        The function gets what was typed and the arguments already known.
+
+        Args:
+            of: the name of the prompt, or the template as it was registered.
+            argument: the name of the argument or variable.
+        """
+
+        def register(function: Function) -> Function:
+            self.add_completion(of, argument, function)
+            return function
+
+        return register
+
+    def add_completion(self, of: str, argument: str, source: Source) -> None:
+        """Complete an argument from a function, or from values: texts, an Enum or a Literal."""
+        if "{" in of:
+            self.completions.for_template(of, argument, source)
+        else:
+            self.completions.for_prompt(of, argument, source)
+
+    # -- looking up
+
+    def find_resource(self, uri: str) -> Found | None:
+        """Find who reads a URI, and the values of the variables in it."""
+        return self.resource_entries.find(uri)
+
+    def capabilities(self) -> ServerCapabilities:
+        """Return what the server declares: what it has anything of."""
+        has_resources = self.resource_entries.fixed or self.resource_entries.templates
+        return ServerCapabilities(
+            tools=ToolsCapability(list_changed=True) if self.tool_entries else None,
+            prompts=PromptsCapability(list_changed=True) if self.prompt_entries else None,
+            resources=ResourcesCapability(subscribe=True, list_changed=True)
+            if has_resources
+            else None,
+            logging={},
+            completions={} if self.prompt_entries or self.resource_entries.templates else None,
+        )
+
+    @cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        """Where sync functions run."""
+        return ThreadPoolExecutor(self._thread_count, thread_name_prefix="accord")
+
+    # -- telling
+
+    def _tools_changed(self) -> None:
+        self._announce("tools")
+
+    def _prompts_changed(self) -> None:
+        self._announce("prompts")
+
+    def _resources_changed(self) -> None:
+        self._announce("resources")
+
+    def _announce(self, kind: str) -> None:
+        for session in list(self.sessions):
+            session.list_changed(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell every client that subscribed to a resource that it changed. From any thread."""
+        for session in list(self.sessions):
+            session.resource_updated(uri)
+
+    def on_roots_changed(self, function: Function) -> Function:
+        """Call a function with the session when a client's roots change."""
+        self.roots_callbacks.append(function)
+        return function
+
+    # -- serving
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Any]:
+        """Run the lifespan; yields its state."""
+        if self.lifespan is None:
+            yield None
+        else:
+            async with self.lifespan(self) as state:
+                yield state
+
+    def session(self, write: Write, state: Any = None) -> Session:
+        """Begin to serve one client on the running loop; `write` is how messages leave."""
+        session = Session(self, write, state)
+        self.sessions.add(session)
+        return session
+
+    async def connect_memory(self) -> Any:
+        """Return the client's end of a connection within this process."""
+        from accord.transports.memory import MemoryWire
+
+        return MemoryWire(self)
+
+    def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 2.0) -> None:
+        """Serve until the input ends or a signal comes.
+
+        Args:
+            transport: "stdio".
+            grace: seconds that running calls get to finish once the end has come.
+        """
+        if transport != "stdio":
+            raise ValueError(f"transport is {transport!r}, expected 'stdio'")
+        from accord.server.stdio import run
+
+        run(self, grace=grace)
+
+
+def _known(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
+    asked = tuple(revisions)
+    unknown = [each for each in asked if each not in REVISION_IDS]
+    if unknown or not asked:
+        raise ValueError(
+            f"unknown revision {unknown[0]!r}; known are {', '.join(REVISION_IDS)}"
+            if unknown
+            else "revisions is empty"
+        )
+    return tuple(each for each in REVISION_IDS if each in asked)
+
+
+__all__ = [
+    "Lifespan",
+    "Middleware",
+    "Proceed",
+    "Server",
+    "Settings",
+    "ToolDetails",
+]

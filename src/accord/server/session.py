@@ -1,0 +1,178 @@
+"""One client's connection to a server: what it declared, wants to hear of, and is being served."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from accord.errors import LocalProtocolError, MethodNotFound
+from accord.protocol.conversation import PartyState
+from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
+from accord.protocol.exchange import Exchange
+from accord.protocol.revision import Phase
+from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.watchdog import Watchdog
+from accord.server.context import Context, current
+from accord.server.methods import METHODS
+from accord.types import LoggingLevel, ResourceUpdatedParams
+
+if TYPE_CHECKING:
+    from accord.server.server import Server
+
+log = logging.getLogger("accord.server")
+
+_SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
+# Changes that come within this time are one burst, and one notification.
+_BURST: Final = 0.02
+
+
+class Session:
+    """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
+
+    def __init__(self, server: "Server[Any]", write: Write, state: Any) -> None:
+        self.server = server
+        self.state = state
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+        self.endpoint = Endpoint("server", revisions=server.revisions, limits=server.limits)
+        self.dispatcher = Dispatcher(
+            self.endpoint, write, self, in_flight=server.in_flight, watchdog=Watchdog()
+        )
+        self.log_level: LoggingLevel = server.log_level
+        self.subscriptions: set[str] = set()
+        self._changed: set[str] = set()
+        self._contexts: dict[Any, Context[Any]] = {}
+
+    @property
+    def client(self) -> PartyState:
+        """What is known of the client."""
+        return self.endpoint.conversation.parties["client"]
+
+    # -- what the dispatcher hands over
+
+    def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
+        """Serve one request."""
+        handler = METHODS.get(exchange.name)
+        if handler is None:
+            raise MethodNotFound(f"method {exchange.name!r} is not served here")
+        if not self.server.middleware:
+            return handler(self, exchange, params)
+        return self._through_middleware(exchange, params, handler)
+
+    async def _through_middleware(
+        self, exchange: Exchange, params: Any, handler: Callable[..., Any]
+    ) -> Any:
+        context: Context[Any] = Context(self, exchange)
+        current.set(context)
+
+        async def innermost() -> Any:
+            outcome = handler(self, exchange, params)
+            return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+        proceed = innermost
+        for layer in reversed(self.server.middleware):
+            proceed = _around(layer, context, proceed)
+        return await proceed()
+
+    def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
+        """Take note of what the client tells."""
+        if event.name == "notifications/cancelled" and event.exchange is not None:
+            context = self._contexts.get(event.exchange.id)
+            if context is not None:
+                context._cancel()
+        elif event.name == "notifications/roots/list_changed":
+            for callback in self.server.roots_callbacks:
+                dispatcher.spawn(callback(self))
+
+    def breach(self, event: Refused) -> None:
+        """Log what the client did wrong; it has been answered where an answer is due."""
+        log.info("refused a message: %s", event.why)
+
+    # -- contexts of running requests, for cancellation of work in threads
+
+    def context(self, exchange: Exchange) -> Context[Any]:
+        """Return the context of a request; one that middleware made is kept."""
+        context = current.get(None)
+        if context is None or context._exchange is not exchange:
+            context = Context(self, exchange)
+        return context
+
+    def track(self, exchange: Exchange, context: Context[Any]) -> None:
+        """Let a cancellation reach work that cannot be cancelled from outside."""
+        self._contexts[exchange.id] = context
+
+    def untrack(self, exchange: Exchange) -> None:
+        """Forget a context that is no longer at work."""
+        self._contexts.pop(exchange.id, None)
+
+    @property
+    def has_tracked(self) -> bool:
+        """Whether work in threads goes on."""
+        return bool(self._contexts)
+
+    # -- telling
+
+    def run_here(self, function: Callable[..., None], *args: Any) -> None:
+        """Run something on the session's loop: at once when we are on it, else soon."""
+        if threading.get_ident() == self.thread:
+            function(*args)
+        else:
+            self.loop.call_soon_threadsafe(function, *args)
+
+    def is_open(self, exchange: Exchange) -> bool:
+        """Whether a request still waits for its answer."""
+        return self.endpoint.conversation.open_exchange("client", exchange.id) is exchange
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the opening is over and the connection alive."""
+        ready = self.endpoint.conversation.phase is Phase.READY
+        return ready and self.dispatcher.closed is None
+
+    def wants_log(self, level: LoggingLevel) -> bool:
+        """Whether the client wants log messages of this level."""
+        return _SEVERITY[level] >= _SEVERITY[self.log_level] and self.dispatcher.closed is None
+
+    def notify(self, name: str, params: Any = None, within: Exchange | None = None) -> None:
+        """Send a notification; one that the protocol forbids now is left out and logged."""
+        try:
+            self.dispatcher.notify(name, params, within=within)
+        except LocalProtocolError as error:
+            log.debug("left out %s: %s", name, error)
+
+    def list_changed(self, kind: str) -> None:
+        """Tell the client, once per burst, that a list is no longer what it was."""
+        self.run_here(self._list_changed, kind)
+
+    def _list_changed(self, kind: str) -> None:
+        if not self.is_ready:
+            return
+        if not self._changed:
+            self.loop.call_later(_BURST, self._flush_changes)
+        self._changed.add(kind)
+
+    def _flush_changes(self) -> None:
+        changed, self._changed = sorted(self._changed), set()
+        for kind in changed:
+            self.notify(f"notifications/{kind}/list_changed")
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the client that a resource changed, if it subscribed."""
+        if uri in self.subscriptions:
+            self.run_here(
+                self.notify, "notifications/resources/updated", ResourceUpdatedParams(uri)
+            )
+
+    def close(self) -> None:
+        """End the connection."""
+        for context in self._contexts.values():
+            context._cancel()
+        self.dispatcher.close()
+
+
+def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:
+    async def wrapped() -> Any:
+        return await layer(context, proceed)
+
+    return wrapped

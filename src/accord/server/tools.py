@@ -1,0 +1,118 @@
+"""Tools: from a call on the wire to a function and back."""
+
+import asyncio
+import contextvars
+import logging
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from accord.errors import MissingCapability, RequestError, ToolError
+from accord.protocol.exchange import Exchange
+from accord.server.context import Context, current
+from accord.server.results import ReturnType
+from accord.server.signature import Signature
+from accord.server.threads import in_thread
+from accord.types import CallToolResult, TextContent, Tool
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+
+log = logging.getLogger("accord.server")
+
+
+class ToolEntry(msgspec.Struct):
+    """A registered tool."""
+
+    tool: Tool
+    function: Callable[..., Any]
+    signature: Signature
+    returns: ReturnType
+    inline: bool = False
+    timeout: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What the tool is called by."""
+        return self.tool.name
+
+    @property
+    def item(self) -> Tool:
+        """What is listed."""
+        return self.tool
+
+    def call(self, session: "Session", exchange: Exchange, arguments: Any) -> Any:
+        """Call the tool: returns its result, or a coroutine where it takes time."""
+        context = session.context(exchange)
+        try:
+            bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
+        except ToolError as error:
+            return failure(str(error))
+        if self.signature.is_async:
+            exchange.state = f"tool {self.key}"
+            return self._call_async(context, bound)
+        if not self.inline:
+            return self._call_in_thread(session, exchange, context, bound)
+        token = current.set(context)
+        try:
+            return self.returns.convert(self.signature.call(self.function, bound, context))
+        except Exception as error:
+            return self._failed(error, context)
+        finally:
+            current.reset(token)
+
+    async def _call_async(self, context: Context[Any], bound: Any) -> CallToolResult:
+        current.set(context)
+        try:
+            if self.timeout is None:
+                value = await self.signature.call(self.function, bound, context)
+            else:
+                async with asyncio.timeout(self.timeout):
+                    value = await self.signature.call(self.function, bound, context)
+            return self.returns.convert(value)
+        except Exception as error:
+            return self._failed(error, context)
+
+    async def _call_in_thread(
+        self, session: "Session", exchange: Exchange, context: Context[Any], bound: Any
+    ) -> CallToolResult:
+        current.set(context)
+        variables = contextvars.copy_context()
+        session.track(exchange, context)
+        try:
+            value = await in_thread(
+                session.server.threads,
+                lambda: variables.run(self.signature.call, self.function, bound, context),
+                timeout=self.timeout,
+            )
+            return self.returns.convert(value)
+        except Exception as error:
+            if isinstance(error, TimeoutError):
+                context._cancel()
+            return self._failed(error, context)
+        finally:
+            session.untrack(exchange)
+
+    def _failed(self, error: Exception, context: Context[Any]) -> CallToolResult:
+        if isinstance(error, ToolError):
+            return failure(str(error))
+        if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
+            return failure(error.message)
+        if isinstance(error, RequestError):
+            raise error
+        if isinstance(error, TimeoutError) and self.timeout is not None:
+            return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
+        reference = secrets.token_hex(4)
+        log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
+        if context.session.server.debug:
+            return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")
+        # The text of an unexpected exception may name files, hosts or secrets.
+        return failure(f"tool {self.key} failed (reference {reference})")
+
+
+def failure(text: str) -> CallToolResult:
+    """Make a result that tells the model what went wrong."""
+    return CallToolResult([TextContent(text)], is_error=True)

@@ -1,0 +1,52 @@
+"""Two endpoints in one process: bytes pass from hand to hand, without tasks or queues."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from accord.protocol.exchange import Exchange
+from accord.transports.wire import Lost, Receive
+
+
+class MemoryWire:
+    """The client's end of a connection to a server in the same process.
+
+    The server is anything with `running()` (an async context manager that yields its state) and
+    `session(write, state)`.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._session: Any = None
+        self._stack = AsyncExitStack()
+
+    @property
+    def congested(self) -> bool:
+        """Never: the server has always read what was written."""
+        return False
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        """Begin a session with the server."""
+        state = await self._stack.enter_async_context(self._server.running())
+        self._session = self._server.session(lambda data, _: receive(data), state)
+
+    def write(self, data: bytes, exchange: Exchange | None = None) -> None:
+        """Hand a message to the server."""
+        if self._session is not None:
+            self._session.dispatcher.receive(data)
+
+    async def writable(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """End the session and the server's lifespan."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+            await session.dispatcher.drained()
+        await self._stack.aclose()
+
+    def abort(self) -> None:
+        """End the session at once."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
