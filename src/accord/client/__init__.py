@@ -1,1 +1,25 @@
-"""(being written)"""
+"""The client: `connect` to a server, then one method per operation."""
+
+from accord.client.client import Client
+from accord.client.connect import Connecting, Target, connect
+from accord.client.options import (
+    CallOptions,
+    ConnectOptions,
+    OnElicit,
+    OnProgress,
+    OnSample,
+    Roots,
+)
+
+__all__ = [
+    "CallOptions",
+    "Client",
+    "ConnectOptions",
+    "Connecting",
+    "OnElicit",
+    "OnProgress",
+    "OnSample",
+    "Roots",
+    "Target",
+    "connect",
+]

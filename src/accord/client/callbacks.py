@@ -1,0 +1,290 @@
+"""What a client does with what its server sends: answers its questions, passes on its news.
+
+A callback that fails is logged and never ends the connection.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
+from accord.errors import InternalError, MethodNotFound, MissingExtra
+from accord.protocol.endpoint import NotificationReceived, Refused
+from accord.protocol.exchange import Exchange
+from accord.protocol.json_schema import compile_schema
+from accord.runtime.dispatcher import Dispatcher
+from accord.types import (
+    ClientCapabilities,
+    CreateMessageResult,
+    ElicitationCapability,
+    ElicitParams,
+    ElicitResult,
+    EmptyResult,
+    ListRootsResult,
+    Root,
+    RootsCapability,
+    SamplingCapability,
+)
+
+__all__ = ["Callbacks", "Feed"]
+
+log = logging.getLogger("accord.client")
+Value = TypeVar("Value")
+
+# How far a callback may lag behind; beyond it news is dropped rather than memory spent.
+FEED_LENGTH: Final = 1_000
+# A server that prints into its own channel does so again and again; one line each would drown us.
+BREACHES_LOGGED: Final = 20
+
+
+class Feed:
+    """Hands news to a callback one after another, in the order it came."""
+
+    def __init__(self, callback: Callable[..., object], about: str) -> None:
+        self._callback = callback
+        self._about = about
+        self._waiting: deque[tuple[Any, ...]] = deque()
+        self._dropped = 0
+        self.task: asyncio.Future[Any] | None = None
+
+    def deliver(self, *news: Any) -> None:
+        """Call the callback now, or after those before it."""
+        if self.task is None:
+            self._call(news)
+        elif len(self._waiting) < FEED_LENGTH:
+            self._waiting.append(news)
+        else:
+            if not self._dropped:
+                log.warning("the callback for %s lags behind: news is dropped", self._about)
+            self._dropped += 1
+
+    def _call(self, news: tuple[Any, ...]) -> None:
+        try:
+            outcome = self._callback(*news)
+            if inspect.isawaitable(outcome):
+                self.task = asyncio.ensure_future(outcome)
+                self.task.add_done_callback(self._next)
+        except Exception:
+            log.exception("the callback for %s failed", self._about)
+
+    def _next(self, done: asyncio.Future[Any]) -> None:
+        self.task = None
+        if done.cancelled():
+            self._waiting.clear()
+        elif done.exception() is not None:
+            log.error("the callback for %s failed", self._about, exc_info=done.exception())
+        while self._waiting and self.task is None:
+            self._call(self._waiting.popleft())
+
+
+class Callbacks:
+    """The client's side of the conversation.
+
+    `latest` is the message being taken in, `stray` the first that was none: where a server fails to
+    start it often says why on the wrong stream.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._on_sample = settings.on_sample
+        self._on_elicit = settings.on_elicit
+        self.roots = settings.roots
+        if self.roots is not None and not callable(self.roots):
+            self.roots = to_roots(self.roots)
+        given: dict[str, Callable[..., object] | None] = {
+            "notifications/message": settings.on_log,
+            "notifications/tools/list_changed": settings.on_tools_changed,
+            "notifications/resources/list_changed": settings.on_resources_changed,
+            "notifications/prompts/list_changed": settings.on_prompts_changed,
+            "notifications/resources/updated": settings.on_resource_updated,
+        }
+        self._feeds = {name: Feed(call, name) for name, call in given.items() if call is not None}
+        self._progress: set[Feed] = set()
+        self._breaches = 0
+        self.latest = b""
+        self.stray = ""
+        self.on_tools_changed: Callable[[], None] | None = None
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What the callbacks given allow us to declare."""
+        return ClientCapabilities(
+            sampling=SamplingCapability() if self._on_sample else None,
+            elicitation=ElicitationCapability(form={}) if self._on_elicit else None,
+            roots=None if self.roots is None else RootsCapability(list_changed=True),
+        )
+
+    def progress_feed(self, callback: Callable[..., object]) -> Feed:
+        """Return a feed for the progress of one call; `finish` lets go of it."""
+        feed = Feed(callback, "notifications/progress")
+        self._progress.add(feed)
+        return feed
+
+    def finish(self, feed: Feed) -> None:
+        """Forget the feed of a call that is over, unless its callback is still at work."""
+        if feed.task is None:
+            self._progress.discard(feed)
+        else:
+            feed.task.add_done_callback(lambda _: self._progress.discard(feed))
+
+    def tasks(self) -> list[asyncio.Future[Any]]:
+        """Return the callbacks at work."""
+        return [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
+
+    # -- what the dispatcher hands over
+
+    def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
+        """Answer a question of the server."""
+        if exchange.name == "ping":
+            return EmptyResult()
+        if exchange.name == "sampling/createMessage" and self._on_sample is not None:
+            return _sample(self._on_sample, params)
+        if exchange.name == "elicitation/create" and self._on_elicit is not None:
+            return _elicit(self._on_elicit, params)
+        if exchange.name == "roots/list" and self.roots is not None:
+            return _list_roots(self.roots)
+        raise MethodNotFound(f"method {exchange.name!r} is not served by this client")
+
+    def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
+        """Pass on what the server tells."""
+        if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
+            self.on_tools_changed()
+        feed = self._feeds.get(event.name)
+        if feed is None:
+            return
+        if event.name == "notifications/message":
+            feed.deliver(event.params)
+        elif event.name == "notifications/resources/updated":
+            feed.deliver(event.params.uri)
+        else:
+            feed.deliver()
+
+    def breach(self, event: Refused) -> None:
+        """Log what the server should not have sent; it is skipped."""
+        self._breaches += 1
+        self.stray = self.stray or self.latest[:200].decode("utf-8", "replace")
+        if self._breaches <= BREACHES_LOGGED:
+            more = " (no more of this will be logged)" * (self._breaches == BREACHES_LOGGED)
+            log.warning("skipped a message of the server: %s%s", event.why, more)
+
+
+async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:
+    result: object = await _asked(callback, params)
+    if not isinstance(result, CreateMessageResult):
+        raise TypeError(f"on_sample returned {_named(result)}, expected a CreateMessageResult")
+    return result
+
+
+async def _elicit(callback: OnElicit, params: ElicitParams) -> ElicitResult:
+    answer = to_answer(await _asked(callback, params))
+    if answer.action == "accept" and params.requested_schema is not None:
+        wrong = _misfit(answer.content or {}, params.requested_schema)
+        if wrong is not None:
+            log.error("the answer of on_elicit does not fit the requested schema: %s", wrong)
+            raise InternalError("the user's answer does not fit the requested schema")
+    return answer
+
+
+def _misfit(content: Mapping[str, Any], schema: Any) -> str | None:
+    try:
+        return compile_schema(schema)(dict(content))
+    except MissingExtra:
+        return None
+    except ValueError as error:
+        return f"the schema itself is invalid: {error}"
+
+
+def to_answer(outcome: Elicited | object) -> ElicitResult:
+    """Turn what an elicitation callback returned into an answer."""
+    if isinstance(outcome, ElicitResult):
+        return outcome
+    if outcome is None:
+        return ElicitResult("cancel")
+    if outcome is False:
+        return ElicitResult("decline")
+    plain = msgspec.to_builtins(outcome)
+    if isinstance(plain, dict):
+        return ElicitResult("accept", plain)
+    raise TypeError(
+        f"on_elicit returned {_named(outcome)}, expected content as a mapping, an ElicitResult, "
+        "False to decline or None to cancel"
+    )
+
+
+async def _list_roots(roots: Roots) -> ListRootsResult:
+    if not callable(roots):
+        return ListRootsResult(to_roots(roots))
+    found = roots()
+    return ListRootsResult(to_roots(await found if inspect.isawaitable(found) else found))
+
+
+def to_roots(given: RootList) -> list[Root]:
+    """Turn paths, file URIs and roots into roots.
+
+    Raises:
+        ValueError: one of them is a URI, but not of a file.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"roots is a list of folders, not the string {given!r}")
+    return [_to_root(each) for each in given]
+
+
+def _to_root(given: Any) -> Root:
+    root: Root
+    if isinstance(given, Root):
+        root = given
+    elif isinstance(given, str) and "://" in given:
+        root = Root(given, name=given.rstrip("/").rpartition("/")[2] or None)
+    else:
+        path = Path(given).expanduser().absolute()
+        root = Root(path.as_uri(), name=path.name or None)
+    if not root.uri.startswith("file://"):  # roots.item.uri
+        raise ValueError(f"a root is a folder given by a path or a file:// URI, not {root.uri!r}")
+    return root
+
+
+async def _asked(callback: Callable[[Any], Any], params: Any) -> Any:
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
+        getattr(callback, "__call__", None)  # noqa: B004  # an object whose call is async
+    ):
+        return await callback(params)
+    outcome = await _in_thread(partial(callback, params))
+    return await outcome if inspect.isawaitable(outcome) else outcome
+
+
+async def _in_thread(work: Callable[[], Value]) -> Value:
+    """Run work in a thread that nobody has to wait for: a human may never answer."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Value] = loop.create_future()
+    context = copy_context()
+
+    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
+
+    def run() -> None:
+        try:
+            done = partial(settle, future.set_result, context.run(work))
+        except Exception as error:
+            done = partial(settle, future.set_exception, error)
+        except BaseException as error:
+            failure = RuntimeError(f"the callback ended with {type(error).__name__}")
+            done = partial(settle, future.set_exception, failure)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody asks any more
+            loop.call_soon_threadsafe(done)
+
+    threading.Thread(target=run, daemon=True, name="accord-callback").start()
+    return await future
+
+
+def _named(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

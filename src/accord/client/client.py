@@ -1,0 +1,353 @@
+"""The client: one method per operation of the protocol, on a connection that is already made."""
+
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack, overload
+
+import msgspec
+
+from accord.client.callbacks import to_roots
+from accord.client.link import Link
+from accord.client.options import CallOptions, Roots
+from accord.client.pages import Pages
+from accord.client.results import check_output, decode_output
+from accord.protocol import shape
+from accord.types import (
+    CallToolParams,
+    CallToolResult,
+    CompleteParams,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    EmptyParams,
+    GetPromptParams,
+    GetPromptResult,
+    Implementation,
+    InitializeResult,
+    JsonObject,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    LoggingLevel,
+    PageParams,
+    Prompt,
+    PromptReference,
+    ReadResourceParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    ResourceTemplateReference,
+    RevisionId,
+    ServerCapabilities,
+    SetLevelParams,
+    SubscribeParams,
+    Tool,
+    UnsubscribeParams,
+)
+
+__all__ = ["Client"]
+
+Output = TypeVar("Output")
+Entry = TypeVar("Entry")
+Page = TypeVar("Page", bound=Any)
+
+_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
+
+
+class Client:
+    """A connected client, as `connect` returns it.
+
+    Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`
+    and `meta`. Each one raises
+
+        LocalProtocolError: the negotiated revision or the server lacks it; nothing was sent.
+        RequestError: the server answered with an error; subclasses tell the codes apart.
+        RemoteProtocolError: the answer breaks the protocol.
+        RequestTimeout: no answer came in time; the request was cancelled.
+        ConnectionClosed: the connection is gone.
+    """
+
+    def __init__(self, link: Link, opening: InitializeResult) -> None:
+        self._link = link
+        self._opening = opening
+        self._outputs: dict[str, JsonObject] = {}
+        # Bound to the dictionary, not to the client, which nothing but its users may keep alive.
+        link.callbacks.on_tools_changed = self._outputs.clear
+        self._forgotten = weakref.finalize(self, link.abandon)
+        self._forgotten.atexit = False
+
+    def __repr__(self) -> str:
+        info = self.server_info
+        state = "closed" if self.is_closed else self.revision
+        return f"<Client of {info.name} {info.version}, {state}>"
+
+    # -- what the opening told
+
+    @property
+    def server_info(self) -> Implementation:
+        """Name and version of the server."""
+        return self._opening.server_info
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used, in its own words."""
+        return self._opening.instructions
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """What the server can do."""
+        return self._opening.capabilities
+
+    @property
+    def revision(self) -> RevisionId:
+        """The negotiated revision."""
+        return self._link.endpoint.revision.id
+
+    # -- ending
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, ended by us or by the server."""
+        return self._link.is_closed
+
+    async def close(self) -> None:
+        """End the connection, and the server with all its children where we launched it.
+
+        May be called from any task, any number of times; afterwards nothing of it is left.
+        """
+        self._forgotten.detach()
+        await self._link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- tools
+
+    async def list_tools(
+        self, cursor: str | None = None, **how: Unpack[CallOptions]
+    ) -> ListToolsResult:
+        """Fetch one page of tools: the first, or the one a cursor leads to."""
+        page: ListToolsResult = await self._link.ask("tools/list", PageParams(cursor), how)
+        revision = self.revision
+        for tool in page.tools:
+            # A schema in a revision that does not define it binds nobody.
+            schema = None if tool.output_schema is None else shape.narrow(tool, revision)
+            if schema is not None and schema.output_schema is not None:
+                self._outputs[tool.name] = schema.output_schema
+            else:
+                self._outputs.pop(tool.name, None)
+        return page
+
+    def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
+        """Iterate over all tools, fetching pages as needed."""
+        return _all("tools/list", lambda at: self.list_tools(at, **how), lambda page: page.tools)
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: None = None,
+        **how: Unpack[CallOptions],
+    ) -> CallToolResult: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Output],
+        **how: Unpack[CallOptions],
+    ) -> Output: ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Output] | None = None,
+        **how: Unpack[CallOptions],
+    ) -> CallToolResult | Output:
+        """Call a tool.
+
+        The structured part of the result is held against the tool's output schema where that is
+        known, which it is once the tool was listed, and where the extra `schema` is installed.
+
+        Args:
+            name: the tool.
+            arguments: its arguments by name; anything msgspec can encode.
+            result_type: the type to decode the result into. Without it the result is returned as
+                it came, also where the tool reports an error.
+
+        Raises:
+            ToolError: the tool reports an error, and `result_type` was given.
+            RemoteProtocolError: the result breaks the output schema, or does not fit the type.
+        """
+        result: CallToolResult = await self._link.ask(
+            "tools/call", CallToolParams(name, _encoded(arguments)), how
+        )
+        schema = self._outputs.get(name) if self._outputs else None
+        if schema is not None:
+            check_output(name, result, schema)
+        return result if result_type is None else decode_output(name, result, result_type)
+
+    # -- resources
+
+    async def list_resources(
+        self, cursor: str | None = None, **how: Unpack[CallOptions]
+    ) -> ListResourcesResult:
+        """Fetch one page of resources."""
+        page: ListResourcesResult = await self._link.ask("resources/list", PageParams(cursor), how)
+        return page
+
+    def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
+        """Iterate over all resources, fetching pages as needed."""
+        return _all(
+            "resources/list", lambda at: self.list_resources(at, **how), lambda page: page.resources
+        )
+
+    async def list_resource_templates(
+        self, cursor: str | None = None, **how: Unpack[CallOptions]
+    ) -> ListResourceTemplatesResult:
+        """Fetch one page of resource templates."""
+        page: ListResourceTemplatesResult = await self._link.ask(
+            "resources/templates/list", PageParams(cursor), how
+        )
+        return page
+
+    def resource_templates(self, **how: Unpack[CallOptions]) -> AsyncIterator[ResourceTemplate]:
+        """Iterate over all resource templates, fetching pages as needed."""
+        return _all(
+            "resources/templates/list",
+            lambda at: self.list_resource_templates(at, **how),
+            lambda page: page.resource_templates,
+        )
+
+    async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
+        """Read a resource; raises ResourceNotFound where the server does not have it."""
+        result: ReadResourceResult = await self._link.ask(
+            "resources/read", ReadResourceParams(uri), how
+        )
+        return result
+
+    async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
+        """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
+        await self._link.ask("resources/subscribe", SubscribeParams(uri), how)
+
+    async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
+        """Ask to hear no more of a resource."""
+        await self._link.ask("resources/unsubscribe", UnsubscribeParams(uri), how)
+
+    # -- prompts, completion
+
+    async def list_prompts(
+        self, cursor: str | None = None, **how: Unpack[CallOptions]
+    ) -> ListPromptsResult:
+        """Fetch one page of prompts."""
+        page: ListPromptsResult = await self._link.ask("prompts/list", PageParams(cursor), how)
+        return page
+
+    def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
+        """Iterate over all prompts, fetching pages as needed."""
+        return _all(
+            "prompts/list", lambda at: self.list_prompts(at, **how), lambda page: page.prompts
+        )
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        **how: Unpack[CallOptions],
+    ) -> GetPromptResult:
+        """Fill in a prompt."""
+        filled = None if arguments is None else dict(arguments)
+        result: GetPromptResult = await self._link.ask(
+            "prompts/get", GetPromptParams(name, filled), how
+        )
+        return result
+
+    async def complete(
+        self,
+        ref: PromptReference | ResourceTemplateReference,
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+        **how: Unpack[CallOptions],
+    ) -> Completion:
+        """Ask for suggestions while a user types an argument.
+
+        Args:
+            ref: the prompt or the resource template.
+            argument: the name of the argument.
+            value: what was typed so far.
+            context: arguments that are filled in already; older revisions do not carry them.
+        """
+        known = None if context is None else CompletionContext(dict(context))
+        params = CompleteParams(ref, CompletionArgument(argument, value), known)
+        completion: Completion = (
+            await self._link.ask("completion/complete", params, how)
+        ).completion
+        return completion
+
+    # -- the rest
+
+    async def ping(self, **how: Unpack[CallOptions]) -> None:
+        """Make sure that the server still answers."""
+        await self._link.ask("ping", EmptyParams(), how)
+
+    async def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
+        """Choose the least level of log messages; they reach `on_log`."""
+        await self._link.ask("logging/setLevel", SetLevelParams(level), how)
+
+    async def roots_changed(self, roots: Roots | None = None) -> None:
+        """Tell the server that the roots changed.
+
+        Args:
+            roots: what is answered from now on; None where a function given earlier knows.
+
+        Raises:
+            LocalProtocolError: the connection was made without `roots`.
+        """
+        callbacks = self._link.callbacks
+        fresh = roots if roots is None or callable(roots) else to_roots(roots)
+        self._link.tell("notifications/roots/list_changed", EmptyParams())
+        if fresh is not None:
+            callbacks.roots = fresh
+
+
+def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
+    # Some servers want the member even where the tool takes nothing.
+    if arguments is None:
+        return _NO_ARGUMENTS
+    if not isinstance(arguments, Mapping):
+        raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
+    return msgspec.Raw(msgspec.json.encode(arguments))
+
+
+async def _all(
+    method: str,
+    fetch: Callable[[str | None], Awaitable[Page]],
+    entries: Callable[[Page], list[Entry]],
+) -> AsyncIterator[Entry]:
+    pages = Pages(method)
+    page = await fetch(None)
+    while True:
+        for entry in entries(page):
+            yield entry
+        if page.next_cursor is None:
+            return
+        pages.check(page.next_cursor)
+        page = await fetch(page.next_cursor)

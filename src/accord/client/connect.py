@@ -1,0 +1,269 @@
+"""From a target to a connected client: find the transport, open it, agree on a revision."""
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Generator, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeAlias, Unpack
+
+from accord.client.client import Client
+from accord.client.link import Link
+from accord.client.options import ConnectOptions, Settings
+from accord.errors import (
+    AccordError,
+    ConnectFailed,
+    ConnectionClosed,
+    RequestError,
+    RequestTimeout,
+)
+from accord.transports.process import Launch, Process
+from accord.transports.wire import Wire
+from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
+
+__all__ = ["Connecting", "Target", "connect"]
+
+Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
+"""A command as a list, a file with a server, or a server object."""
+
+# What fits on a few lines of a terminal or a log; the whole stderr is an attribute of the error.
+_MESSAGE: Final = 300
+
+
+def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
+    """Connect to a server.
+
+    Use it as `async with connect(...) as client`, or as `client = await connect(...)` with
+    `await client.close()` later, from any task. What is declared to the server follows from the
+    callbacks given. Callbacks may be sync or async; one that fails is logged and breaks nothing.
+
+    Args:
+        target: a command as a list, a path to a Python file with a server, or a `Server`.
+        **options: all by keyword.
+
+            revision: the one revision to speak; revisions: those to choose from (default: all that
+            open with a handshake). client_info: our name and version.
+
+            on_sample, on_elicit, roots: what answers the server's questions.
+            on_log, on_progress, on_tools_changed, on_resources_changed, on_prompts_changed,
+            on_resource_updated: what hears its news.
+
+            timeout (60 s): silence after which a request is cancelled; progress extends it.
+            timeout_cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
+            limits: what one message may cost.
+
+            For launched servers: env, in addition to what is inherited
+            (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
+            ("keep" the last lines for errors, "forward" them, or a function called with each),
+            exit_grace (2 s) and terminate_grace (2 s) when closing.
+
+    Raises:
+        ConnectFailed: there is no connection; says at which point and why.
+        ValueError: a revision that does not exist, or roots that are no folders.
+    """
+    settings = Settings(**options)
+    settings.offered()
+    return Connecting(target, settings)
+
+
+class Connecting:
+    """A connection that is made when it is awaited or entered."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self._target = target
+        self._settings = settings
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return _connect(self._target, self._settings).__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self
+        return self._client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+async def _connect(target: Target, settings: Settings) -> Client:
+    wire = await _wire(target, settings)
+    link = Link(wire, settings)
+    try:
+        async with asyncio.timeout(settings.connect_timeout):
+            await link.open()
+            opening = await _handshake(link)
+    except TimeoutError:
+        await link.close()
+        what = f"no answer to initialize within {settings.connect_timeout:g} s"
+        raise _failure(what, link) from None
+    except AccordError as error:
+        await link.close()
+        raise _explained(error, link) from None
+    except BaseException:
+        await link.close()
+        raise
+    return Client(link, opening)
+
+
+# -- finding the transport
+
+
+async def _wire(target: Target, settings: Settings) -> Wire:
+    if hasattr(target, "connect_memory"):
+        wire: Wire = await target.connect_memory()
+        return wire
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        return _http_wire(target, settings)
+    return Process(
+        Launch(
+            command=_command(target),
+            env=settings.env,
+            cwd=settings.cwd,
+            stderr=settings.stderr,
+            exit_grace=settings.exit_grace,
+            terminate_grace=settings.terminate_grace,
+            line_limit=settings.limits.message_bytes,
+        )
+    )
+
+
+def _http_wire(url: str, settings: Settings) -> Wire:
+    try:
+        transport = import_module("accord.transports.http")
+    except ImportError:
+        raise ConnectFailed(
+            f"{url[:200]}: connecting to a URL needs the extra 'http'", phase="starting"
+        ) from None
+    wire: Wire = transport.client_wire(url, settings)
+    return wire
+
+
+def _command(target: Target) -> Sequence[str]:
+    if isinstance(target, str | os.PathLike):
+        path = Path(target)
+        if path.suffix != ".py":
+            raise ConnectFailed(
+                f"{str(target)[:200]!r} is neither a URL nor a Python file; a command is a list, "
+                'such as ["python", "server.py"]',
+                phase="starting",
+            )
+        if not path.is_file():
+            raise ConnectFailed(f"there is no file {str(target)[:200]!r}", phase="starting")
+        return [sys.executable, "-m", "accord.cli.main", "run", str(path)]
+    if isinstance(target, Sequence) and all(isinstance(part, str | os.PathLike) for part in target):
+        return target
+    raise TypeError(
+        f"a target is a command as a list, a path to a Python file, a URL or a Server, "
+        f"not a {type(target).__name__}"
+    )
+
+
+# -- agreeing on a revision
+
+
+async def _handshake(link: Link) -> InitializeResult:
+    offered = link.settings.offered()
+    asked = offered[0]  # lifecycle.version.client-prefers-latest
+    try:
+        opening = await _initialize(link, asked)
+    except RequestError as error:
+        other = _counter_offer(error, offered, asked)
+        if other is None:
+            raise
+        opening = await _initialize(link, asked := other)
+    if opening.protocol_version not in offered:  # lifecycle.version.client-disconnects
+        raise _failure(
+            f"asked for revision {asked}, the server answered {opening.protocol_version[:40]!r}, "
+            f"which is not among {', '.join(offered)}",
+            link,
+        )
+    link.dispatcher.notify("notifications/initialized", EmptyParams())
+    return opening
+
+
+async def _initialize(link: Link, revision: RevisionId) -> InitializeResult:
+    params = InitializeParams(
+        protocol_version=revision,
+        capabilities=link.callbacks.capabilities,
+        client_info=link.settings.client_info or _own_info(),
+    )
+    result: InitializeResult = await link.dispatcher.request("initialize", params)
+    return result
+
+
+def _counter_offer(
+    error: RequestError, offered: Sequence[RevisionId], asked: RevisionId
+) -> RevisionId | None:
+    """Find a revision that an error names as supported, and that we speak too."""
+    data = error.data if isinstance(error.data, dict) else {}
+    supported = data.get("supported")
+    if not isinstance(supported, list):
+        return None
+    return next((each for each in offered if each in supported and each != asked), None)
+
+
+def _own_info() -> Implementation:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Implementation("accord", version("accord"))
+    except PackageNotFoundError:
+        return Implementation("accord", "0")
+
+
+# -- saying what went wrong
+
+
+def _explained(error: AccordError, link: Link) -> AccordError:
+    if isinstance(error, ConnectFailed):
+        return error
+    if isinstance(error, RequestTimeout):
+        return _failure("no answer to initialize in time", link)
+    if isinstance(error, ConnectionClosed):
+        return _failure(f"{error} before it answered initialize", link)
+    if isinstance(error, RequestError):
+        return _failure(f"refused initialize: {error}{_supported(error)}", link)
+    return _failure(f"answered initialize wrongly: {error}", link)
+
+
+def _supported(error: RequestError) -> str:
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    return f"; it supports {str(supported)[:80]}" if supported else ""
+
+
+def _failure(what: str, link: Link) -> ConnectFailed:
+    wire = link.wire
+    if not isinstance(wire, Process):
+        return ConnectFailed(f"the server {what}"[:_MESSAGE], phase="initialize")
+    said = wire.stderr or link.callbacks.stray
+    message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}"
+    room = _MESSAGE - len(message) - len("; it said: ")
+    if said and room > 20:
+        message += f"; it said: {_end_of(said, room)}"
+    return ConnectFailed(
+        message[:_MESSAGE],
+        command=wire.command,
+        exit_code=wire.exit_code,
+        phase="initialize" if wire.has_spoken or wire.exit_code is None else "starting",
+        stderr=wire.stderr,
+    )
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _end_of(text: str, length: int) -> str:
+    """Return the last lines that fit: errors end with what matters."""
+    text = " | ".join(line.strip() for line in text.splitlines() if line.strip())
+    return text if len(text) <= length else f"...{text[3 - length :]}"

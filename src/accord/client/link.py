@@ -1,0 +1,239 @@
+"""One live connection: the wire, the conversation on it, and one task that owns both.
+
+Because one task opens and closes the wire, anybody may ask for the end, from any task, in any order
+and more than once. Nothing here refers to the public client, so that a forgotten one is noticed.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import math
+from itertools import count
+from typing import Any, Final
+
+from accord import errors
+from accord.client.callbacks import Callbacks
+from accord.client.options import CallOptions, OnProgress, Settings
+from accord.errors import (
+    AccordError,
+    ConnectionClosed,
+    LocalProtocolError,
+    RequestError,
+    RequestTimeout,
+)
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.violation import CLIENT, SERVER
+from accord.runtime.dispatcher import Dispatcher
+from accord.transports.wire import Wire
+
+__all__ = ["Link"]
+
+log = logging.getLogger("accord.client")
+
+# Requests that may take long: they carry a progress token even when nobody listens, because
+# progress extends their deadline.
+_LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+# How long callbacks may take to notice that they are cancelled.
+_CALLBACK_GRACE: Final = 1.0
+
+_KINDS: Final[dict[int, type[RequestError]]] = {
+    kind.default_code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, RequestError) and kind is not RequestError
+}
+
+_open_links: Final[set["Link"]] = set()
+
+
+@atexit.register
+def _abort_all() -> None:
+    for link in list(_open_links):
+        link.wire.abort()
+
+
+class Link:
+    """A connection from its opening to its end, on the loop it was made on."""
+
+    def __init__(self, wire: Wire, settings: Settings) -> None:
+        self.wire = wire
+        self.settings = settings
+        self.callbacks = Callbacks(settings)
+        self.endpoint = Endpoint(CLIENT, revisions=settings.offered(), limits=settings.limits)
+        self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
+        self.loop = asyncio.get_running_loop()
+        self._ending: asyncio.Future[None] = self.loop.create_future()
+        self._opened: asyncio.Future[None] = self.loop.create_future()
+        self._life: asyncio.Task[None] | None = None
+        self._tokens = count(1)
+
+    # -- life
+
+    async def open(self) -> None:
+        """Open the wire; a caller that is cancelled meanwhile leaves nothing behind."""
+        self._life = self.loop.create_task(self._live(), name="accord-connection")
+        _open_links.add(self)
+        await asyncio.shield(self._opened)
+
+    async def _live(self) -> None:
+        try:
+            await self.wire.open(self._receive, self._lost)
+            self._opened.set_result(None)
+            await self._ending
+        except Exception as error:
+            self._opened.set_exception(error)
+            # Nobody looks where connecting was given up at the same moment.
+            self._opened.exception()
+        finally:
+            self._opened.cancel()
+            await self._end()
+
+    async def _end(self) -> None:
+        try:
+            self.dispatcher.close(ConnectionClosed("the client is closed"))
+            await self.wire.close()
+            await self._end_callbacks()
+        except Exception:
+            log.exception("the connection did not close cleanly")
+        finally:
+            self.wire.abort()
+            _open_links.discard(self)
+
+    async def _end_callbacks(self) -> None:
+        working = self.callbacks.tasks()
+        for task in working:
+            task.cancel()
+        working += self.dispatcher.running.values()
+        if working:
+            _, stuck = await asyncio.wait(working, timeout=_CALLBACK_GRACE)
+            if stuck:
+                log.warning("%d callbacks go on although the client is closed", len(stuck))
+
+    def _receive(self, message: bytes) -> None:
+        if self.dispatcher.closed is None:
+            self.callbacks.latest = message
+            try:
+                self.dispatcher.receive(message)
+            except Exception:
+                log.exception("a message of the server could not be taken in")
+
+    def _lost(self, why: str) -> None:
+        self.dispatcher.close(ConnectionClosed(why))
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        if not self._ending.done():
+            self._ending.set_result(None)
+
+    async def close(self) -> None:
+        """End the connection and wait until nothing of it is left."""
+        life = self._life
+        if life is None or life.done():
+            return
+        if self.loop.is_closed():
+            self.abandon()
+        elif asyncio.get_running_loop() is not self.loop:
+            elsewhere = asyncio.run_coroutine_threadsafe(self.close(), self.loop)
+            await asyncio.wrap_future(elsewhere)
+        else:
+            self._end_soon()
+            if not self._opened.done():
+                life.cancel()
+            # The end goes on although the caller is cancelled, or is one of our own callbacks.
+            await asyncio.wait([life])
+
+    def abandon(self) -> None:
+        """End a connection that nobody can use any more; from any thread."""
+        if self._life is None or self._life.done():
+            return
+        log.warning("a client was not closed; its connection is ended")
+        if self.loop.is_running():
+            with contextlib.suppress(RuntimeError):  # the loop was closed in between
+                self.loop.call_soon_threadsafe(self._end_soon)
+                return
+        self.wire.abort()
+        _open_links.discard(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, by us or by the server."""
+        return self.dispatcher.closed is not None
+
+    # -- asking
+
+    async def ask(self, name: str, params: Any, how: CallOptions) -> Any:
+        """Send a request and wait for its answer, within the deadlines."""
+        dispatcher = self.dispatcher
+        if dispatcher.closed is not None:
+            raise type(dispatcher.closed)(str(dispatcher.closed))
+        timeout, cap = self._deadlines(how)
+        on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
+        meta = how.get("meta")
+        if on_progress is not None or name in _LONG:
+            meta = {"progressToken": next(self._tokens), **(meta or {})}
+        params.meta = meta
+        if self.wire.congested:
+            await self._until_writable(name, timeout)
+        try:
+            if on_progress is None:
+                return await dispatcher.request(name, params, timeout=timeout, cap=cap)
+            feed = self.callbacks.progress_feed(on_progress)
+            deliver: OnProgress = feed.deliver
+            return await dispatcher.request(
+                name, params, timeout=timeout, cap=cap, on_progress=deliver
+            )
+        except AccordError as error:
+            raise self._explained(error, name, (timeout, cap)) from None
+        finally:
+            if feed is not None:
+                self.callbacks.finish(feed)
+
+    def tell(self, name: str, params: Any) -> None:
+        """Send a notification."""
+        if self.dispatcher.closed is not None:
+            raise ConnectionClosed(str(self.dispatcher.closed))
+        self.dispatcher.notify(name, params)
+
+    def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+        timeout, cap = how.get("timeout"), how.get("cap")
+        timeout = self.settings.timeout if timeout is None else timeout
+        cap = self.settings.timeout_cap if cap is None else cap
+        return (
+            None if timeout == math.inf else timeout,
+            None if cap == math.inf else cap,
+        )
+
+    async def _until_writable(self, name: str, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self.wire.writable()
+        except TimeoutError:
+            why = f"{name}: not sent, the server read nothing for {timeout:g} s"
+            raise RequestTimeout(why) from None
+
+    def _explained(
+        self, error: AccordError, name: str, deadlines: tuple[float | None, float | None]
+    ) -> AccordError:
+        if isinstance(error, RequestTimeout):
+            timeout, cap = deadlines
+            waited = [f"{limit:g} s" for limit in (timeout, cap) if limit is not None]
+            limits = " of silence or ".join(waited) + (" in all" if len(waited) > 1 else "")
+            return RequestTimeout(f"{name}: no answer within {limits}; it was cancelled")
+        if isinstance(error, LocalProtocolError):
+            return LocalProtocolError(self._reason(error, name), error.violations)
+        if isinstance(error, RequestError):
+            kind = _KINDS.get(error.code, RequestError)
+            return kind(error.message, code=error.code, data=error.data)
+        if isinstance(error, ConnectionClosed):
+            return ConnectionClosed(str(error))
+        return error
+
+    def _reason(self, error: LocalProtocolError, name: str) -> str:
+        """Say in the caller's words why a request may not be sent."""
+        revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
+        if name not in revision.requests[CLIENT]:
+            return f"{name} is not part of revision {revision.id}, which was negotiated"
+        needed = revision.needed_for(CLIENT, name)
+        if needed is not None and needed not in (state.capabilities or ()):
+            return f"{name} needs the capability {needed}, which the server did not declare"
+        return f"{name}: {error}"

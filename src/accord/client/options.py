@@ -1,0 +1,144 @@
+"""What a caller may choose: for a connection, and for one call."""
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypedDict
+
+from accord.protocol.codec import Limits
+from accord.protocol.revisions import REVISIONS
+from accord.transports.process import StderrSink
+from accord.types import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitParams,
+    ElicitResult,
+    Implementation,
+    JsonObject,
+    LogMessageParams,
+    ProgressParams,
+    RevisionId,
+    Root,
+)
+
+__all__ = [
+    "CallOptions",
+    "ConnectOptions",
+    "OnElicit",
+    "OnProgress",
+    "OnSample",
+    "Roots",
+    "Settings",
+]
+
+OnSample: TypeAlias = Callable[
+    [CreateMessageParams], CreateMessageResult | Awaitable[CreateMessageResult]
+]
+"""Asks the model. A plain function runs in a thread of its own, so it may wait for a human."""
+
+Elicited: TypeAlias = ElicitResult | Mapping[str, Any] | bool | None
+OnElicit: TypeAlias = Callable[[ElicitParams], Elicited | Awaitable[Elicited]]
+"""Asks the user: content accepts, False declines, None cancels. Plain functions run in a thread."""
+
+RootList: TypeAlias = Iterable[str | os.PathLike[str] | Root]
+Roots: TypeAlias = RootList | Callable[[], RootList | Awaitable[RootList]]
+"""Folders as paths, file URIs or roots, or a function that returns them."""
+
+OnLog: TypeAlias = Callable[[LogMessageParams], object]
+OnProgress: TypeAlias = Callable[[ProgressParams], object]
+OnChange: TypeAlias = Callable[[], object]
+OnUpdate: TypeAlias = Callable[[str], object]
+
+# What a caller is willing to wait in silence, and whatever progress is reported.
+TIMEOUT: Final = 60.0
+TIMEOUT_CAP: Final = 3_600.0
+CONNECT_TIMEOUT: Final = 30.0
+
+
+class CallOptions(TypedDict, total=False):
+    """What may be chosen for one call.
+
+    `timeout` is the time without answer or progress after which the request is cancelled, `cap` the
+    time after which it is cancelled whatever progress comes; `math.inf` waits for ever, None takes
+    the default of the connection. `meta` travels as `_meta`.
+    """
+
+    timeout: float | None
+    cap: float | None
+    on_progress: OnProgress | None
+    meta: JsonObject | None
+
+
+class ConnectOptions(TypedDict, total=False):
+    """What may be chosen for a connection; `connect` describes it."""
+
+    revision: RevisionId | None
+    revisions: Sequence[RevisionId] | None
+    client_info: Implementation | None
+    on_sample: OnSample | None
+    on_elicit: OnElicit | None
+    roots: Roots | None
+    on_log: OnLog | None
+    on_progress: OnProgress | None
+    on_tools_changed: OnChange | None
+    on_resources_changed: OnChange | None
+    on_prompts_changed: OnChange | None
+    on_resource_updated: OnUpdate | None
+    timeout: float
+    timeout_cap: float
+    connect_timeout: float
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    stderr: StderrSink
+    exit_grace: float
+    terminate_grace: float
+    limits: Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The options of a connection with their defaults."""
+
+    revision: RevisionId | None = None
+    revisions: Sequence[RevisionId] | None = None
+    client_info: Implementation | None = None
+    on_sample: OnSample | None = None
+    on_elicit: OnElicit | None = None
+    roots: Roots | None = None
+    on_log: OnLog | None = None
+    on_progress: OnProgress | None = None
+    on_tools_changed: OnChange | None = None
+    on_resources_changed: OnChange | None = None
+    on_prompts_changed: OnChange | None = None
+    on_resource_updated: OnUpdate | None = None
+    timeout: float = TIMEOUT
+    timeout_cap: float = TIMEOUT_CAP
+    connect_timeout: float = CONNECT_TIMEOUT
+    env: Mapping[str, str] | None = None
+    cwd: str | os.PathLike[str] | None = None
+    stderr: StderrSink = "keep"
+    exit_grace: float = 2.0
+    terminate_grace: float = 2.0
+    limits: Limits = field(default_factory=Limits)
+
+    def offered(self) -> tuple[RevisionId, ...]:
+        """Return the revisions to negotiate, newest first.
+
+        Raises:
+            ValueError: one of them does not exist, or none opens with a handshake.
+        """
+        if self.revision is not None:
+            named: list[RevisionId] = [self.revision]
+        elif self.revisions is not None:
+            named = list(self.revisions)
+        else:
+            named = [row.id for row in REVISIONS.values() if row.handshake]
+        unknown = [name for name in named if name not in REVISIONS]
+        if unknown:
+            known = ", ".join(REVISIONS)
+            raise ValueError(f"there is no revision {unknown[0]!r}; those known are {known}")
+        able = sorted((name for name in named if REVISIONS[name].handshake), reverse=True)
+        if not able:
+            wanted = ", ".join(named) or "none"
+            raise ValueError(f"no revision to negotiate by a handshake among those given: {wanted}")
+        return tuple(able)

@@ -1,0 +1,106 @@
+"""What a tool gave back: checked against its schema, decoded into the type a caller wants."""
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from accord.errors import MissingExtra, RemoteProtocolError, ToolError
+from accord.protocol.json_schema import compile_schema
+from accord.protocol.violation import SERVER, Violation
+from accord.types import CallToolResult, JsonObject, TextContent
+
+__all__ = ["check_output", "decode_output"]
+
+Output = TypeVar("Output")
+
+
+def check_output(name: str, result: CallToolResult, schema: JsonObject) -> None:
+    """Hold a result against the output schema of its tool.
+
+    Without the extra `schema` nothing is checked.
+
+    Raises:
+        RemoteProtocolError: the structured content is missing or does not fit.
+    """
+    if result.is_error:
+        return
+    if result.structured_content is UNSET:
+        why = f"answers {name}, which has an output schema, without structured content"
+    else:
+        try:
+            misfit = compile_schema(schema)(result.structured_content)
+        except MissingExtra:
+            return
+        except ValueError as error:
+            misfit = f"the schema itself is invalid: {error}"
+        if misfit is None:
+            return
+        why = f"answers {name} with structured content that breaks its own schema: {misfit}"
+    violation = Violation("tools.call.structured-conforms", SERVER, why)
+    raise RemoteProtocolError(str(violation), [violation])
+
+
+def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Output:
+    """Decode what a tool gave back into a type.
+
+    The structured content counts first, also where it is wrapped as `{"result": ...}`; without it,
+    the text is read as JSON, and as plain text where the type wants text.
+
+    Raises:
+        ToolError: the tool failed; the text says why.
+        RemoteProtocolError: nothing in the result fits the type.
+    """
+    if result.is_error:
+        raise ToolError(_text(result) or f"{name} failed without saying why")
+    try:
+        if result.structured_content is not UNSET:
+            return _from_structured(result.structured_content, type_)
+        return _from_text(result, type_)
+    except ValueError as error:
+        reason = str(error).split("\n", 1)[0]
+        wanted = getattr(type_, "__name__", None) or repr(type_)
+        raise RemoteProtocolError(f"the result of {name} is not a {wanted}: {reason}") from None
+
+
+def _from_structured(value: Any, type_: type[Output]) -> Output:
+    try:
+        return _convert(value, type_)
+    except ValueError:
+        if isinstance(value, dict) and value.keys() == {"result"}:
+            return _convert(value["result"], type_)
+        raise
+
+
+def _from_text(result: CallToolResult, type_: type[Output]) -> Output:
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    if type_ is str:
+        return "\n".join(texts)  # type: ignore[return-value]  # the type is str
+    if not texts:
+        raise ValueError("it has neither structured content nor text")
+    values = [_parsed(text) for text in texts]
+    if len(values) > 1:
+        return _convert(values, type_)
+    try:
+        return _convert(values[0], type_)
+    except ValueError:
+        return _convert(texts[0], type_)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _convert(value: Any, type_: type[Output]) -> Output:
+    validate = getattr(type_, "model_validate", None)
+    if validate is not None:
+        validated: Output = validate(value)
+        return validated
+    return msgspec.convert(value, type_)
+
+
+def _text(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))

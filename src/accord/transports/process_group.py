@@ -1,0 +1,46 @@
+"""Signals to a child and everything it started, and whether any of it still lives."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["group_is_alive", "signal_group"]
+
+
+def signal_group(child: "subprocess.Popen[Any]", number: int) -> None:
+    """Send a signal to the child and all that stayed in its process group."""
+    if sys.platform == "win32":
+        # There are no groups of this kind; the tree is ended by its root.
+        command = ["taskkill", "/T", "/F", "/PID", str(child.pid)]
+        subprocess.run(command, capture_output=True, timeout=5, check=False)  # noqa: S603
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+def group_is_alive(group: int) -> bool:
+    """Tell whether a process of this group still runs."""
+    if sys.platform == "win32":
+        return False
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return not _are_all_zombies(group)
+
+
+def _are_all_zombies(group: int) -> bool:
+    """Look closer where the system allows: in containers dead orphans may stay unburied."""
+    found = False
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name in parentheses may hold anything, so the fields count from its end.
+            state, _, of_group = stat.read_bytes().rpartition(b")")[2].split()[:3]
+            if int(of_group) == group:
+                found = True
+                if state not in (b"Z", b"X"):
+                    return False
+    return found
