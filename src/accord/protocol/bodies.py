@@ -54,7 +54,7 @@ def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
         return shape.decode(raw, method.params, revision.id)
     except (ValueError, RecursionError) as error:
         start = bytes(raw).lstrip()[:1]
-        message = f"{method.name}: {_lowered(error)}"
+        message = f"{method.name}: {lowered(error)}"
         # jsonrpc.request.params-object: an array is JSON-RPC but not MCP, anything else is neither.
         if start not in (b"{", b"["):
             raise InvalidRequest(message) from None
@@ -84,6 +84,7 @@ def _asks(raw: msgspec.Raw) -> bool:
     return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
 
 
-def _lowered(error: Exception) -> str:
+def lowered(error: Exception) -> str:
+    """Return what an error says, as part of a sentence."""
     text = str(error)
     return text[:1].lower() + text[1:]

@@ -21,7 +21,14 @@ from accord.errors import (
     UnsupportedRevision,
 )
 from accord.protocol import codec, shape
-from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
+from accord.protocol.bodies import (
+    BY_NAME,
+    READERS,
+    decode_params,
+    decode_result,
+    lowered,
+    second_reading,
+)
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION, Conversation
 from accord.protocol.events import (
     BatchReply,
@@ -46,7 +53,7 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import REVISIONS
-from accord.protocol.violation import IGNORE, OTHER, SERVER, Party, Violation
+from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
@@ -278,24 +285,21 @@ class Endpoint:
             exchange=exchange,
         )
         violations = conversation.judge(step)
-        for violation in violations:
-            if violation.reaction == IGNORE:
-                return Refused(violation.why, None, violations)
-        if exchange is not None and exchange.cancelled:
+        if id is not None and (exchange is None or exchange.cancelled):
             conversation.advance(step)
-            return Refused(f"answers id {id!r}, which was cancelled", None, violations)
+            why = "no open request has" if exchange is None else "was cancelled"
+            return Refused(f"answers id {id!r}, which {why}", None, violations)
         if frame.error is not UNSET:
             body = frame.error
             step.error = body
             conversation.advance(step)
             data = None if body.data is UNSET else body.data
             return FaultReceived(exchange, RequestError(body.message, code=body.code, data=data))
-        if exchange is None:
-            return Refused(f"answers id {id!r}, which no open request has", None, violations)
+        assert exchange is not None  # a result has an id
         try:
             step.body = decode_result(frame, exchange)
         except (ValueError, RecursionError) as error:
-            why = f"result of {exchange.name} does not fit {exchange.revision.id}: {error}"
+            why = f"result of {exchange.name} does not fit {exchange.revision.id}: {lowered(error)}"
             return self._lose(id, why, violations)
         conversation.advance(step)
         return ResultReceived(exchange, step.body, violations)
@@ -319,6 +323,7 @@ class Endpoint:
         if not row.handshake and self.request_meta:
             params = self._with_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
+        shaped = None if params is None else shape.narrow(params, row.id)
         exchange = Exchange(
             id=self._next_id,
             name=name,
@@ -333,12 +338,12 @@ class Endpoint:
             name=name,
             revision=row,
             id=exchange.id,
-            body=params,
+            body=shaped,
             exchange=exchange,
         )
         self._raise(self.conversation.judge(step))
+        body = None if shaped is None else _encode(shaped)
         self._next_id += 1
-        body = None if params is None else _encode(shape.narrow(params, row.id))
         self.conversation.advance(step)
         return exchange, codec.encode_request(exchange.id, name, body)
 
@@ -394,7 +399,7 @@ class Endpoint:
         # Before anything changes: whoever gave what cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         if not conversation.dismiss(exchange):
-            conversation.advance(self._reply_step(exchange, RESULT, result))
+            conversation.advance(self._reply_step(exchange, RESULT, shaped))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:

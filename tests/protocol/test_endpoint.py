@@ -1,0 +1,1290 @@
+"""One party: what it answers, what it ignores, what it refuses to send."""
+
+from itertools import permutations
+
+import msgspec
+import pytest
+
+from accord import types as t
+from accord.errors import (
+    InternalError,
+    InvalidParams,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestError,
+    ResourceNotFound,
+)
+from accord.protocol.codec import Limits
+from accord.protocol.endpoint import (
+    Endpoint,
+    FaultReceived,
+    NotificationReceived,
+    Refused,
+    RequestReceived,
+    ResultReceived,
+)
+from accord.protocol.revision import Phase
+from accord.protocol.revisions import REVISIONS
+from support.endpoints import (
+    ALL_OF_SERVER,
+    HANDSHAKE,
+    INFO,
+    META,
+    MODERN,
+    NOTHING_OF_CLIENT,
+    NOTHING_OF_SERVER,
+    STATELESS,
+    asked,
+    batch,
+    error,
+    error_of,
+    initialize,
+    initialized,
+    notification,
+    only,
+    opened,
+    plain,
+    request,
+    result,
+)
+
+LATEST = HANDSHAKE[-1]
+NEWEST = REVISIONS[STATELESS[-1]]
+WITHOUT_BATCHES = [id for id in HANDSHAKE if not REVISIONS[id].batching]
+WITH_BATCHES = next(id for id in HANDSHAKE if REVISIONS[id].batching)
+EMPTY = t.EmptyResult()
+TEXT = t.CallToolResult([t.TextContent("done")])
+HELLO = [t.SamplingMessage("user", t.TextContent("hello"))]
+
+
+def requirements(violations) -> list[str]:
+    return [violation.requirement for violation in violations]
+
+
+def breach(call, *args, **options) -> list[str]:
+    with pytest.raises(LocalProtocolError) as caught:
+        call(*args, **options)
+    assert all(id in str(caught.value) for id in requirements(caught.value.violations))
+    return requirements(caught.value.violations)
+
+
+# The opening
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_the_opening_leads_both_parties_to_the_same_revision(revision):
+    client, server = Endpoint("client"), Endpoint("server")
+    exchange, data = client.request("initialize", initialize(revision))
+    event = only(server.receive(data))
+    assert isinstance(event, RequestReceived)
+    assert event.params.protocol_version == revision
+    assert event.params.client_info == INFO
+    assert server.conversation.phase is client.conversation.phase is Phase.NEGOTIATING
+
+    answer = server.respond(event.exchange, initialized(revision))
+    event = only(client.receive(answer))
+    assert isinstance(event, ResultReceived)
+    assert event.exchange is exchange
+    assert event.result.protocol_version == revision
+    assert server.conversation.phase is client.conversation.phase is Phase.NEGOTIATED
+
+    event = only(server.receive(client.notify("notifications/initialized")))
+    assert isinstance(event, NotificationReceived)
+    assert server.conversation.phase is client.conversation.phase is Phase.READY
+    assert server.revision is client.revision is REVISIONS[revision]
+
+
+@pytest.mark.requirement("lifecycle.version.server-offers-other")
+def test_the_revision_of_the_answer_counts_not_the_one_asked_for():
+    client, server = Endpoint("client"), Endpoint("server")
+    _, data = client.request("initialize", initialize(LATEST))
+    answer = server.respond(only(server.receive(data)).exchange, initialized("2024-11-05"))
+    client.receive(answer)
+    assert client.revision is server.revision is REVISIONS["2024-11-05"]
+
+
+@pytest.mark.requirement("lifecycle.initialize.first")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_a_request_before_initialize_is_refused_by_the_server(revision):
+    server = Endpoint("server", revisions=[revision])
+    event = only(server.receive(request(1, "tools/list")))
+    assert error_of(event) == (1, -32600)
+    assert requirements(event.violations) == ["lifecycle.initialize.first"]
+    assert "before initialize" in event.why
+
+
+@pytest.mark.requirement("lifecycle.initialize.first")
+def test_a_client_does_not_ask_before_initialize():
+    client = Endpoint("client")
+    assert breach(client.request, "tools/list") == ["lifecycle.initialize.first"]
+
+
+@pytest.mark.requirement("lifecycle.initialize.client-waits")
+def test_a_request_before_the_answer_to_initialize_is_refused():
+    client, server = Endpoint("client"), Endpoint("server")
+    _, data = client.request("initialize", initialize(LATEST))
+    server.receive(data)
+    assert breach(client.request, "tools/list") == ["lifecycle.initialize.client-waits"]
+    event = only(server.receive(request(5, "tools/list")))
+    assert error_of(event) == (5, -32600)
+
+
+@pytest.mark.requirement("lifecycle.initialized.sent")
+def test_a_request_before_initialized_is_reported_but_served():
+    client, server = Endpoint("client"), Endpoint("server")
+    _, data = client.request("initialize", initialize(LATEST))
+    client.receive(server.respond(only(server.receive(data)).exchange, initialized(LATEST)))
+    assert breach(client.request, "tools/list") == ["lifecycle.initialized.sent"]
+    event = only(server.receive(request(5, "tools/list")))
+    assert isinstance(event, RequestReceived)
+    assert requirements(event.violations) == ["lifecycle.initialized.sent"]
+
+
+@pytest.mark.requirement("lifecycle.initialize.first")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_a_second_initialize_is_refused_and_changes_nothing(revision):
+    pair = opened(revision)
+    assert breach(pair.client.request, "initialize", initialize(revision))
+    other = msgspec.to_builtins(initialize("2024-11-05"))
+    event = only(pair.server.receive(request("again", "initialize", other)))
+    assert error_of(event) == ("again", -32600)
+    assert pair.server.revision is REVISIONS[revision]
+
+
+def test_initialized_out_of_turn_is_ignored():
+    server = Endpoint("server")
+    event = only(server.receive(notification("initialized")))
+    assert isinstance(event, Refused)
+    assert (event.reply, server.conversation.phase) == (None, Phase.OPENING)
+    assert breach(Endpoint("client").notify, "notifications/initialized") == [
+        "lifecycle.initialized.sent"
+    ]
+
+
+def test_a_refused_opening_can_be_tried_again():
+    client, server = Endpoint("client"), Endpoint("server")
+    _, data = client.request("initialize", initialize(LATEST))
+    answer = server.fail(only(server.receive(data)).exchange, InvalidParams("not today"))
+    assert isinstance(only(client.receive(answer)), FaultReceived)
+    _, data = client.request("initialize", initialize("2024-11-05"))
+    answer = server.respond(only(server.receive(data)).exchange, initialized("2024-11-05"))
+    assert isinstance(only(client.receive(answer)), ResultReceived)
+
+
+@pytest.mark.requirement("lifecycle.initialize.first")
+@pytest.mark.parametrize("role", ["client", "server"])
+@pytest.mark.parametrize("steps", range(4), ids=["opening", "negotiating", "negotiated", "ready"])
+def test_ping_is_answered_in_every_phase(role, steps):
+    pair = opened(LATEST) if steps == 3 else None
+    client, server = pair or (Endpoint("client"), Endpoint("server"))
+    if 0 < steps < 3:
+        _, data = client.request("initialize", initialize(LATEST))
+        exchange = only(server.receive(data)).exchange
+        if steps == 2:
+            client.receive(server.respond(exchange, initialized(LATEST)))
+    asker, answerer = (server, client) if role == "client" else (client, server)
+    answer = answerer.respond(asked(asker, answerer, "ping"), EMPTY)
+    assert isinstance(only(asker.receive(answer)), ResultReceived)
+
+
+@pytest.mark.requirement("lifecycle.initialized.server-waits")
+def test_a_server_asks_nothing_but_ping_before_the_opening_is_over():
+    server = Endpoint("server")
+    assert breach(server.request, "roots/list") == ["lifecycle.initialized.server-waits"]
+    event = only(Endpoint("client").receive(request(1, "roots/list")))
+    assert isinstance(event, RequestReceived)
+    assert "lifecycle.initialized.server-waits" in requirements(event.violations)
+
+
+# Methods and capabilities
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_a_method_that_nobody_knows_is_not_found(revision, role):
+    pair = opened(revision)
+    endpoint = getattr(pair, role)
+    event = only(endpoint.receive(request("x", "no/such")))
+    assert error_of(event) == ("x", -32601)
+    assert "no/such" in event.why
+    assert event.violations == ()
+
+
+@pytest.mark.requirement("lifecycle.capabilities.only-declared")
+@pytest.mark.parametrize(
+    ("revision", "sender", "name"),
+    [
+        ("2024-11-05", "client", "server/discover"),
+        ("2025-03-26", "server", "elicitation/create"),
+        ("2025-06-18", "client", "tasks/list"),
+        ("2025-11-25", "client", "subscriptions/listen"),
+        ("2025-11-25", "client", "sampling/createMessage"),
+        ("2025-11-25", "server", "tools/list"),
+    ],
+)
+def test_a_method_outside_its_revision_or_from_the_wrong_party_is_not_found(revision, sender, name):
+    pair = opened(revision)
+    sends, receives = (
+        (pair.client, pair.server) if sender == "client" else (pair.server, pair.client)
+    )
+    assert "lifecycle.capabilities.only-declared" in breach(sends.request, name)
+    event = only(receives.receive(request(9, name, {})))
+    assert error_of(event) == (9, -32601)
+    assert requirements(event.violations) == ["lifecycle.capabilities.only-declared"]
+
+
+@pytest.mark.requirement("lifecycle.capabilities.respected")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize(
+    ("sender", "name", "params"),
+    [
+        ("client", "tools/call", t.CallToolParams("add")),
+        ("client", "resources/subscribe", t.SubscribeParams("a://b")),
+        ("client", "prompts/list", None),
+        ("client", "logging/setLevel", t.SetLevelParams("info")),
+        ("server", "roots/list", None),
+        ("server", "sampling/createMessage", t.CreateMessageParams(HELLO, 10)),
+    ],
+)
+def test_what_was_not_declared_is_not_found_and_not_sent(revision, sender, name, params):
+    pair = opened(revision, client=NOTHING_OF_CLIENT, server=NOTHING_OF_SERVER)
+    sends, receives = (
+        (pair.client, pair.server) if sender == "client" else (pair.server, pair.client)
+    )
+    assert breach(sends.request, name, params) == ["lifecycle.capabilities.respected"]
+    body = None if params is None else msgspec.to_builtins(params)
+    event = only(receives.receive(request(9, name, body)))
+    assert error_of(event) == (9, -32601)
+    assert requirements(event.violations) == ["lifecycle.capabilities.respected"]
+    assert "did not declare" in event.why
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize(
+    ("sender", "name", "params", "requirement"),
+    [
+        ("server", "tools/list_changed", None, "tools.list-changed.capability-required"),
+        ("server", "message", t.LogMessageParams("info", "x"), "logging.capability.declared"),
+        ("client", "roots/list_changed", None, "roots.list-changed.capability-required"),
+    ],
+)
+def test_a_notification_that_was_not_declared_is_not_sent_but_heard(
+    revision, sender, name, params, requirement
+):
+    pair = opened(revision, client=NOTHING_OF_CLIENT, server=NOTHING_OF_SERVER)
+    sends, receives = (
+        (pair.client, pair.server) if sender == "client" else (pair.server, pair.client)
+    )
+    assert breach(sends.notify, f"notifications/{name}", params) == [requirement]
+    body = None if params is None else msgspec.to_builtins(params)
+    event = only(receives.receive(notification(name, body)))
+    assert isinstance(event, NotificationReceived)
+    assert requirements(event.violations) == [requirement]
+
+
+def test_an_unknown_notification_is_ignored():
+    pair = opened(LATEST)
+    event = only(pair.server.receive(notification("no/such")))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+
+
+def test_a_notification_of_the_wrong_party_is_ignored():
+    pair = opened(LATEST)
+    event = only(pair.server.receive(notification("tools/list_changed")))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+    assert requirements(event.violations) == ["lifecycle.capabilities.only-declared"]
+
+
+@pytest.mark.requirement("jsonrpc.notification.no-id")
+def test_a_notification_with_an_id_is_refused():
+    pair = opened(LATEST)
+    event = only(pair.server.receive(request(4, "notifications/progress", {})))
+    assert error_of(event) == (4, -32600)
+
+
+@pytest.mark.requirement("jsonrpc.request.id-present")
+def test_a_request_without_an_id_is_ignored():
+    pair = opened(LATEST)
+    event = only(pair.server.receive(b'{"jsonrpc":"2.0","method":"tools/list"}'))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+    assert requirements(event.violations) == ["jsonrpc.request.id-present"]
+
+
+# Params
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "code", "why"),
+    [
+        ("tools/call", None, -32602, "tools/call: params are missing"),
+        ("tools/call", {}, -32602, "tools/call: object missing required field `name`"),
+        ("tools/call", {"name": 1}, -32602, "expected `str`, got `int` - at `$.name`"),
+        ("tools/call", [1], -32602, "expected `object`, got `array`"),
+        ("tools/list", [], -32602, "expected `object`, got `array`"),
+        ("tools/list", "x", -32600, "expected `object`, got `str`"),
+        ("tools/list", 5, -32600, "expected `object`, got `int`"),
+        ("tools/list", msgspec.Raw(b"null"), -32600, "expected `object`, got `null`"),
+        ("tools/list", {"_meta": 1}, -32602, "at `$._meta`"),
+        ("tools/list", {"cursor": 1}, -32602, "at `$.cursor`"),
+        ("tools/call", {"name": "x", "_meta": {"progressToken": 1.5}}, -32602, "progressToken"),
+        ("tools/call", {"name": "x", "_meta": {"progressToken": True}}, -32602, "progressToken"),
+        ("tools/call", {"name": "x", "_meta": {"n": msgspec.Raw(b"9" * 5000)}}, -32602, "range"),
+        ("tools/call", {"name": "x", "_meta": {"n": msgspec.Raw(b"1e400")}}, -32602, "range"),
+    ],
+    ids=lambda value: str(value)[:40] if not isinstance(value, int) else None,
+)
+def test_params_that_do_not_fit_are_refused_with_where_and_why(name, params, code, why):
+    pair = opened(LATEST)
+    event = only(pair.server.receive(request("p", name, params)))
+    assert error_of(event) == ("p", code)
+    assert why in event.why
+    # The id is free again.
+    assert isinstance(only(pair.server.receive(request("p", "ping"))), RequestReceived)
+
+
+def test_arguments_that_only_the_tool_understands_are_left_alone():
+    pair = opened(LATEST)
+    arguments = msgspec.Raw(b'{"n":%b,"x":1e400}' % (b"9" * 5000))
+    event = only(
+        pair.server.receive(request(1, "tools/call", {"name": "a", "arguments": arguments}))
+    )
+    assert bytes(event.params.arguments) == bytes(arguments)
+
+
+@pytest.mark.parametrize("body", [b"5", b"[1]", b"{}", b'{"progressToken":1}', b"null"])
+def test_params_of_a_notification_that_do_not_fit_are_ignored(body):
+    pair = opened(LATEST)
+    data = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % body
+    event = only(pair.client.receive(data))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+
+
+@pytest.mark.parametrize(
+    "name", ["message", "progress", "resources/updated", "elicitation/complete"]
+)
+def test_a_notification_that_lacks_its_params_is_ignored(name):
+    pair = opened(LATEST)
+    event = only(pair.client.receive(notification(name)))
+    assert isinstance(event, Refused)
+    assert "params are missing" in event.why
+
+
+def test_what_an_older_revision_does_not_define_cannot_spoil_a_message():
+    pair = opened("2024-11-05")
+    event = only(pair.server.receive(request(1, "tools/call", {"name": "a", "task": "yes"})))
+    assert isinstance(event, RequestReceived)
+    assert event.params == t.CallToolParams("a")
+
+
+# Ids
+
+
+@pytest.mark.requirement("jsonrpc.request.id-unique")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_an_id_in_flight_is_refused_and_its_first_request_still_answered(revision):
+    pair = opened(revision)
+    first = only(pair.server.receive(request("a", "tools/call", {"name": "x"})))
+    second = only(pair.server.receive(request("a", "tools/list")))
+    assert error_of(second) == ("a", -32600)
+    assert requirements(second.violations) == ["jsonrpc.request.id-unique"]
+    assert plain(pair.server.respond(first.exchange, TEXT))["id"] == "a"
+    again = only(pair.server.receive(request("a", "tools/list")))
+    assert isinstance(again, RequestReceived)
+
+
+def test_ids_of_two_types_are_two_ids():
+    pair = opened(LATEST)
+    events = [only(pair.server.receive(request(id, "ping"))) for id in (1, "1", "01")]
+    assert [event.exchange.id for event in events] == [1, "1", "01"]
+    replies = [plain(pair.server.respond(event.exchange, EMPTY))["id"] for event in events]
+    assert replies == [1, "1", "01"]
+
+
+def test_both_parties_count_their_own_requests():
+    pair = opened(LATEST)
+    ours, _ = pair.client.request("ping")
+    theirs, _ = pair.server.request("ping")
+    assert (ours.id, theirs.id) == (1, 0)
+    exchange = asked(pair.client, pair.server, "ping")
+    assert exchange.id == 2
+
+
+# Replies
+
+
+@pytest.mark.requirement("jsonrpc.response.id-echo")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("reply", [result(77, {}), error(77)], ids=["result", "error"])
+def test_an_answer_to_nothing_is_ignored(revision, reply):
+    pair = opened(revision)
+    event = only(pair.client.receive(reply))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+    assert len(event.violations) == 1
+
+
+def test_an_answer_of_another_type_of_id_is_ignored():
+    pair = opened(LATEST)
+    exchange, _ = pair.client.request("ping")
+    assert isinstance(only(pair.client.receive(result(str(exchange.id), {}))), Refused)
+    assert isinstance(only(pair.client.receive(result(exchange.id, {}))), ResultReceived)
+
+
+@pytest.mark.requirement("tools.capability.declared")
+def test_an_answer_that_was_not_declared_is_reported_and_delivered():
+    pair = opened(LATEST, server=NOTHING_OF_SERVER, enforce=False)
+    exchange, _ = pair.client.request("tools/list")
+    event = only(pair.client.receive(result(exchange.id, {"tools": []})))
+    assert isinstance(event, ResultReceived)
+    assert requirements(event.violations) == ["tools.capability.declared"]
+
+
+def test_a_second_answer_is_ignored():
+    pair = opened(LATEST)
+    exchange, _ = pair.client.request("ping")
+    assert isinstance(only(pair.client.receive(result(exchange.id, {}))), ResultReceived)
+    assert isinstance(only(pair.client.receive(result(exchange.id, {}))), Refused)
+
+
+def test_an_error_without_id_tells_that_something_of_ours_was_unreadable():
+    pair = opened(LATEST)
+    event = only(pair.client.receive(error(None, -32700)))
+    assert isinstance(event, FaultReceived)
+    assert event.exchange is None
+    assert event.error.code == -32700
+
+
+def test_an_error_reaches_whoever_asked_with_code_message_and_data():
+    pair = opened(LATEST)
+    ours, data = pair.client.request("tools/call", t.CallToolParams("x"))
+    exchange = only(pair.server.receive(data)).exchange
+    answer = pair.server.fail(exchange, RequestError("no", code=7, data={"a": None}))
+    event = only(pair.client.receive(answer))
+    assert event.exchange is ours
+    assert (event.error.code, event.error.message, event.error.data) == (7, "no", {"a": None})
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({}, "missing required field `tools`"),
+        ({"tools": [{"name": "x"}]}, "missing required field `inputSchema` - at `$.tools[0]`"),
+        ([], "expected `object`, got `array`"),
+        (msgspec.Raw(b"null"), "got `null`"),
+        ({"tools": [], "_meta": {"n": msgspec.Raw(b"9" * 5000)}}, "out of range"),
+    ],
+    ids=["no tools", "no schema", "array", "null", "huge number"],
+)
+def test_a_result_that_does_not_fit_fails_the_request_with_what_is_wrong(revision, body, why):
+    pair = opened(revision)
+    exchange, _ = pair.client.request("tools/list")
+    event = only(pair.client.receive(result(exchange.id, body)))
+    assert isinstance(event, FaultReceived)
+    assert event.exchange is exchange
+    assert isinstance(event.error, RemoteProtocolError)
+    assert f"result of tools/list does not fit {revision}" in str(event.error)
+    assert why in str(event.error)
+    assert isinstance(only(pair.client.receive(result(exchange.id, {}))), Refused)
+
+
+def test_an_answer_to_initialize_that_does_not_fit_leaves_the_opening_open():
+    client = Endpoint("client")
+    exchange, _ = client.request("initialize", initialize(LATEST))
+    event = only(client.receive(result(exchange.id, {"protocolVersion": 5})))
+    assert isinstance(event.error, RemoteProtocolError)
+    assert client.conversation.phase is Phase.OPENING
+    client.request("initialize", initialize(LATEST))
+
+
+def test_an_answer_that_names_no_known_revision_leaves_the_choice_to_the_client():
+    client = Endpoint("client")
+    exchange, _ = client.request("initialize", initialize(LATEST))
+    body = msgspec.to_builtins(initialized("1999-01-01"))
+    event = only(client.receive(result(exchange.id, body)))
+    assert event.result.protocol_version == "1999-01-01"
+    assert client.conversation.revision is None
+
+
+def test_a_request_is_answered_once():
+    pair = opened(LATEST)
+    for answer in (
+        lambda e: pair.server.respond(e, EMPTY),
+        lambda e: pair.server.fail(e, InternalError("x")),
+    ):
+        exchange = asked(pair.client, pair.server, "ping")
+        assert answer(exchange)
+        assert breach(pair.server.respond, exchange, EMPTY) == ["jsonrpc.request.answered"]
+        assert breach(pair.server.fail, exchange, InternalError("x")) == [
+            "jsonrpc.request.answered"
+        ]
+
+
+def test_a_result_may_be_encoded_already():
+    pair = opened(LATEST)
+    exchange = asked(pair.client, pair.server, "tools/list")
+    answer = pair.server.respond(exchange, b'{"tools":[]}')
+    assert only(pair.client.receive(answer)).result == t.ListToolsResult([])
+
+
+@pytest.mark.parametrize("token", [None, "t"], ids=["plain", "with progress"])
+def test_whoever_answers_with_what_cannot_be_encoded_can_still_fail(token):
+    pair = opened(LATEST)
+    meta = None if token is None else {"progressToken": token}
+    exchange = asked(pair.client, pair.server, "tools/call", t.CallToolParams("x", meta=meta))
+    unfit = t.CallToolResult([], structured_content={"a": object()})
+    with pytest.raises(TypeError):
+        pair.server.respond(exchange, unfit)
+    with pytest.raises(TypeError):
+        pair.server.fail(exchange, RequestError("x", data=object()))
+    assert plain(pair.server.fail(exchange, InternalError("x")))["error"]["code"] == -32603
+
+
+# Malformed input
+
+MALFORMED = {
+    "no JSON": (b"nope", None, -32700),
+    "not UTF-8": (b'"\xff"', None, -32700),
+    "no object": (b"5", None, -32600),
+    "no version": (b'{"id":"m","method":"ping"}', "m", -32600),
+    "no method": (b'{"jsonrpc":"2.0","id":"m"}', "m", -32600),
+    "null id": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32600),
+    "method a number in a notification": (b'{"jsonrpc":"2.0","method":1}', None, -32600),
+}
+
+
+@pytest.mark.parametrize(("data", "id", "code"), MALFORMED.values(), ids=MALFORMED)
+def test_a_server_answers_malformed_input_and_goes_on(data, id, code):
+    pair = opened(LATEST)
+    waiting = asked(pair.client, pair.server, "tools/call", t.CallToolParams("x"))
+    event = only(pair.server.receive(data))
+    assert error_of(event) == (id, code)
+    assert len(event.violations) == 1
+    assert pair.server.respond(waiting, TEXT)
+
+
+@pytest.mark.parametrize(("data", "id", "code"), MALFORMED.values(), ids=MALFORMED)
+def test_a_client_never_answers_malformed_input(data, id, code):
+    pair = opened(LATEST)
+    event = only(pair.client.receive(data))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+    assert len(event.violations) == 1
+
+
+BROKEN_REPLIES = {
+    "both result and error": b'{"jsonrpc":"2.0","id":%d,"result":{},"error":null}',
+    "error without message": b'{"jsonrpc":"2.0","id":%d,"error":{"code":1}}',
+    "no version": b'{"id":%d,"result":{}}',
+    "neither": b'{"jsonrpc":"2.0","id":%d}',
+}
+
+
+@pytest.mark.parametrize("text", BROKEN_REPLIES.values(), ids=BROKEN_REPLIES)
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_a_reply_that_cannot_be_read_fails_its_request_and_is_not_answered(role, text):
+    pair = opened(LATEST)
+    endpoint = getattr(pair, role)
+    exchange, _ = endpoint.request("ping")
+    event = only(endpoint.receive(text % exchange.id))
+    assert isinstance(event, FaultReceived)
+    assert event.exchange is exchange
+    assert isinstance(event.error, RemoteProtocolError)
+    assert len(event.error.violations) == 1
+    assert endpoint.close() == []
+
+
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_a_broken_reply_to_nothing_is_not_answered_either(role):
+    pair = opened(LATEST)
+    event = only(getattr(pair, role).receive(BROKEN_REPLIES["both result and error"] % 99))
+    assert isinstance(event, Refused)
+    assert event.reply is None
+
+
+def test_limits_are_those_that_were_given():
+    server = Endpoint("server", limits=Limits(message_bytes=50))
+    event = only(server.receive(request(1, "ping", {"_meta": {"padding": "x" * 50}})))
+    assert error_of(event) == (None, -32600)
+    assert "message_bytes" in event.why
+
+
+# Cancellation
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_a_cancelled_request_is_not_answered(revision):
+    pair = opened(revision)
+    ours, data = pair.client.request("tools/call", t.CallToolParams("x"))
+    exchange = only(pair.server.receive(data)).exchange
+    notice = pair.client.notify("notifications/cancelled", t.CancelledParams(ours.id, "late"))
+    event = only(pair.server.receive(notice))
+    assert isinstance(event, NotificationReceived)
+    assert event.exchange is exchange
+    assert event.reply is None
+    assert exchange.cancelled
+    assert ours.cancelled
+    assert pair.server.respond(exchange, TEXT) is None
+    assert pair.server.fail(exchange, InternalError("x")) is None
+
+
+@pytest.mark.parametrize("reply", [result, error], ids=["result", "error"])
+def test_an_answer_that_crossed_its_cancellation_is_ignored(reply):
+    pair = opened(LATEST)
+    ours, _ = pair.client.request("tools/list")
+    pair.client.notify("notifications/cancelled", t.CancelledParams(ours.id))
+    late = reply(ours.id) if reply is error else reply(ours.id, {"tools": []})
+    event = only(pair.client.receive(late))
+    assert isinstance(event, Refused)
+    assert "which was cancelled" in event.why
+    assert event.violations == ()
+    assert len(only(pair.client.receive(late)).violations) == 1
+
+
+def test_a_cancellation_of_what_nobody_asked_is_ignored():
+    pair = opened(LATEST)
+    for id in (99, "x", None):
+        event = only(pair.server.receive(notification("cancelled", {"requestId": id})))
+        assert isinstance(event, NotificationReceived | Refused)
+        assert getattr(event, "exchange", None) is None
+        assert event.reply is None
+
+
+@pytest.mark.requirement("cancellation.initialize.excluded")
+def test_initialize_cannot_be_cancelled():
+    client, server = Endpoint("client"), Endpoint("server")
+    ours, data = client.request("initialize", initialize(LATEST))
+    exchange = only(server.receive(data)).exchange
+    assert breach(client.notify, "notifications/cancelled", t.CancelledParams(ours.id)) == [
+        "cancellation.initialize.excluded"
+    ]
+    event = only(server.receive(notification("cancelled", {"requestId": ours.id})))
+    assert isinstance(event, Refused)
+    assert server.respond(exchange, initialized(LATEST))
+
+
+def test_a_server_cancels_its_own_requests():
+    pair = opened(LATEST)
+    ours, data = pair.server.request("roots/list")
+    exchange = only(pair.client.receive(data)).exchange
+    notice = pair.server.notify("notifications/cancelled", t.CancelledParams(ours.id))
+    assert only(pair.client.receive(notice)).exchange is exchange
+    assert pair.client.respond(exchange, t.ListRootsResult([])) is None
+
+
+# Progress
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("token", ["t", 7, 0])
+def test_progress_reaches_the_request_that_asked_for_it(revision, token):
+    pair = opened(revision)
+    params = t.CallToolParams("x", meta={"progressToken": token})
+    ours, data = pair.client.request("tools/call", params)
+    exchange = only(pair.server.receive(data)).exchange
+    assert exchange.token == token
+    for value in (0, 0.5, 3):
+        notice = pair.server.notify("notifications/progress", t.ProgressParams(token, value))
+        event = only(pair.client.receive(notice))
+        assert event.exchange is ours
+        assert event.params.progress == value
+    assert pair.server.respond(exchange, TEXT)
+    assert breach(pair.server.notify, "notifications/progress", t.ProgressParams(token, 4)) == [
+        "progress.notification.active-only"
+    ]
+
+
+@pytest.mark.requirement("progress.value.increases")
+@pytest.mark.parametrize("value", [0.5, 0.4, -1])
+def test_progress_of_ours_must_rise(value):
+    pair = opened(LATEST)
+    asked(pair.client, pair.server, "tools/call", t.CallToolParams("x", meta={"progressToken": 1}))
+    pair.server.notify("notifications/progress", t.ProgressParams(1, 0.5))
+    assert breach(pair.server.notify, "notifications/progress", t.ProgressParams(1, value)) == [
+        "progress.value.increases"
+    ]
+    pair.server.notify("notifications/progress", t.ProgressParams(1, 0.6))
+
+
+@pytest.mark.requirement("progress.value.increases")
+def test_progress_of_the_peer_that_falls_is_reported_and_delivered():
+    pair = opened(LATEST)
+    pair.client.request("tools/call", t.CallToolParams("x", meta={"progressToken": 1}))
+    for value, broken in (
+        (0, []),
+        (-1, ["progress.value.increases"]),
+        (0, ["progress.value.increases"]),
+    ):
+        body = {"progressToken": 1, "progress": value}
+        event = only(pair.client.receive(notification("progress", body)))
+        assert isinstance(event, NotificationReceived)
+        assert requirements(event.violations) == broken
+
+
+@pytest.mark.requirement("progress.notification.active-only")
+def test_progress_on_what_nobody_asked_is_ignored():
+    pair = opened(LATEST)
+    event = only(pair.client.receive(notification("progress", {"progressToken": 1, "progress": 1})))
+    assert isinstance(event, Refused)
+    assert requirements(event.violations) == ["progress.notification.active-only"]
+
+
+@pytest.mark.requirement("progress.token.unique")
+def test_a_token_in_use_is_not_used_again():
+    pair = opened(LATEST)
+    params = t.CallToolParams("x", meta={"progressToken": "t"})
+    exchange = asked(pair.client, pair.server, "tools/call", params)
+    assert breach(pair.client.request, "tools/call", params) == ["progress.token.unique"]
+    body = {"name": "x", "_meta": {"progressToken": "t"}}
+    event = only(pair.server.receive(request("again", "tools/call", body)))
+    assert requirements(event.violations) == ["progress.token.unique"]
+    pair.client.receive(pair.server.respond(exchange, TEXT))
+    pair.client.request("tools/call", params)
+
+
+def test_a_client_reports_progress_too():
+    pair = opened(LATEST)
+    params = t.CreateMessageParams(HELLO, 10, meta={"progressToken": "s"})
+    ours, data = pair.server.request("sampling/createMessage", params)
+    pair.client.receive(data)
+    notice = pair.client.notify("notifications/progress", t.ProgressParams("s", 1))
+    assert only(pair.server.receive(notice)).exchange is ours
+
+
+def test_what_could_not_be_narrowed_was_not_said():
+    pair = opened("2024-11-05")
+    asked(pair.client, pair.server, "tools/call", t.CallToolParams("x", meta={"progressToken": 1}))
+    with pytest.raises(TypeError):
+        pair.server.notify(
+            "notifications/progress", t.ProgressParams(1, 5, meta={"unfit": object()})
+        )
+    pair.server.notify("notifications/progress", t.ProgressParams(1, 2))
+
+
+# Batches
+
+
+@pytest.mark.requirement("jsonrpc.batch.receive")
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_a_batch_is_answered_as_one_array_when_the_last_answer_is_there(order):
+    pair = opened(WITH_BATCHES)
+    events = pair.server.receive(
+        batch(
+            request(0, "ping"),
+            notification("roots/list_changed"),
+            request(1, "tools/list"),
+            request(2, "tools/call", {"name": "x"}),
+        )
+    )
+    served = [event.exchange for event in events if isinstance(event, RequestReceived)]
+    answers = [EMPTY, t.ListToolsResult([]), None]
+    replies = []
+    for number in order:
+        if answers[number] is None:
+            replies.append(pair.server.fail(served[number], InternalError("x")))
+        else:
+            replies.append(pair.server.respond(served[number], answers[number]))
+    assert replies[:2] == [None, None]
+    assert [answer["id"] for answer in plain(replies[2])] == list(order)
+
+
+def test_refusals_are_part_of_the_answer_to_a_batch():
+    pair = opened(WITH_BATCHES)
+    events = pair.server.receive(
+        batch(request(0, "no/such"), b"5", request(1, "ping"), b'{"jsonrpc":"2.0","id":9}')
+    )
+    assert [type(event) for event in events] == [Refused, Refused, RequestReceived, Refused]
+    assert [getattr(event, "reply", None) for event in events] == [None] * 4
+    answers = plain(pair.server.respond(events[2].exchange, EMPTY))
+    found = [(answer["id"], answer.get("error", {}).get("code")) for answer in answers]
+    assert found == [(0, -32601), (None, -32600), (9, -32600), (1, None)]
+
+
+def test_a_batch_of_refusals_is_answered_at_once():
+    pair = opened(WITH_BATCHES)
+    events = pair.server.receive(batch(b"1", notification("no/such"), request(0, "no/such"), b"2"))
+    replies = [event.reply for event in events if event.reply]
+    assert len(replies) == 1
+    assert [answer["error"]["code"] for answer in plain(replies[0])] == [-32600, -32601, -32600]
+
+
+def test_a_batch_of_notifications_and_answers_is_not_answered():
+    pair = opened(WITH_BATCHES)
+    exchange, _ = pair.server.request("roots/list")
+    events = pair.server.receive(
+        batch(notification("roots/list_changed"), result(exchange.id, {"roots": []}))
+    )
+    assert [type(event) for event in events] == [NotificationReceived, ResultReceived]
+
+
+def test_a_cancelled_request_does_not_hold_up_the_rest_of_its_batch():
+    pair = opened(WITH_BATCHES)
+    first, second = pair.server.receive(batch(request(0, "ping"), request(1, "tools/list")))
+    assert pair.server.respond(first.exchange, EMPTY) is None
+    event = only(pair.server.receive(notification("cancelled", {"requestId": 1})))
+    assert [answer["id"] for answer in plain(event.reply)] == [0]
+    assert pair.server.respond(second.exchange, t.ListToolsResult([])) is None
+
+
+def test_a_cancelled_request_may_come_before_the_last_answer_of_its_batch():
+    pair = opened(WITH_BATCHES)
+    first, _ = pair.server.receive(batch(request(0, "ping"), request(1, "tools/list")))
+    event = only(pair.server.receive(notification("cancelled", {"requestId": 1})))
+    assert event.reply is None
+    assert [answer["id"] for answer in plain(pair.server.respond(first.exchange, EMPTY))] == [0]
+
+
+def test_a_batch_may_cancel_its_own_requests():
+    pair = opened(WITH_BATCHES)
+    cancel = notification("cancelled", {"requestId": 1})
+    events = pair.server.receive(batch(request(1, "tools/list"), cancel))
+    assert [event.reply for event in events[1:]] == [None]
+    events = pair.server.receive(batch(b"5", request(1, "tools/list"), cancel))
+    assert [answer["id"] for answer in plain(events[0].reply)] == [None]
+
+
+def test_an_id_twice_in_a_batch_is_refused_once():
+    pair = opened(WITH_BATCHES)
+    first, second = pair.server.receive(batch(request(1, "ping"), request(1, "ping")))
+    assert isinstance(second, Refused)
+    answers = plain(pair.server.respond(first.exchange, EMPTY))
+    assert ["error" in answer for answer in answers] == [True, False]
+
+
+def test_a_client_answers_the_requests_of_a_batch_whatever_else_is_in_it():
+    pair = opened(WITH_BATCHES)
+    ours, _ = pair.client.request("tools/list")
+    events = pair.client.receive(
+        batch(b"5", request("s", "ping"), BROKEN_REPLIES["neither"] % ours.id)
+    )
+    assert [type(event) for event in events] == [Refused, RequestReceived, FaultReceived]
+    assert [answer["id"] for answer in plain(pair.client.respond(events[1].exchange, EMPTY))] == [
+        "s"
+    ]
+
+
+@pytest.mark.requirement("jsonrpc.batch.removed")
+@pytest.mark.parametrize("revision", WITHOUT_BATCHES)
+def test_where_there_are_no_batches_a_server_refuses_them_as_a_whole(revision):
+    pair = opened(revision)
+    event = only(pair.server.receive(batch(request(1, "ping"), request(2, "ping"))))
+    assert error_of(event) == (None, -32600)
+    assert requirements(event.violations) == ["jsonrpc.batch.removed"]
+    assert isinstance(only(pair.server.receive(request(1, "ping"))), RequestReceived)
+
+
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_answers_in_a_refused_batch_fail_their_requests(role):
+    pair = opened(LATEST)
+    endpoint = getattr(pair, role)
+    exchange, _ = endpoint.request("ping")
+    reply = result(exchange.id, {})
+    refused, failed = endpoint.receive(batch(reply, result(99, {}), reply, b"5"))
+    assert isinstance(refused, Refused)
+    assert (refused.reply is None) is (role == "client")
+    assert isinstance(failed, FaultReceived)
+    assert failed.exchange is exchange
+    assert requirements(failed.error.violations) == ["jsonrpc.batch.removed"]
+
+
+@pytest.mark.requirement("lifecycle.initialize.not-in-batch")
+@pytest.mark.parametrize("ready", [False, True], ids=["before the opening", "after it"])
+def test_initialize_is_no_part_of_a_batch(ready):
+    server = opened(WITH_BATCHES).server if ready else Endpoint("server")
+    message = request(1, "initialize", msgspec.to_builtins(initialize(WITH_BATCHES)))
+    event = only(server.receive(batch(message)))
+    assert error_of(event) == (None, -32600)
+    assert requirements(event.violations) == ["lifecycle.initialize.not-in-batch"]
+
+
+def test_an_empty_batch_is_refused():
+    event = only(opened(WITH_BATCHES).server.receive(b"[]"))
+    assert error_of(event) == (None, -32600)
+
+
+def test_a_request_that_names_its_revision_is_no_part_of_a_batch():
+    pair = opened(WITH_BATCHES)
+    event = only(pair.server.receive(batch(request(1, "tools/list", {"_meta": MODERN}))))
+    assert [(each["id"], each["error"]["code"]) for each in plain(event.reply)] == [(1, -32600)]
+
+
+# What we let pass on purpose
+
+
+def test_without_enforcement_our_own_breaches_pass():
+    pair = opened(LATEST, client=NOTHING_OF_CLIENT, server=NOTHING_OF_SERVER, enforce=False)
+    exchange, data = pair.client.request("tools/list")
+    assert error_of(only(pair.server.receive(data))) == (exchange.id, -32601)
+    assert pair.client.notify("notifications/initialized")
+    assert pair.server.request("roots/list")
+    assert pair.server.notify("notifications/tools/list_changed")
+    assert pair.server.notify("notifications/progress", t.ProgressParams("x", 1))
+    served = asked(pair.client, pair.server, "ping")
+    first = pair.server.respond(served, EMPTY)
+    assert pair.server.respond(served, EMPTY) == first
+    assert plain(pair.server.fail(served, InternalError("x")))["id"] == served.id
+
+
+def test_without_enforcement_a_second_answer_does_not_close_what_came_after_it():
+    pair = opened(LATEST, enforce=False)
+    first = only(pair.server.receive(request(5, "ping"))).exchange
+    pair.server.respond(first, EMPTY)
+    second = only(pair.server.receive(request(5, "ping"))).exchange
+    pair.server.respond(first, EMPTY)
+    assert pair.server.conversation.open_exchange("client", 5) is second
+
+
+def test_without_enforcement_a_request_may_have_any_method_and_any_result():
+    pair = opened(LATEST, enforce=False)
+    exchange, _ = pair.client.request("no/such", t.EmptyParams())
+    assert exchange.method is None
+    assert only(pair.client.receive(result(exchange.id, [1, 2]))).result == [1, 2]
+
+
+# Shapes
+
+
+def test_what_an_older_peer_does_not_know_is_not_sent():
+    result_ = t.ListToolsResult(
+        [t.Tool("x", {"type": "object"}, title="X", icons=[t.Icon("a://b")])]
+    )
+    sent = {}
+    for revision in HANDSHAKE:
+        pair = opened(revision)
+        exchange = asked(pair.client, pair.server, "tools/list")
+        sent[revision] = sorted(plain(pair.server.respond(exchange, result_))["result"]["tools"][0])
+    assert sent == {
+        "2024-11-05": ["inputSchema", "name"],
+        "2025-03-26": ["inputSchema", "name"],
+        "2025-06-18": ["inputSchema", "name", "title"],
+        "2025-11-25": ["icons", "inputSchema", "name", "title"],
+    }
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_the_opening_is_shaped_by_the_revision_it_names(revision):
+    info = t.Implementation("someone", "1", title="Someone")
+    knows_titles = revision not in ("2024-11-05", "2025-03-26")
+    client, server = Endpoint("client"), Endpoint("server")
+    _, data = client.request(
+        "initialize", t.InitializeParams(revision, t.ClientCapabilities(), info)
+    )
+    assert ("title" in plain(data)["params"]["clientInfo"]) is knows_titles
+    exchange = only(server.receive(data)).exchange
+    answer = t.InitializeResult(revision, t.ServerCapabilities(completions={}), info)
+    sent = plain(server.respond(exchange, answer))["result"]
+    assert ("title" in sent["serverInfo"]) is knows_titles
+    assert ("completions" in sent["capabilities"]) is (revision != "2024-11-05")
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_both_parties_know_the_same_capabilities(revision):
+    everything = msgspec.structs.replace(ALL_OF_SERVER, tasks=t.ServerTasksCapability(list={}))
+    pair = opened(revision, server=everything)
+    for party in ("client", "server"):
+        ours = pair.client.conversation.capabilities(party)
+        assert ours == pair.server.conversation.capabilities(party)
+    server = pair.server.conversation.capabilities("server")
+    assert ("completions" in server) is (revision != "2024-11-05")
+    assert ("tasks.list" in server) is (revision == "2025-11-25")
+
+
+def test_requests_and_notifications_are_narrowed_too():
+    pair = opened("2024-11-05")
+    meta = {"progressToken": 1}
+    _, data = pair.client.request(
+        "completion/complete",
+        t.CompleteParams(
+            t.PromptReference("p"),
+            t.CompletionArgument("a", "b"),
+            context=t.CompletionContext({"c": "d"}),
+            meta=meta,
+        ),
+    )
+    assert "context" not in plain(data)["params"]
+    pair.server.receive(data)
+    notice = pair.server.notify("notifications/progress", t.ProgressParams(1, 1, message="so far"))
+    assert "message" not in plain(notice)["params"]
+
+
+@pytest.mark.requirement("errors.code.resource-not-found")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_the_revision_decides_the_code_of_a_missing_resource(revision):
+    meta = None if REVISIONS[revision].handshake else MODERN
+    server = opened(revision).server if REVISIONS[revision].handshake else Endpoint("server")
+    body = {"uri": "a://b"} | ({} if meta is None else {"_meta": meta})
+    exchange = only(server.receive(request(5, "resources/read", body))).exchange
+    code = plain(server.fail(exchange, ResourceNotFound("no such resource")))["error"]["code"]
+    assert code == (-32002 if REVISIONS[revision].handshake else -32602)
+
+
+# Revisions without handshake
+
+
+def modern(**more) -> dict:
+    return {"_meta": {**MODERN, **more}}
+
+
+def test_a_request_that_names_its_revision_needs_no_opening():
+    server = Endpoint("server")
+    event = only(server.receive(request(1, "tools/list", modern())))
+    assert isinstance(event, RequestReceived)
+    assert event.exchange.revision is NEWEST
+    reply = plain(server.respond(event.exchange, t.ListToolsResult([])))
+    assert reply["result"] == {
+        "tools": [],
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+    assert server.conversation.phase is Phase.OPENING
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_both_ways_live_side_by_side_on_one_endpoint(revision):
+    pair = opened(revision)
+    with_handshake = only(pair.server.receive(request(50, "tools/list")))
+    without = only(pair.server.receive(request(51, "tools/list", modern())))
+    assert with_handshake.exchange.revision is REVISIONS[revision]
+    assert without.exchange.revision is NEWEST
+    answer = t.ListToolsResult([])
+    assert "resultType" in plain(pair.server.respond(without.exchange, answer))["result"]
+    assert "resultType" not in plain(pair.server.respond(with_handshake.exchange, answer))["result"]
+    assert isinstance(only(pair.server.receive(request(52, "ping"))), RequestReceived)
+    assert error_of(only(pair.server.receive(request(53, "ping", modern())))) == (53, -32601)
+
+
+def test_an_opening_may_follow_requests_without_one():
+    server = Endpoint("server")
+    listing = only(server.receive(request(1, "tools/list", modern())))
+    opening = only(
+        server.receive(request(2, "initialize", msgspec.to_builtins(initialize(LATEST))))
+    )
+    server.respond(opening.exchange, initialized(LATEST))
+    server.receive(notification("initialized"))
+    assert server.revision.id == LATEST
+    assert "resultType" in plain(server.respond(listing.exchange, t.ListToolsResult([])))["result"]
+
+
+@pytest.mark.parametrize("named", ["2027-01-01", "2025-06-18", "", 5, None, ["2026-07-28"]])
+@pytest.mark.parametrize("ready", [False, True], ids=["before an opening", "after it"])
+def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(named, ready):
+    server = opened(LATEST).server if ready else Endpoint("server")
+    body = modern(**{f"{META}protocolVersion": named})
+    event = only(server.receive(request("v", "tools/list", body)))
+    assert error_of(event) == ("v", -32022)
+    data = plain(event.reply)["error"]["data"]
+    assert data == {"supported": list(REVISIONS), "requested": named}
+
+
+def test_a_revision_that_is_switched_off_is_not_supported():
+    server = Endpoint("server", revisions=["2025-06-18", "2025-11-25"])
+    event = only(server.receive(request("v", "tools/list", modern())))
+    assert error_of(event) == ("v", -32022)
+    assert plain(event.reply)["error"]["data"]["supported"] == ["2025-06-18", "2025-11-25"]
+
+
+@pytest.mark.parametrize("capabilities", [None, 5, [], "all"])
+def test_a_request_without_capabilities_in_its_meta_is_refused(capabilities):
+    server = Endpoint("server")
+    body = modern(**{f"{META}clientCapabilities": capabilities})
+    event = only(server.receive(request("c", "tools/list", body)))
+    assert error_of(event) == ("c", -32602)
+    assert f"{META}clientCapabilities" in event.why
+
+
+MODERN_FAULTS = {
+    "unknown method": ("no/such", {}, -32601),
+    "method of older revisions": ("logging/setLevel", {"level": "info"}, -32601),
+    "initialize": ("initialize", msgspec.to_builtins(initialize(LATEST)), -32601),
+    "params that do not fit": ("tools/call", {}, -32602),
+    "a progress token that is none": ("tools/list", {"_meta": {"progressToken": []}}, -32602),
+}
+
+
+@pytest.mark.parametrize(("name", "params", "code"), MODERN_FAULTS.values(), ids=MODERN_FAULTS)
+@pytest.mark.parametrize("ready", [False, True], ids=["before an opening", "after it"])
+def test_what_is_wrong_in_a_request_without_handshake_has_its_own_code(name, params, code, ready):
+    server = opened("2024-11-05").server if ready else Endpoint("server")
+    body = {**params, "_meta": MODERN | params.get("_meta", {})}
+    event = only(server.receive(request("f", name, body)))
+    assert error_of(event) == ("f", code)
+
+
+@pytest.mark.requirement("jsonrpc.id.distinct-among-pending")
+def test_without_handshake_an_id_is_refused_only_while_it_is_in_flight():
+    server = Endpoint("server")
+    first = only(server.receive(request(1, "tools/list", modern())))
+    assert error_of(only(server.receive(request(1, "tools/list", modern())))) == (1, -32600)
+    server.respond(first.exchange, t.ListToolsResult([]))
+    assert isinstance(only(server.receive(request(1, "tools/list", modern()))), RequestReceived)
+
+
+def stateless_client() -> Endpoint:
+    return Endpoint("client", request_meta=MODERN)
+
+
+def test_what_every_request_must_carry_is_added():
+    client = stateless_client()
+    _, data = client.request("tools/list", revision=NEWEST)
+    assert plain(data)["params"]["_meta"] == MODERN
+    own = {"progressToken": 1, f"{META}clientInfo": {"name": "other", "version": "2"}}
+    _, data = client.request("tools/call", t.CallToolParams("x", meta=own), revision=NEWEST)
+    assert plain(data)["params"]["_meta"] == MODERN | own
+    _, data = client.request("initialize", initialize(LATEST))
+    assert "_meta" not in plain(data)["params"]
+
+
+def test_what_every_result_should_carry_is_added():
+    about = {f"{META}serverInfo": {"name": "someone", "version": "1"}}
+    server = Endpoint("server", result_meta=about)
+    exchange = only(server.receive(request(1, "tools/call", {"name": "x", **modern()}))).exchange
+    answer = t.CallToolResult([], meta={"mine": 1})
+    assert plain(server.respond(exchange, answer))["result"]["_meta"] == about | {"mine": 1}
+    exchange = only(server.receive(request(2, "tools/call", {"name": "x", **modern()}))).exchange
+    assert "_meta" not in plain(server.respond(exchange, b'{"content":[]}'))["result"]
+
+
+def test_without_anything_to_add_params_stay_as_they_are():
+    client = Endpoint("client")
+    _, data = client.request("tools/list", revision=NEWEST)
+    assert "params" not in plain(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("tools/call", t.CallToolParams("x")),
+        ("prompts/get", t.GetPromptParams("x")),
+        ("resources/read", t.ReadResourceParams("a://b")),
+    ],
+)
+def test_questions_instead_of_a_result_are_told_apart(name, params):
+    client = stateless_client()
+    exchange, _ = client.request(name, params, revision=NEWEST)
+    questions = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}
+    event = only(client.receive(result(exchange.id, questions)))
+    assert isinstance(event.result, t.InputRequiredResult)
+    assert event.result.input_requests == {"r": t.ListRootsRequest()}
+
+
+def test_a_complete_result_is_read_as_that_of_its_method():
+    client = stateless_client()
+    exchange, _ = client.request("tools/call", t.CallToolParams("x"), revision=NEWEST)
+    body = {"resultType": "complete", "content": []}
+    assert isinstance(only(client.receive(result(exchange.id, body))).result, t.CallToolResult)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"resultType": 5, "content": []}, [], {"resultType": "input_required", "inputRequests": 5}],
+)
+def test_a_result_of_no_known_type_fails_the_request(body):
+    client = stateless_client()
+    exchange, _ = client.request("tools/call", t.CallToolParams("x"), revision=NEWEST)
+    event = only(client.receive(result(exchange.id, body)))
+    assert isinstance(event.error, RemoteProtocolError)
+
+
+@pytest.mark.requirement("jsonrpc.client-only-initiates")
+def test_without_handshake_a_server_asks_nothing():
+    server = Endpoint("server")
+    assert "jsonrpc.client-only-initiates" in breach(server.request, "roots/list", revision=NEWEST)
+
+
+def test_capabilities_learned_by_discovery_are_remembered():
+    client = stateless_client()
+    exchange, _ = client.request("server/discover", revision=NEWEST)
+    body = {
+        "resultType": "complete",
+        "supportedVersions": [],
+        "capabilities": {"tools": {"listChanged": True}},
+    }
+    client.receive(result(exchange.id, body | {"ttlMs": 0, "cacheScope": "public"}))
+    assert client.conversation.capabilities("server") == {"tools", "tools.listChanged"}
+
+
+# Subscriptions
+
+
+def listening() -> tuple:
+    client, server = stateless_client(), Endpoint("server")
+    ours, data = client.request(
+        "subscriptions/listen",
+        t.ListenParams(t.SubscriptionFilter(tools_list_changed=True)),
+        revision=NEWEST,
+    )
+    return client, server, ours, only(server.receive(data)).exchange
+
+
+def test_what_a_subscription_tells_belongs_to_its_request():
+    client, server, ours, exchange = listening()
+    tag = {f"{META}subscriptionId": exchange.id}
+    accepted = t.SubscriptionsAcknowledgedParams(
+        t.SubscriptionFilter(tools_list_changed=True), meta=tag
+    )
+    event = only(
+        client.receive(server.notify("notifications/subscriptions/acknowledged", accepted))
+    )
+    assert isinstance(event, NotificationReceived)
+    assert event.exchange is ours
+    changed = server.notify("notifications/tools/list_changed", t.EmptyParams(meta=tag))
+    assert only(client.receive(changed)).exchange is ours
+
+
+def test_a_tag_that_names_no_subscription_means_nothing():
+    client, _, ours, _ = listening()
+    for tag in (99, "x", True, None, [ours.id]):
+        meta = {"_meta": {f"{META}subscriptionId": tag}}
+        event = only(client.receive(notification("tools/list_changed", meta)))
+        assert event.exchange is None
+
+
+def test_a_server_may_say_that_it_ends_a_subscription_and_still_answer_it():
+    client, server, ours, exchange = listening()
+    notice = server.notify("notifications/cancelled", t.CancelledParams(exchange.id, "restarting"))
+    event = only(client.receive(notice))
+    assert event.exchange is ours
+    assert not ours.cancelled
+    answer = server.respond(exchange, t.ListenResult(meta={f"{META}subscriptionId": exchange.id}))
+    assert only(client.receive(answer)).exchange is ours
+
+
+def test_a_client_ends_its_subscription():
+    client, server, ours, exchange = listening()
+    server.receive(client.notify("notifications/cancelled", t.CancelledParams(ours.id)))
+    assert exchange.cancelled
+    assert server.respond(exchange, t.ListenResult()) is None
+
+
+def test_a_notification_is_shaped_by_the_request_during_which_it_is_said():
+    server = Endpoint("server")
+    exchange = only(server.receive(request(1, "tools/list", modern()))).exchange
+    accepted = t.SubscriptionsAcknowledgedParams(t.SubscriptionFilter())
+    assert breach(server.notify, "notifications/subscriptions/acknowledged", accepted) == [
+        "lifecycle.capabilities.only-declared"
+    ]
+    name = "notifications/subscriptions/acknowledged"
+    assert plain(server.notify(name, accepted, within=exchange))["method"] == name
+
+
+# The end
+
+
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_closing_returns_the_requests_that_will_never_be_answered(role):
+    pair = opened(LATEST)
+    endpoint, other = (pair.client, pair.server) if role == "client" else (pair.server, pair.client)
+    answered, data = endpoint.request("ping")
+    cancelled, _ = endpoint.request("ping")
+    open_ = [endpoint.request("ping")[0] for _ in range(2)]
+    endpoint.receive(other.respond(only(other.receive(data)).exchange, EMPTY))
+    endpoint.notify("notifications/cancelled", t.CancelledParams(cancelled.id))
+    asked(other, endpoint, "ping")
+    assert endpoint.close() == open_
+    assert endpoint.conversation.phase is Phase.CLOSED
+    assert answered not in open_
