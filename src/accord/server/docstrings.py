@@ -7,7 +7,7 @@ fits no style is prose.
 import inspect
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 __all__ = ["Docstring", "parse"]
 
@@ -42,6 +42,8 @@ _SPHINX_OTHERS: Final = frozenset(
     {"type", "rtype", "raises", "raise", "except", "exception", "var", "ivar", "cvar", "vartype"}
     | {"yields", "yield", "ytype", "meta"}
 )
+
+_ReadEntries: TypeAlias = Callable[[list[str]], dict[str, str]]
 
 
 class Docstring(NamedTuple):
@@ -99,7 +101,7 @@ class _Reader:
             self.returns = text
 
     def _add_section(
-        self, name: str, block: list[str], heading: list[str], entries: Callable[[list[str]], dict[str, str]]
+        self, name: str, block: list[str], heading: list[str], entries: _ReadEntries
     ) -> None:
         if name in _PARAMETERS:
             self.parameters |= entries(block)

@@ -1,0 +1,261 @@
+"""What is wrong with arguments, said in words that a model can act on.
+
+Works on the JSON Schema alone, so that it says the same whichever library holds the type. Runs only
+after decoding failed.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from accord.server.schemas import Mismatch, Path, kind_of
+from accord.types import JsonObject
+
+__all__ = ["explain", "path_text"]
+
+_NOUNS: Final = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a string",
+    "boolean": "a boolean",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+_FORMATS: Final[dict[str, tuple[type, str]]] = {
+    "date": (date, "a date like 2024-12-31"),
+    "date-time": (datetime, "a date and time like 2024-12-31T23:59:59Z"),
+    "time": (time, "a time like 23:59:59"),
+    "duration": (timedelta, "a duration like P1DT2H"),
+    "uuid": (UUID, "a UUID"),
+    "decimal": (Decimal, "a decimal number"),
+}
+_SHOWN_CHOICES: Final = 10
+_SHOWN_CHARACTERS: Final = 40
+
+
+def explain(schema: JsonObject, value: Any, definitions: JsonObject) -> Mismatch | None:
+    """Find the first part of plain data that does not fit a schema; None where all fits."""
+    return _Explainer(definitions).look(schema, value, ())
+
+
+def path_text(path: Path) -> str:
+    """Write a path as in `filter.tags[2]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def got(value: Any) -> str:
+    """Say what came, short."""
+    kind = kind_of(value)
+    if kind in ("null", "array", "object"):
+        return _NOUNS[kind]
+    shown = msgspec.json.encode(value).decode()
+    if len(shown) > _SHOWN_CHARACTERS:
+        shown = shown[: _SHOWN_CHARACTERS - 4] + '..."'
+    return f"{_NOUNS[kind]} ({shown})"
+
+
+class _Explainer:
+    def __init__(self, definitions: JsonObject) -> None:
+        self._definitions = definitions
+
+    def look(self, schema: Any, value: Any, path: Path) -> Mismatch | None:
+        schema = self._resolved(schema)
+        if "anyOf" in schema or "oneOf" in schema:
+            found = self._look_at_options(schema, value, path)
+            if found is not None:
+                return found
+        for part in schema.get("allOf", ()):
+            if (found := self.look(part, value, path)) is not None:
+                return found
+        if not _fits_type(schema, value) or not _fits_choice(schema, value):
+            return _wrong(self.expected(schema), value, path)
+        for kind, limits in _LIMITS.items():
+            if isinstance(value, kind) and not isinstance(value, bool):
+                for name, holds, words in limits:
+                    if name in schema and not holds(value, schema[name]):
+                        return _wrong(words(schema[name]), value, path)
+        return self._look_inside(schema, value, path)
+
+    def _resolved(self, schema: Any) -> JsonObject:
+        if not isinstance(schema, dict):
+            return {}
+        while isinstance(ref := schema.get("$ref"), str):
+            siblings = {key: each for key, each in schema.items() if key != "$ref"}
+            schema = {**self._definitions.get(ref.removeprefix("#/$defs/"), {}), **siblings}
+        return schema
+
+    def _look_at_options(self, schema: JsonObject, value: Any, path: Path) -> Mismatch | None:
+        options = [self._resolved(each) for each in schema.get("anyOf", schema.get("oneOf"))]
+        found = [self.look(option, value, path) for option in options]
+        if None in found:
+            return None
+        alike = [
+            mismatch
+            for option, mismatch in zip(options, found, strict=True)
+            if mismatch is not None and (_fits_type(option, value) and "type" in option)
+        ]
+        deepest = max(alike, key=lambda mismatch: len(mismatch.path), default=None)
+        # Only one option was meant, or one got further than the rest.
+        if deepest is not None and (len(alike) == 1 or len(deepest.path) > len(path)):
+            return deepest
+        return _wrong(self.expected(schema), value, path)
+
+    def _look_inside(self, schema: JsonObject, value: Any, path: Path) -> Mismatch | None:
+        if isinstance(value, dict):
+            for name in schema.get("required", ()):
+                if name not in value:
+                    return Mismatch("is missing", path=(*path, name))
+            properties = schema.get("properties", {})
+            rest = schema.get("additionalProperties")
+            for name, each in value.items():
+                if name not in properties and rest is False:
+                    return Mismatch("is not known", path=(*path, name))
+                inner = properties.get(name, rest)
+                if (found := self.look(inner, each, (*path, name))) is not None:
+                    return found
+        elif isinstance(value, list):
+            for index, (inner, each) in enumerate(_item_schemas(schema, value)):
+                if (found := self.look(inner, each, (*path, index))) is not None:
+                    return found
+        return None
+
+    def expected(self, schema: Any) -> str:
+        """Say what a schema wants, short."""
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return msgspec.json.encode(schema["const"]).decode()
+        if "enum" in schema:
+            values = [msgspec.json.encode(each).decode() for each in schema["enum"]]
+            more = ", ..." if len(values) > _SHOWN_CHOICES else ""
+            prefix = "one of " if len(values) > 1 else ""
+            return prefix + ", ".join(values[:_SHOWN_CHOICES]) + more
+        options = schema.get("anyOf", schema.get("oneOf"))
+        if options:
+            return " or ".join(dict.fromkeys(self.expected(each) for each in options))
+        if (format_ := schema.get("format")) in _FORMATS:
+            return _FORMATS[format_][1]
+        if schema.get("contentEncoding") == "base64":
+            return "base64 text"
+        type_ = schema.get("type", "something else")
+        kinds = type_ if isinstance(type_, list) else [type_]
+        return " or ".join(_NOUNS.get(kind, kind) for kind in kinds)
+
+
+def _wrong(expected: str, value: Any, path: Path) -> Mismatch:
+    return Mismatch(f"expected {expected}, got {got(value)}", path=path)
+
+
+def _item_schemas(schema: JsonObject, values: list[Any]) -> Iterator[tuple[Any, Any]]:
+    first = schema.get("prefixItems", [])
+    for index, value in enumerate(values):
+        yield first[index] if index < len(first) else schema.get("items"), value
+
+
+def _fits_type(schema: JsonObject, value: Any) -> bool:
+    type_ = schema.get("type")
+    if type_ is None:
+        return True
+    kinds = [type_] if isinstance(type_, str) else type_
+    kind = kind_of(value)
+    if kind == "integer":
+        return "integer" in kinds or "number" in kinds
+    whole = kind == "number" and value.is_integer() and "integer" in kinds
+    return kind in kinds or whole
+
+
+def _fits_choice(schema: JsonObject, value: Any) -> bool:
+    if "const" in schema:
+        return _same(schema["const"], value)
+    return "enum" not in schema or any(_same(each, value) for each in schema["enum"])
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _fits_format(value: str, name: str) -> bool:
+    type_ = _FORMATS.get(name, (str, ""))[0]
+    try:
+        msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _is_base64(value: str, encoding: str) -> bool:
+    try:
+        msgspec.convert(value, bytes)
+    except msgspec.ValidationError:
+        return encoding != "base64"
+    return True
+
+
+def _is_multiple(value: float, of: float) -> bool:
+    ratio = value / of if of else 0.5
+    return abs(ratio - round(ratio)) < 1e-9
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+_Limit = tuple[str, Callable[[Any, Any], bool], Callable[[Any], str]]
+_LIMITS: Final[dict[type | tuple[type, ...], list[_Limit]]] = {
+    (int, float): [
+        ("minimum", lambda value, limit: value >= limit, lambda limit: f"at least {limit}"),
+        ("maximum", lambda value, limit: value <= limit, lambda limit: f"at most {limit}"),
+        ("exclusiveMinimum", lambda value, limit: value > limit, lambda x: f"more than {x}"),
+        ("exclusiveMaximum", lambda value, limit: value < limit, lambda x: f"less than {x}"),
+        ("multipleOf", _is_multiple, lambda of: f"a multiple of {of}"),
+    ],
+    str: [
+        (
+            "minLength",
+            lambda value, limit: len(value) >= limit,
+            lambda limit: f"at least {_count(limit, 'character')}",
+        ),
+        (
+            "maxLength",
+            lambda value, limit: len(value) <= limit,
+            lambda limit: f"at most {_count(limit, 'character')}",
+        ),
+        (
+            "pattern",
+            lambda value, pattern: re.search(pattern, value) is not None,
+            lambda pattern: f"text matching {pattern}",
+        ),
+        ("format", _fits_format, lambda name: _FORMATS[name][1]),
+        ("contentEncoding", _is_base64, lambda _: "base64 text"),
+    ],
+    list: [
+        (
+            "minItems",
+            lambda value, limit: len(value) >= limit,
+            lambda limit: f"at least {_count(limit, 'item')}",
+        ),
+        (
+            "maxItems",
+            lambda value, limit: len(value) <= limit,
+            lambda limit: f"at most {_count(limit, 'item')}",
+        ),
+    ],
+    dict: [
+        (
+            "minProperties",
+            lambda value, limit: len(value) >= limit,
+            lambda limit: f"at least {_count(limit, 'member')}",
+        ),
+        (
+            "maxProperties",
+            lambda value, limit: len(value) <= limit,
+            lambda limit: f"at most {_count(limit, 'member')}",
+        ),
+    ],
+}

@@ -1,0 +1,396 @@
+"""Annotations as people write them, turned into types that msgspec decodes.
+
+Most stay as they are. What msgspec cannot do is put behind a stand-in with an adapter: unions whose
+members look alike in JSON, classes that hold such unions, named tuples (read as objects, because
+their names tell a model what goes where), and whatever another library validates.
+"""
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
+from datetime import datetime, time
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Meta
+
+from accord.errors import RegistrationError
+from accord.server.schemas import (
+    Collector,
+    Mismatch,
+    adapter_of,
+    convert,
+    dec_hook,
+    json_default,
+    stand_in,
+)
+from accord.types import JsonObject
+
+__all__ = ["constrained", "native"]
+
+_CONSTRAINTS: Final = (
+    "ge",
+    "gt",
+    "le",
+    "lt",
+    "multiple_of",
+    "min_length",
+    "max_length",
+)
+_WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
+
+
+def native(annotation: Any, *, output: bool = False) -> Any:
+    """Return a type that msgspec can decode and that means the same.
+
+    Raises:
+        RegistrationError: nothing that JSON can carry is meant.
+    """
+    made = _Rewriter(output=output).rewrite(annotation)
+    try:
+        msgspec.json.Decoder(made, dec_hook=dec_hook)
+    except (TypeError, NameError, RecursionError) as error:
+        raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
+    return made
+
+
+def constrained(type_: Any, metadata: Iterable[Any]) -> Any:
+    """Annotate a type as if the metadata stood in its `Annotated`."""
+    metadata = tuple(metadata)
+    return Annotated[(type_, *metadata)] if metadata else type_  # type: ignore[return-value]
+
+
+def accepts(type_: Any) -> bool:
+    """Tell whether msgspec takes a type as it is."""
+    try:
+        msgspec.json.Decoder(type_, dec_hook=dec_hook)
+    except TypeError:
+        return False
+    return True
+
+
+class _Rewriter:
+    def __init__(self, *, output: bool) -> None:
+        self._output = output
+        self._mirrors: dict[Any, Any] = {}
+        self._aliases: list[Any] = []
+
+    def rewrite(self, annotation: Any) -> Any:
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            return self._annotated(annotation)
+        if origin in (Union, types.UnionType):
+            return self._union(get_args(annotation))
+        if origin in _WRAPPERS:
+            return self.rewrite(get_args(annotation)[0])
+        if origin is Literal:
+            return annotation
+        if origin is not None:
+            return self._generic(annotation, origin)
+        return self._plain(annotation)
+
+    def _plain(self, annotation: Any) -> Any:
+        if annotation is object:
+            return Any
+        if annotation in (datetime, time) and not self._output:
+            # msgspec leaves the format out because a zone is not demanded; models need the hint.
+            format_ = "date-time" if annotation is datetime else "time"
+            return Annotated[annotation, Meta(extra_json_schema={"format": format_})]
+        if isinstance(annotation, TypeVar):
+            return self._type_variable(annotation)
+        if isinstance(annotation, typing.NewType):
+            return self.rewrite(annotation.__supertype__)
+        if hasattr(annotation, "__value__"):
+            return self._alias(annotation)
+        if isinstance(annotation, type):
+            return self._class(annotation)
+        return annotation
+
+    def _alias(self, alias: Any) -> Any:
+        if alias in self._aliases:
+            # A recursive alias such as that of JSON itself: deeper parts are taken as they come.
+            return Any
+        self._aliases.append(alias)
+        made = self.rewrite(alias.__value__)
+        self._aliases.pop()
+        return made
+
+    def _type_variable(self, variable: TypeVar) -> Any:
+        if variable.__constraints__:
+            return self._union(variable.__constraints__)
+        return Any if variable.__bound__ is None else self.rewrite(variable.__bound__)
+
+    def _generic(self, annotation: Any, origin: Any) -> Any:
+        if hasattr(origin, "__value__"):
+            return self._alias(annotation)
+        if adapter_of(annotation) is not None:
+            return annotation
+        args = get_args(annotation)
+        made = tuple(each if each is Ellipsis else self.rewrite(each) for each in args)
+        if made == args or not args or _is_structured(origin):
+            return annotation
+        return origin[made]
+
+    # -- Annotated
+
+    def _annotated(self, annotation: Any) -> Any:
+        base, *metadata = get_args(annotation)
+        if "pydantic" in sys.modules:
+            from accord.server import pydantic
+
+            adapter = pydantic.adapter_of_annotation(annotation)
+            if adapter is not None:
+                return stand_in(adapter, getattr(base, "__name__", "value"))
+        metas = [meta for each in metadata for meta in _metas(each)]
+        return _with_metas(self.rewrite(base), metas)
+
+    # -- unions
+
+    def _union(self, members: tuple[Any, ...]) -> Any:
+        made = tuple(self.rewrite(member) for member in members)
+        union = Union[made]
+        if accepts(union):
+            return union
+        return stand_in(_Choice(made), "choice")
+
+    # -- classes
+
+    def _class(self, cls: type) -> Any:
+        if cls in self._mirrors:
+            return self._mirrors[cls]
+        if adapter_of(cls) is not None:
+            return cls
+        is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
+        if not _is_structured(cls) or (accepts(cls) and not (is_named_tuple and not self._output)):
+            return cls
+        mirror = _Mirror(cls)
+        self._mirrors[cls] = made = stand_in(mirror, cls.__name__)
+        mirror.build(self.rewrite)
+        return made
+
+
+def _is_structured(cls: Any) -> bool:
+    if not isinstance(cls, type):
+        return False
+    return (
+        issubclass(cls, msgspec.Struct)
+        or dataclasses.is_dataclass(cls)
+        or typing.is_typeddict(cls)
+        or hasattr(cls, "__attrs_attrs__")
+        or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
+    )
+
+
+# Metadata of Annotated
+
+
+def _metas(metadata: Any) -> list[Meta]:
+    """Translate what stands in `Annotated` into what msgspec reads there."""
+    if isinstance(metadata, Meta):
+        return [metadata]
+    if isinstance(metadata, str):
+        return [Meta(description=metadata)]
+    if isinstance(text := getattr(metadata, "documentation", None), str):
+        return [Meta(description=text)]
+    module = type(metadata).__module__
+    if module == "annotated_types":
+        found = {
+            name: value
+            for name in _CONSTRAINTS
+            if (value := getattr(metadata, name, None)) is not None
+        }
+        found.pop("min_length", None) if found.get("min_length") == 0 else None
+        return [Meta(**found)] if found else []
+    if module.startswith("pydantic."):
+        from accord.server import pydantic
+
+        return pydantic.metas(metadata)
+    return []
+
+
+def _with_metas(type_: Any, metas: list[Meta]) -> Any:
+    """Annotate a type; constraints on a union go to the members that can have them."""
+    if not metas:
+        return type_
+    annotated = constrained(type_, metas)
+    if accepts(annotated):
+        return annotated
+    words, limits = _split(metas)
+    members = get_args(type_) if get_origin(type_) in (Union, types.UnionType) else (type_,)
+    limited = []
+    for member in members:
+        fitting = [limit for limit in limits if accepts(constrained(member, [limit]))]
+        limited.append(constrained(member, fitting))
+    if not any(member != given for member, given in zip(limited, members, strict=True)):
+        return annotated
+    return constrained(Union[tuple(limited)], words)
+
+
+def _split(metas: list[Meta]) -> tuple[list[Meta], list[Meta]]:
+    """Separate descriptions, which any type can have, from one meta per constraint."""
+    words, limits = [], []
+    for meta in metas:
+        said = {
+            name: value
+            for name in ("title", "description", "examples", "extra_json_schema")
+            if (value := getattr(meta, name)) is not None
+        }
+        if said:
+            words.append(Meta(**said))
+        limits += [
+            Meta(**{name: value})
+            for name in (*_CONSTRAINTS, "pattern")
+            if (value := getattr(meta, name)) is not None
+        ]
+    return words, limits
+
+
+# Stand-ins
+
+
+class _Choice:
+    """A union whose members msgspec cannot tell apart: the best fit of those that decode."""
+
+    def __init__(self, members: tuple[Any, ...]) -> None:
+        # Whatever a string may also be is meant if it fits: plain strings come last.
+        self._members = sorted(members, key=_breadth)
+        self._keys: dict[int, frozenset[str]] = {}
+
+    def schema(self, collector: Collector) -> JsonObject:
+        return {"anyOf": collector.schemas(self._members)}
+
+    def decode(self, value: Any) -> Any:
+        fitting = []
+        for member in self._members:
+            try:
+                fitting.append((member, convert(value, member)))
+            except msgspec.ValidationError as error:
+                failure = error
+            else:
+                if not isinstance(value, dict):
+                    break
+        if not fitting:
+            raise Mismatch(_plain_words(failure))
+        return (
+            max(fitting, key=lambda each: len(_known_keys(each[0]) & value.keys()))[1]
+            if (len(fitting) > 1)
+            else fitting[0][1]
+        )
+
+
+def _breadth(type_: Any) -> int:
+    base = get_args(type_)[0] if get_origin(type_) is Annotated else type_
+    if base is Any:
+        return 3
+    return 2 if base is str else int(get_origin(base) in (dict, typing.Mapping) or base is dict)
+
+
+def _known_keys(type_: Any) -> frozenset[str]:
+    """Return the names of the fields that a class reads from an object."""
+    base = get_args(type_)[0] if get_origin(type_) is Annotated else type_
+    collector = Collector()
+    (schema,) = collector.schemas([base])
+    while "$ref" in schema:
+        schema = collector.components[schema["$ref"].removeprefix("#/$defs/")]
+    return frozenset(schema.get("properties", ()))
+
+
+def _plain_words(error: msgspec.ValidationError) -> str:
+    return str(error).partition(" - at ")[0].replace("`", "")
+
+
+class _Field(NamedTuple):
+    """A field of a class, however the class was made."""
+
+    name: str
+    key: str
+    type: Any
+    is_required: bool = True
+    default: Any = UNSET
+
+
+class _Mirror:
+    """A class that msgspec cannot decode, or not as an object, by way of a struct that it can."""
+
+    def __init__(self, cls: Any) -> None:
+        self._cls = cls
+        self._fields = list(_fields(cls))
+        self._struct: Any = None
+        self._make: Callable[..., Any] = dict if typing.is_typeddict(cls) else cls
+        self._is_tuple = isinstance(cls, type) and issubclass(cls, tuple)
+
+    def build(self, rewrite: Callable[[Any], Any]) -> None:
+        config = getattr(self._cls, "__struct_config__", None)
+        self._struct = msgspec.defstruct(
+            self._cls.__name__,
+            [_mirrored(f"field{n}", field, rewrite) for n, field in enumerate(self._fields)],
+            kw_only=True,
+            tag=getattr(config, "tag", None),
+            tag_field=getattr(config, "tag_field", None),
+            namespace={"__doc__": _written_doc(self._cls)},
+        )
+
+    def schema(self, collector: Collector) -> JsonObject:
+        (schema,) = collector.schemas([self._struct])
+        return schema
+
+    def decode(self, value: Any) -> Any:
+        if self._is_tuple and isinstance(value, list) and len(value) <= len(self._fields):
+            value = dict(zip((field.key for field in self._fields), value, strict=False))
+        decoded = msgspec.structs.astuple(convert(value, self._struct))
+        given = zip(self._fields, decoded, strict=True)
+        # What is absent is left to the defaults of the class itself.
+        return self._make(**{field.name: each for field, each in given if each is not UNSET})
+
+
+def _mirrored(name: str, field: _Field, rewrite: Callable[[Any], Any]) -> tuple[str, Any, Any]:
+    type_ = rewrite(field.type)
+    if field.is_required:
+        return (name, type_, msgspec.field(name=field.key))
+    shown = UNSET if field.default is UNSET else json_default(field.default)
+    if shown is not UNSET:
+        type_ = Annotated[type_, Meta(extra_json_schema={"default": shown})]
+    return (name, type_, msgspec.field(name=field.key, default_factory=lambda: UNSET))
+
+
+def _written_doc(cls: type) -> str | None:
+    """Return the docstring somebody wrote; those of dataclasses and named tuples are made up."""
+    doc = cls.__doc__
+    return None if doc is None or doc.startswith(f"{cls.__name__}(") else doc
+
+
+def _fields(cls: Any) -> Iterable[_Field]:
+    if issubclass(cls, msgspec.Struct):
+        for info in msgspec.structs.fields(cls):
+            default = UNSET if info.default is NODEFAULT else info.default
+            yield _Field(info.name, info.encode_name, info.type, info.required, default)
+        return
+    hints = typing.get_type_hints(cls, include_extras=True)
+    if typing.is_typeddict(cls):
+        for name, type_ in hints.items():
+            yield _Field(name, name, type_, name in cls.__required_keys__)
+    elif dataclasses.is_dataclass(cls):
+        yield from _dataclass_fields(cls, hints)
+    elif hasattr(cls, "__attrs_attrs__"):
+        for each in cls.__attrs_attrs__:
+            if each.init:
+                has_default = type(each.default).__name__ != "_Nothing"
+                default = each.default if has_default else UNSET
+                type_ = hints.get(each.name, Any)
+                yield _Field(each.alias, each.name, type_, not has_default, default)
+    else:
+        defaults = cls._field_defaults
+        for name in cls._fields:
+            default = defaults.get(name, UNSET)
+            yield _Field(name, name, hints.get(name, Any), name not in defaults, default)
+
+
+def _dataclass_fields(cls: Any, hints: dict[str, Any]) -> Iterable[_Field]:
+    for field in dataclasses.fields(cls):
+        if field.init:
+            missing = dataclasses.MISSING
+            is_required = field.default is missing and field.default_factory is missing
+            default = UNSET if field.default is missing else field.default
+            yield _Field(field.name, field.name, hints[field.name], is_required, default)

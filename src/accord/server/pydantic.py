@@ -1,0 +1,127 @@
+"""The pydantic side of the seam: models, its own types, and `Field` in annotations.
+
+Imported only when pydantic is loaded. Models follow pydantic's rules, their own settings included.
+"""
+
+from typing import Any, Final, get_args
+
+import msgspec
+import pydantic
+import pydantic_core
+from msgspec import UNSET, Meta
+from pydantic.fields import FieldInfo
+
+from accord.errors import RegistrationError
+from accord.server.schemas import Collector, Mismatch
+from accord.types import JsonObject
+
+__all__ = ["adapter_of_annotation", "adapter_of_class", "default_of", "encode", "metas"]
+
+_LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+_SETTINGS: Final = frozenset(
+    {
+        "alias",
+        "annotation",
+        "default",
+        "default_factory",
+        "deprecated",
+        "description",
+        "examples",
+        "json_schema_extra",
+        "title",
+        *_LIMITS,
+    }
+)
+
+
+class PydanticAdapter:
+    """A type that pydantic validates."""
+
+    def __init__(self, type_: Any) -> None:
+        try:
+            self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(type_)
+        except (pydantic.errors.PydanticUserError, NameError) as error:
+            raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
+
+    def schema(self, collector: Collector) -> JsonObject:
+        """Return pydantic's schema, as read or as written."""
+        prefix = collector.unique("")
+        collector.has_foreign = True
+        try:
+            schema = self._adapter.json_schema(
+                ref_template=f"#/$defs/{prefix}{{model}}",
+                mode="serialization" if collector.output else "validation",
+            )
+        except pydantic.errors.PydanticInvalidForJsonSchema as error:
+            raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
+        definitions = schema.pop("$defs", {})
+        collector.add({prefix + name: definition for name, definition in definitions.items()})
+        return schema
+
+    def decode(self, value: Any) -> Any:
+        """Validate as JSON, which is what strict models tell apart from Python values."""
+        try:
+            return self._adapter.validate_json(msgspec.json.encode(value))
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            reason = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            raise Mismatch(reason[:1].lower() + reason[1:], path=first["loc"]) from None
+
+
+def adapter_of_class(type_: Any) -> PydanticAdapter | None:
+    """Return how to read a class if it is pydantic's or made with it."""
+    if hasattr(type_, "__get_pydantic_core_schema__") or hasattr(type_, "__pydantic_validator__"):
+        return PydanticAdapter(type_)
+    return None
+
+
+def adapter_of_annotation(annotation: Any) -> PydanticAdapter | None:
+    """Return how to read an `Annotated` if only pydantic can do what stands in it."""
+    metadata = get_args(annotation)[1:]
+    return PydanticAdapter(annotation) if any(map(_needs_pydantic, metadata)) else None
+
+
+def _needs_pydantic(metadata: Any) -> bool:
+    if isinstance(metadata, FieldInfo):
+        settings = metadata._attributes_set
+        return not settings.keys() <= _SETTINGS or callable(settings.get("json_schema_extra"))
+    return type(metadata).__module__.startswith("pydantic.") or hasattr(
+        metadata, "__get_pydantic_core_schema__"
+    )
+
+
+def metas(field: Any) -> list[Meta]:
+    """Translate a `Field` into what msgspec reads in `Annotated`."""
+    if not isinstance(field, FieldInfo):
+        return []
+    settings = field._attributes_set
+    said = {name: settings[name] for name in _LIMITS if settings.get(name) is not None}
+    if "pattern" in said:
+        said["pattern"] = getattr(said["pattern"], "pattern", said["pattern"])
+    if field.description is not None:
+        said["description"] = field.description
+    if field.examples is not None:
+        said["examples"] = list(field.examples)
+    if isinstance(field.json_schema_extra, dict):
+        said["extra_json_schema"] = dict(field.json_schema_extra)
+    return [Meta(**said)] if said else []
+
+
+def default_of(field: Any) -> tuple[Any, Any]:
+    """Return default and default factory of a `Field`, UNSET where it has none."""
+    default = UNSET if field.default is pydantic_core.PydanticUndefined else field.default
+    return default, UNSET if field.default_factory is None else field.default_factory
+
+
+def is_field(value: Any) -> bool:
+    """Tell whether a parameter's default is a `Field`."""
+    return isinstance(value, FieldInfo)
+
+
+def encode(value: Any) -> Any:
+    """Write a value of pydantic's, or of a type that it knows, as plain data."""
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if adapter_of_class(type(value)) is None:
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+    return pydantic_core.to_jsonable_python(value)

@@ -1,0 +1,359 @@
+"""How what a function returns becomes the result of a tool.
+
+Content (strings, bytes, images, sounds, content blocks and lists of them) stays content. Any other
+type has an output schema: its value travels as structured content and, for whoever reads only
+content, as the same JSON in text. Nothing that breaks its schema is made into a result.
+"""
+
+import base64
+import inspect as _inspect
+import mimetypes
+import types as _types
+import typing
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET
+
+from accord.errors import AccordError, RegistrationError
+from accord.server.annotations import Resolver, callable_name
+from accord.server.mismatch import explain, path_text
+from accord.server.natives import native
+from accord.server.schemas import Collector, Mismatch, dec_hook, encode, inline, to_plain
+from accord.types import (
+    AudioContent,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    JsonObject,
+    ResourceContents,
+    TextContent,
+)
+
+__all__ = ["Audio", "Image", "ResultError", "ReturnType", "inspect"]
+
+_plain_of: Final = msgspec.json.Decoder().decode
+_LONGEST_ERROR: Final = 300
+# Bytes have no address of their own, and an embedded resource must have one.
+_BYTES_URI: Final = "urn:accord:bytes"
+
+
+class ResultError(AccordError):
+    """A function returned something that its own return type does not allow."""
+
+
+class _Media:
+    """Bytes with a MIME type, told by the file name, by the first bytes, or by the author."""
+
+    _fallback: str
+    _signatures: tuple[tuple[int, bytes, str], ...]
+
+    def __init__(
+        self,
+        data: bytes | None = None,
+        *,
+        path: str | PathLike[str] | None = None,
+        mime_type: str | None = None,
+    ) -> None:
+        if (data is None) == (path is None):
+            raise TypeError(f"{type(self).__name__} takes either data or path")
+        if path is not None:
+            mime_type = mime_type or mimetypes.guess_type(path)[0]
+            data = Path(path).read_bytes()
+        self.data = bytes(data or b"")
+        self.mime_type = mime_type or self._sniffed()
+
+    def _sniffed(self) -> str:
+        for offset, mark, mime_type in self._signatures:
+            if self.data.startswith(mark, offset):
+                return mime_type
+        return self._fallback
+
+
+class Image(_Media):
+    """A picture to return from a tool or put into a prompt: bytes, or a file read at once.
+
+    Without `mime_type` the file name or the first bytes tell it.
+    """
+
+    _fallback = "image/png"
+    _signatures = (
+        (0, b"\x89PNG", "image/png"),
+        (0, b"\xff\xd8\xff", "image/jpeg"),
+        (0, b"GIF8", "image/gif"),
+        (8, b"WEBP", "image/webp"),
+        (0, b"<svg", "image/svg+xml"),
+        (0, b"BM", "image/bmp"),
+    )
+
+    def content(self) -> ImageContent:
+        """Return it as a content block."""
+        return ImageContent(_base64(self.data), self.mime_type)
+
+
+class Audio(_Media):
+    """A sound to return from a tool or put into a prompt: bytes, or a file read at once.
+
+    Without `mime_type` the file name or the first bytes tell it.
+    """
+
+    _fallback = "audio/wav"
+    _signatures = (
+        (8, b"WAVE", "audio/wav"),
+        (0, b"ID3", "audio/mpeg"),
+        (0, b"\xff\xfb", "audio/mpeg"),
+        (0, b"OggS", "audio/ogg"),
+        (0, b"fLaC", "audio/flac"),
+    )
+
+    def content(self) -> AudioContent:
+        """Return it as a content block."""
+        return AudioContent(_base64(self.data), self.mime_type)
+
+
+_BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
+_CONTENT: Final = (*_BLOCKS, Image, Audio)
+_BYTES: Final = (bytes, bytearray, memoryview)
+_UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
+_NO_VALUE: Final = (typing.NoReturn, typing.Never)
+Convert: TypeAlias = Callable[[Any], CallToolResult]
+
+
+def content_of(value: Any) -> list[ContentBlock]:
+    """Return a value as content blocks, as they come without a schema."""
+    if isinstance(value, str):
+        return [TextContent(value)]
+    if value is None:
+        return []
+    if isinstance(value, list | tuple) and any(isinstance(each, _CONTENT) for each in value):
+        return [_block(each) for each in value]
+    return [_block(value)]
+
+
+def _block(value: Any) -> ContentBlock:
+    if isinstance(value, _BLOCKS):
+        return value  # type: ignore[return-value]  # one of the union, by the check
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, Image | Audio):
+        return value.content()
+    if isinstance(value, _BYTES):
+        blob = _base64(bytes(value))
+        return EmbeddedResource(
+            ResourceContents(_BYTES_URI, mime_type="application/octet-stream", blob=blob)
+        )
+    return TextContent(_written(value).decode())
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"the result cannot be written as JSON: {error}"
+        raise ResultError(text[:_LONGEST_ERROR]) from error
+
+
+class ReturnType:
+    """What a function says that it returns, and how that becomes the result of a tool.
+
+    `convert(value)` makes the result: `str` is text as it is; `bytes` an embedded resource with a
+    blob; `Image`, `Audio` and content blocks are kept, alone or in lists with strings; None is no
+    content; a `CallToolResult` passes through; all else is compact JSON in text, and structured
+    content where there is an output schema. It raises `ResultError` for a value that breaks the
+    schema, naming the part.
+    """
+
+    output_schema: JsonObject | None
+    convert: Convert
+
+    def __init__(self, annotation: Any = Any) -> None:
+        annotation = _awaited(annotation)
+        self.output_schema = None
+        self.convert = self._convert_untyped
+        if not _is_untyped(annotation):
+            self._prepare(annotation)
+
+    def _prepare(self, annotation: Any) -> None:
+        self._is_named_tuple = _is_named_tuple(annotation)
+        if self._is_named_tuple:
+            hints = typing.get_type_hints(annotation, include_extras=True)
+            annotation = typing.TypedDict(annotation.__name__, hints)  # type: ignore[operator]
+        collector = Collector(output=True)
+        type_ = native(annotation, output=True)
+        (schema,) = collector.schemas([type_])
+        self._value_schema = inline(schema, collector.components)
+        self._is_wrapped = self._value_schema.get("type") != "object"
+        self.output_schema = self._value_schema
+        if self._is_wrapped:
+            wrapper = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+            self.output_schema = inline(wrapper, collector.components)
+        self._check: Callable[[bytes], Any] = msgspec.json.Decoder(type_, dec_hook=dec_hook).decode
+        if collector.has_foreign:
+            # What other libraries write is not always what they read.
+            self._check = self._check_by_schema
+        self.convert = _EXACT.get(annotation, lambda general: general)(self._convert_typed)
+
+    # -- without a schema
+
+    def _convert_untyped(self, value: Any) -> CallToolResult:
+        if isinstance(value, CallToolResult):
+            return value
+        return CallToolResult(content_of(value))
+
+    # -- with a schema
+
+    def _convert_typed(self, value: Any) -> CallToolResult:
+        if isinstance(value, CallToolResult):
+            return self._passed_through(value)
+        if self._is_named_tuple and hasattr(value, "_asdict"):
+            value = value._asdict()
+        data = _written(value)
+        try:
+            self._check(data)
+        except (msgspec.ValidationError, Mismatch) as error:
+            raise self._broken(_plain_of(data), error) from None
+        plain = _plain_of(data)
+        text = value if type(value) is str else data.decode()
+        return CallToolResult(
+            [TextContent(text)],
+            structured_content={"result": plain} if self._is_wrapped else plain,
+        )
+
+    def _passed_through(self, result: CallToolResult) -> CallToolResult:
+        if result.is_error:
+            return result
+        if result.structured_content is UNSET:
+            raise ResultError("the result lacks the structured content that the tool promises")
+        plain = to_plain(result.structured_content)
+        schema = self.output_schema or {}
+        found = explain(schema, plain, schema.get("$defs", {}))
+        if found is not None:
+            raise _result_error(found)
+        return result
+
+    def _check_by_schema(self, data: bytes) -> None:
+        found = explain(self._value_schema, _plain_of(data), self._value_schema.get("$defs", {}))
+        if found is not None:
+            raise found
+
+    def _broken(self, plain: Any, error: Exception) -> ResultError:
+        schema = self._value_schema
+        found = explain(schema, plain, schema.get("$defs", {}))
+        text = str(error).partition(" - at ")[0].replace("`", "")
+        return _result_error(found or Mismatch(text[:1].lower() + text[1:]))
+
+
+def _result_error(found: Mismatch) -> ResultError:
+    where = f'the result at "{path_text(found.path)}"' if found.path else "the result"
+    separator = " " if found.reason.startswith("is ") else ": "
+    return ResultError(f"{where}{separator}{found.reason}"[:_LONGEST_ERROR])
+
+
+def inspect(function: Callable[..., Any]) -> ReturnType:
+    """Read the return annotation of anything callable.
+
+    Raises:
+        RegistrationError: nothing that JSON can carry is returned.
+    """
+    try:
+        annotation = _inspect.signature(function).return_annotation
+    except (TypeError, ValueError):
+        annotation = _inspect.Signature.empty
+    resolved = Resolver(function, {}).resolve(annotation, "the return value")
+    try:
+        return ReturnType(resolved)
+    except RegistrationError as error:
+        where = f'function "{callable_name(function)}"'
+        raise RegistrationError(f"{where}: the return value: {error}") from error
+
+
+# Quick ways for values that need no more than a look at their type.
+
+
+def _for_int(general: Convert) -> Convert:
+    def convert(value: Any) -> CallToolResult:
+        if type(value) is not int:
+            return general(value)
+        return CallToolResult([TextContent(str(value))], structured_content={"result": value})
+
+    return convert
+
+
+def _for_bool(general: Convert) -> Convert:
+    def convert(value: Any) -> CallToolResult:
+        if type(value) is not bool:
+            return general(value)
+        text = "true" if value else "false"
+        return CallToolResult([TextContent(text)], structured_content={"result": value})
+
+    return convert
+
+
+def _for_float(general: Convert) -> Convert:
+    def convert(value: Any) -> CallToolResult:
+        if type(value) is not float:
+            return general(value)
+        if not isfinite(value):
+            raise ResultError(f"the result: expected a number that JSON can carry, got {value}")
+        return CallToolResult([TextContent(repr(value))], structured_content={"result": value})
+
+    return convert
+
+
+_EXACT: Final[dict[Any, Callable[[Convert], Convert]]] = {
+    int: _for_int,
+    bool: _for_bool,
+    float: _for_float,
+}
+
+
+# Annotations
+
+
+def _awaited(annotation: Any) -> Any:
+    """Return what comes out of an awaitable, for plain functions that return one."""
+    while get_origin(annotation) in (Awaitable, Coroutine):
+        annotation = get_args(annotation)[-1]
+    while get_origin(annotation) is Annotated and _is_untyped(get_args(annotation)[0]):
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+def _is_untyped(annotation: Any) -> bool:
+    """Tell whether a type is content, or says nothing."""
+    if annotation in (Any, object, None, _inspect.Signature.empty, list, tuple, *_NO_VALUE):
+        return True
+    origin = get_origin(annotation)
+    if origin in (Union, _types.UnionType):
+        return all(map(_is_untyped, get_args(annotation))) or _holds_content(get_args(annotation))
+    if origin in (list, tuple, Sequence, Iterable):
+        members = [member for member in get_args(annotation) if member is not Ellipsis]
+        return members == [Any] or _holds_content(members)
+    return annotation in _UNTYPED
+
+
+def _holds_content(annotations: Iterable[Any]) -> bool:
+    for annotation in annotations:
+        if get_origin(annotation) in (Union, _types.UnionType, list, tuple, Sequence):
+            if _holds_content(get_args(annotation)):
+                return True
+        elif annotation in _CONTENT or annotation is CallToolResult:
+            return True
+    return False
+
+
+def _is_named_tuple(annotation: Any) -> bool:
+    return (
+        isinstance(annotation, type)
+        and issubclass(annotation, tuple)
+        and hasattr(annotation, "_fields")
+    )
