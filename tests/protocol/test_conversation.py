@@ -1,0 +1,468 @@
+"""The state that both parties share, and that does not know which of them we are."""
+
+import pytest
+
+from accord import types as t
+from accord.protocol.conversation import META_VERSION, TRANSITIONS, Conversation, capability_paths
+from accord.protocol.exchange import Exchange, Step
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
+from accord.protocol.memory import Memory
+from accord.protocol.revision import Phase
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.violation import CLIENT, OTHER, SERVER
+from support.endpoints import ALL_OF_CLIENT, ALL_OF_SERVER, HANDSHAKE, META, opened
+
+LATEST = REVISIONS[HANDSHAKE[-1]]
+NEWEST = REVISIONS["2026-07-28"]
+PHASES = [Phase.OPENING, Phase.NEGOTIATING, Phase.NEGOTIATED, Phase.READY]
+
+OPENING = {"protocolVersion": LATEST.id, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
+ANSWER = {"protocolVersion": LATEST.id, "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
+
+
+def ask(sender, id, name, *, body=None, token=None, revision=LATEST) -> Step:
+    method = revision.requests[sender].get(name)
+    exchange = Exchange(id, name, sender, revision, method, token, params=body)
+    return Step(sender, REQUEST, name, revision, id, body, exchange=exchange)
+
+
+def answer(conversation, sender, id, kind=RESULT, body=None) -> Step:
+    exchange = conversation.answered_by(sender, id)
+    name, revision = (exchange.name, exchange.revision) if exchange else ("", LATEST)
+    return Step(sender, kind, name, revision, id, body, exchange=exchange)
+
+
+def tell(conversation, sender, name, body=None) -> Step:
+    name = f"notifications/{name}"
+    exchange = conversation.concerned(sender, name, body)
+    revision = exchange.revision if exchange else conversation.current
+    return Step(sender, NOTIFICATION, name, revision, body=body, exchange=exchange)
+
+
+def walk(steps: int, conversation: Conversation | None = None) -> Conversation:
+    """A conversation that many steps into its opening."""
+    conversation = conversation or Conversation()
+    makers = [
+        lambda: ask(CLIENT, "open", "initialize", body=OPENING),
+        lambda: answer(conversation, SERVER, "open", body=ANSWER),
+        lambda: tell(conversation, CLIENT, "initialized"),
+    ]
+    for make in makers[:steps]:
+        assert not conversation.apply(make())
+    return conversation
+
+
+def requirements(violations) -> list[str]:
+    return [violation.requirement for violation in violations]
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_the_opening_passes_through_every_phase(steps):
+    assert walk(steps).phase is PHASES[steps]
+
+
+@pytest.mark.parametrize("key", list(TRANSITIONS), ids=lambda key: f"{key[1]}-{key[2]}-{key[3]}")
+def test_every_transition_is_taken_by_its_party_alone(key):
+    phase, sender, name, kind = key
+    for party in (CLIENT, SERVER):
+        conversation = walk(PHASES.index(phase))
+        exchange = conversation.open_exchange(CLIENT, "open")
+        if kind == REQUEST:
+            step = ask(party, "open", name, body=OPENING)
+        else:
+            step = Step(party, kind, name, LATEST, "open", ANSWER, exchange=exchange)
+        conversation.advance(step)
+        assert conversation.phase is (TRANSITIONS[key] if party == sender else phase)
+
+
+@pytest.mark.parametrize("phase", range(4), ids=lambda number: PHASES[number].value)
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+@pytest.mark.parametrize("kind", [REQUEST, NOTIFICATION, RESULT, FAULT])
+@pytest.mark.parametrize("name", ["initialize", "notifications/initialized", "ping", "tools/list"])
+def test_nothing_else_moves_the_phase(phase, sender, kind, name):
+    if (PHASES[phase], sender, name, kind) in TRANSITIONS:
+        return
+    conversation = walk(phase)
+    if kind == REQUEST:
+        conversation.advance(ask(sender, 5, name))
+    else:
+        conversation.advance(Step(sender, kind, name, LATEST, 5))
+    assert conversation.phase is PHASES[phase]
+
+
+def test_an_error_returns_to_the_beginning():
+    conversation = walk(1)
+    conversation.advance(answer(conversation, SERVER, "open", FAULT))
+    assert conversation.phase is Phase.OPENING
+    assert walk(3, conversation).phase is Phase.READY
+
+
+def test_closing_ends_it():
+    conversation = walk(3)
+    conversation.close()
+    assert conversation.phase is Phase.CLOSED
+
+
+def test_the_opening_teaches_who_the_parties_are():
+    conversation = walk(2)
+    assert conversation.capabilities(CLIENT) == {"roots"}
+    assert conversation.capabilities(SERVER) == {"tools"}
+    assert conversation.parties[CLIENT].info == {"name": "c"}
+    assert conversation.parties[SERVER].info == {"name": "s"}
+
+
+@pytest.mark.parametrize(
+    ("named", "agreed"),
+    [(id, id) for id in HANDSHAKE]
+    + [("2026-07-28", None), ("1999-01-01", None), (None, None), (5, None), ([], None)],
+    ids=str,
+)
+def test_only_a_known_revision_with_a_handshake_is_agreed_on(named, agreed):
+    conversation = walk(1)
+    conversation.apply(
+        answer(conversation, SERVER, "open", body=ANSWER | {"protocolVersion": named})
+    )
+    assert conversation.revision is (None if agreed is None else REVISIONS[agreed])
+    assert conversation.current is (conversation.revision or BEFORE_HANDSHAKE)
+
+
+@pytest.mark.parametrize(
+    ("meta", "revision"),
+    [
+        ({META_VERSION: "2026-07-28"}, NEWEST),
+        ({META_VERSION: "2025-06-18"}, LATEST),
+        ({META_VERSION: "2027-01-01"}, LATEST),
+        ({META_VERSION: 5}, LATEST),
+        ({}, LATEST),
+    ],
+    ids=str,
+)
+def test_a_request_belongs_to_the_revision_that_its_meta_names(meta, revision):
+    assert walk(3).revision_for(meta) is revision
+
+
+# One set of rules for both
+
+
+def everyday(conversation) -> list[Step]:
+    """Steps that either party may take, legal or not."""
+    return [
+        ask(sender, id, name, body={}, token=token)
+        for sender in (CLIENT, SERVER)
+        for id in (1, "new")
+        for name in ("ping", "tools/list", "roots/list", "no/such", "notifications/cancelled")
+        for token in (None, "in use")
+    ] + [
+        tell(conversation, sender, name, body)
+        for sender in (CLIENT, SERVER)
+        for name in ("cancelled", "progress", "tools/list_changed", "roots/list_changed")
+        for body in (
+            None,
+            {"requestId": 1},
+            {"requestId": 99},
+            {"progressToken": "in use", "progress": 5},
+            {"progressToken": "in use", "progress": 0},
+            {"progressToken": "none", "progress": 1},
+        )
+    ]
+
+
+def busy(revision) -> Conversation:
+    pair = opened(revision.id, client=t.ClientCapabilities(), server=t.ServerCapabilities())
+    conversation = pair.server.conversation
+    for sender in (CLIENT, SERVER):
+        conversation.advance(ask(sender, 1, "ping", token="in use", revision=revision))
+        body = {"progressToken": "in use", "progress": 3}
+        conversation.advance(tell(conversation, OTHER[sender], "progress", body))
+    return conversation
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_the_same_step_breaks_the_same_rules_whoever_holds_the_conversation(revision):
+    row = REVISIONS[revision]
+    first, second = busy(row), busy(row)
+    for one, other in zip(everyday(first), everyday(second), strict=True):
+        assert first.judge(one) == second.judge(other)
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize(
+    ("name", "body", "requirement"),
+    [
+        ("ping", None, "jsonrpc.request.id-unique"),
+        ("cancelled", {"requestId": []}, "cancellation.request-id.previously-issued"),
+        ("progress", {"progressToken": "none", "progress": 1}, "progress.notification.active-only"),
+        ("progress", {"progressToken": "in use", "progress": 3}, "progress.value.increases"),
+    ],
+)
+def test_both_parties_are_held_to_the_same_rules(revision, name, body, requirement):
+    conversation = busy(REVISIONS[revision])
+    for sender in (CLIENT, SERVER):
+        if name == "ping":
+            step = ask(sender, 1, name, revision=REVISIONS[revision])
+        else:
+            step = tell(conversation, sender, name, body)
+        violations = conversation.judge(step)
+        assert requirements(violations) == [requirement]
+        assert violations[0].party == sender
+
+
+def test_judging_changes_nothing():
+    conversation = walk(3)
+    step = ask(CLIENT, 1, "tools/list")
+    assert conversation.judge(step) == conversation.judge(step)
+    assert conversation.open_exchange(CLIENT, 1) is None
+
+
+def test_applying_judges_and_takes_the_step_whatever_the_verdict():
+    conversation = walk(3)
+    assert requirements(conversation.apply(ask(CLIENT, 1, "prompts/list"))) == [
+        "lifecycle.capabilities.respected"
+    ]
+    assert conversation.open_exchange(CLIENT, 1) is not None
+
+
+# Exchanges
+
+
+def test_an_exchange_is_open_until_it_is_answered():
+    conversation = walk(3)
+    conversation.advance(ask(SERVER, 1, "ping"))
+    assert conversation.answered_by(CLIENT, 1) is conversation.open_exchange(SERVER, 1)
+    assert conversation.answered_by(SERVER, 1) is None
+    assert conversation.answered_by(CLIENT, None) is None
+    conversation.advance(answer(conversation, CLIENT, 1))
+    assert conversation.open_exchange(SERVER, 1) is None
+
+
+def test_of_two_requests_under_one_id_the_first_is_answered():
+    conversation = walk(3)
+    first = ask(CLIENT, 1, "tools/list", token="a")
+    conversation.advance(first)
+    conversation.advance(ask(CLIENT, 1, "ping", token="b"))
+    assert conversation.open_exchange(CLIENT, 1) is first.exchange
+    assert first.exchange.duplicates == 1
+    conversation.advance(answer(conversation, SERVER, 1, FAULT))
+    assert conversation.open_exchange(CLIENT, 1) is first.exchange
+    conversation.advance(answer(conversation, SERVER, 1))
+    assert conversation.open_exchange(CLIENT, 1) is None
+    assert conversation.parties[CLIENT].tokens == {}
+
+
+def test_the_answer_to_a_cancelled_request_is_known_once():
+    conversation = walk(3)
+    step = ask(CLIENT, 1, "ping", token="t")
+    conversation.advance(step)
+    conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": 1}))
+    assert conversation.open_exchange(CLIENT, 1) is None
+    assert conversation.parties[CLIENT].tokens == {}
+    assert conversation.answered_by(SERVER, 1) is step.exchange
+    conversation.advance(answer(conversation, SERVER, 1))
+    assert conversation.answered_by(SERVER, 1) is None
+
+
+def test_a_request_that_is_given_up_may_still_report_progress():
+    conversation = walk(3)
+    step = ask(CLIENT, 1, "ping", token="t")
+    conversation.advance(step)
+    conversation.abandon(step.exchange)
+    assert tell(conversation, SERVER, "progress", {"progressToken": "t"}).exchange is step.exchange
+    conversation.advance(answer(conversation, SERVER, 1))
+    assert conversation.parties[CLIENT].tokens == {}
+
+
+def test_only_so_many_cancelled_requests_are_remembered():
+    conversation = walk(3)
+    for id in range(2_000):
+        conversation.advance(ask(CLIENT, id, "ping"))
+        conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": id}))
+    assert len(conversation.parties[CLIENT].cancelled) == 1024
+    assert conversation.answered_by(SERVER, 1_999) is not None
+
+
+@pytest.mark.parametrize("key", [True, 1.0, None, [1], {}], ids=str)
+def test_what_is_no_id_finds_no_exchange(key):
+    conversation = walk(3)
+    conversation.advance(ask(CLIENT, 1, "ping", token=1))
+    conversation.advance(ask(SERVER, 1, "ping", token=1))
+    assert tell(conversation, CLIENT, "cancelled", {"requestId": key}).exchange is None
+    assert tell(conversation, SERVER, "progress", {"progressToken": key}).exchange is None
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [((1, 2), 2), ((2, 1), 2), ((0, -1), 0), ((0.5, "x"), 0.5), ((1, True), 1), ((None,), None)],
+    ids=str,
+)
+def test_the_highest_progress_is_kept(values, kept):
+    conversation = walk(3)
+    step = ask(CLIENT, 1, "ping", token="t")
+    conversation.advance(step)
+    for value in values:
+        body = {"progressToken": "t", "progress": value}
+        conversation.advance(tell(conversation, SERVER, "progress", body))
+    assert step.exchange.progress == kept
+
+
+def test_a_subscription_is_what_its_notices_are_about():
+    conversation = Conversation(revision=NEWEST)
+    listen = ask(CLIENT, "l", "subscriptions/listen", revision=NEWEST)
+    conversation.advance(listen)
+    conversation.advance(ask(CLIENT, "c", "tools/call", revision=NEWEST))
+
+    def about(sender, name, id):
+        body = {"requestId": id, "_meta": {f"{META}subscriptionId": id}}
+        return conversation.concerned(sender, f"notifications/{name}", body)
+
+    for name in ("cancelled", "tools/list_changed", "resources/updated"):
+        assert about(SERVER, name, "l") is listen.exchange
+        assert about(SERVER, name, "c") is None
+    assert about(CLIENT, "tools/list_changed", "l") is None
+
+
+def test_what_only_the_asker_can_cancel_stays_open_when_the_other_says_so():
+    conversation = Conversation(revision=NEWEST)
+    listen = ask(CLIENT, "l", "subscriptions/listen", revision=NEWEST)
+    conversation.advance(listen)
+    conversation.advance(tell(conversation, SERVER, "cancelled", {"requestId": "l"}))
+    assert conversation.open_exchange(CLIENT, "l") is listen.exchange
+    conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": "l"}))
+    assert conversation.open_exchange(CLIENT, "l") is None
+
+
+# The quick way of endpoints
+
+
+def test_what_no_rule_can_object_to_passes_without_being_judged():
+    conversation = opened(LATEST.id).server.conversation
+    exchange = ask(CLIENT, 9, "tools/call").exchange
+    assert conversation.admit(exchange)
+    assert conversation.open_exchange(CLIENT, 9) is exchange
+    assert not conversation.admit(ask(CLIENT, 9, "tools/call").exchange)
+    assert conversation.dismiss(exchange)
+    assert not conversation.dismiss(exchange)
+    assert conversation.open_exchange(CLIENT, 9) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "revision"),
+    [
+        ("initialize", None, LATEST),
+        ("tasks/list", None, LATEST),
+        ("no/such", None, LATEST),
+        ("tools/call", "t", LATEST),
+        ("tools/call", None, NEWEST),
+    ],
+    ids=["opening", "undeclared", "unknown", "progress", "other revision"],
+)
+def test_all_other_requests_have_to_be_judged(name, token, revision):
+    conversation = opened(LATEST.id).server.conversation
+    exchange = ask(CLIENT, 9, name, token=token, revision=revision).exchange
+    assert not conversation.admit(exchange)
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "revision"),
+    [
+        ("no/such", None, LATEST),
+        ("tools/call", "t", LATEST),
+        ("tools/call", None, NEWEST),
+        ("server/discover", None, NEWEST),
+    ],
+    ids=["unknown", "progress", "other revision", "discovery"],
+)
+def test_so_have_all_other_answers(name, token, revision):
+    conversation = opened(LATEST.id).server.conversation
+    exchange = ask(CLIENT, 9, name, token=token, revision=revision).exchange
+    conversation.open(exchange)
+    assert not conversation.dismiss(exchange)
+
+
+def test_who_remembers_judges_everything():
+    conversation = walk(3, Conversation(memory=Memory()))
+    assert not conversation.admit(ask(CLIENT, 9, "tools/list").exchange)
+
+
+# What a bystander knows beyond that
+
+
+def test_who_remembers_knows_every_id_that_was_used():
+    conversation = walk(3, Conversation(memory=Memory()))
+    conversation.advance(ask(CLIENT, 1, "ping"))
+    conversation.advance(answer(conversation, SERVER, 1))
+    assert requirements(conversation.judge(ask(CLIENT, 1, "ping"))) == ["jsonrpc.request.id-unique"]
+    assert requirements(conversation.judge(answer(conversation, SERVER, 1))) == [
+        "jsonrpc.request.answered"
+    ]
+    cancel = tell(conversation, CLIENT, "cancelled", {"requestId": 77})
+    assert requirements(conversation.judge(cancel)) == ["cancellation.request-id.previously-issued"]
+
+
+def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
+    conversation = walk(3, Conversation(memory=Memory()))
+    for state in conversation.parties.values():
+        state.open.limit = state.tokens.limit = 10
+    for id in range(100):
+        conversation.advance(ask(CLIENT, id, "ping", token=id))
+    assert len(conversation.parties[CLIENT].open) == len(conversation.parties[CLIENT].tokens) == 10
+    late = Exchange(3, "ping", CLIENT, LATEST, None)
+    conversation.settle(late, RESULT)
+
+
+# Capabilities
+
+
+@pytest.mark.parametrize(
+    ("declared", "paths"),
+    [
+        (None, set()),
+        ([], set()),
+        ("tools", set()),
+        ({}, set()),
+        ({"tools": {}}, {"tools"}),
+        ({"tools": True}, {"tools"}),
+        ({"tools": False}, set()),
+        ({"tools": None}, set()),
+        ({"tools": {"listChanged": True}}, {"tools", "tools.listChanged"}),
+        ({"tools": {"listChanged": False}}, {"tools"}),
+        ({"tools": {"listChanged": "yes"}}, {"tools"}),
+        (
+            {"tasks": {"requests": {"tools": {"call": {}}}}},
+            {"tasks", "tasks.requests", "tasks.requests.tools", "tasks.requests.tools.call"},
+        ),
+        (
+            {"a": {"b": {"c": {"d": {"e": {"f": {}}}}}}},
+            {"a", "a.b", "a.b.c", "a.b.c.d", "a.b.c.d.e"},
+        ),
+        (
+            t.ServerCapabilities(resources=t.ResourcesCapability(subscribe=True)),
+            {"resources", "resources.subscribe"},
+        ),
+    ],
+    ids=str,
+)
+def test_capabilities_become_dotted_paths(declared, paths):
+    assert capability_paths(declared) == paths
+
+
+def test_all_that_can_be_declared_is_found():
+    assert {"roots.listChanged", "sampling", "elicitation"} <= capability_paths(ALL_OF_CLIENT)
+    assert {"tools", "completions", "logging"} <= capability_paths(ALL_OF_SERVER)
+
+
+def test_without_handshake_a_client_declares_in_each_request():
+    conversation = walk(3)
+    meta = {f"{META}clientCapabilities": {"sampling": {}}}
+    step = ask(CLIENT, 1, "tools/call", body={"_meta": meta}, revision=NEWEST)
+    assert conversation.capabilities(CLIENT, step.exchange) == {"sampling"}
+    assert conversation.capabilities(SERVER, step.exchange) == {"tools"}
+    assert conversation.capabilities(CLIENT, ask(CLIENT, 2, "tools/call").exchange) == {"roots"}
+
+
+def test_a_discovery_teaches_what_a_server_can_do():
+    conversation = Conversation(revision=NEWEST)
+    conversation.advance(ask(CLIENT, 1, "server/discover", revision=NEWEST))
+    body = {"capabilities": {"prompts": {}}}
+    conversation.advance(answer(conversation, SERVER, 1, body=body))
+    assert conversation.capabilities(SERVER) == {"prompts"}
+    assert conversation.capabilities(CLIENT) is None
