@@ -141,18 +141,22 @@ def _with_context(function: Callable[..., Any]) -> Completer:
         parameters = inspect.signature(function)
     except ValueError:  # built in, and silent about its parameters
         return function
-    for arguments in (("", {}), ("",)):
-        try:
-            parameters.bind(*arguments)
-        except TypeError:
-            continue
-        if len(arguments) == 1:
-            return lambda value, context: function(value)
+    if _takes(parameters, 2):
         return function
+    if _takes(parameters, 1):
+        return lambda value, context: function(value)
     raise RegistrationError(
         f"the completer at {place_of(function)} cannot be called with what was typed and the "
         "arguments known already"
     )
+
+
+def _takes(parameters: inspect.Signature, count: int) -> bool:
+    try:
+        parameters.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _static(values: list[str]) -> Completer:
@@ -160,8 +164,8 @@ def _static(values: list[str]) -> Completer:
 
 
 def _choices(signature: Signature, argument: str) -> list[str]:
-    properties = signature.input_schema.get("properties", {})
-    return list(dict.fromkeys(_values(properties.get(argument, {}))))
+    schemas = {parameter.name: parameter.schema for parameter in signature.parameters}
+    return list(dict.fromkeys(_values(schemas.get(argument, {}))))
 
 
 def _values(schema: JsonObject) -> list[str]:

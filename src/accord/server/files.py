@@ -50,6 +50,8 @@ _FLAGS: Final = (
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_NOFOLLOW", 0)
 )
+# Nobody encodes this often but to hide something.
+_MOST_DECODINGS: Final = 4
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _DEVICE: Final = re.compile(
     r"(?:con|prn|aux|nul|conin\$|conout\$|clock\$|(?:com|lpt)[0-9¹²³])(?:[ .:].*)?", re.IGNORECASE
@@ -67,7 +69,7 @@ def safe_parts(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
     """
     names = path.split("/")
     decoded = path
-    while True:
+    for _ in range(_MOST_DECODINGS):
         if "\\" in decoded or _CONTROL.search(decoded) or decoded.count("/") != len(names) - 1:
             return None
         if not all(_is_plain(name, windows=windows) for name in decoded.split("/")):
@@ -76,6 +78,7 @@ def safe_parts(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
         if again == decoded:
             return names
         decoded = again
+    return None
 
 
 def _is_plain(name: str, *, windows: bool) -> bool:
@@ -260,8 +263,8 @@ class DirectoryResource:
 
     Args:
         root: the folder.
-        uri: the template whose variable `path` is the way to a file; `{+path}` reaches into
-            folders below, `{path}` does not.
+        uri: the template whose variable `path` is the way to a file; `{+path}` shows slashes as
+            they are, `{path}` encodes them.
         pattern: which files there are, such as "*.md"; with a slash it is compared with the whole
             path below the root, where a star spans folders too.
         recursive: whether files in folders below are there.
@@ -405,11 +408,12 @@ class DirectoryResource:
     def publish(self, resources: Resources) -> None:
         """Register the template and the files; call it again to follow what changed."""
         entries = {entry.key: entry for entry in self.entries()}
-        for key in self._published - entries.keys():
+        for key in sorted(self._published - entries.keys()):
             with suppress(KeyError):
                 resources.registry_of(key).remove(key)
+            self._published.discard(key)
         for key, entry in entries.items():
-            known = resources.registry_of(key).get(key)
+            known = resources.registry_of(key).get(key) if key in self._published else None
             if known is None or known.item != entry.item:
                 resources.add(entry, replace=key in self._published)
-        self._published = set(entries)
+                self._published.add(key)

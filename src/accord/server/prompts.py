@@ -8,6 +8,7 @@ import msgspec
 
 from accord.errors import InvalidParams, RegistrationError, ToolError
 from accord.server.registry import place_of
+from accord.server.results import Audio, Image
 from accord.server.signature import Bound, Signature
 from accord.types import (
     AudioContent,
@@ -103,11 +104,11 @@ def prompt(
         RegistrationError: the prompt would have no name.
     """
     listed: dict[str, Any] = {
-        "name": getattr(function, "__name__", ""),
+        "name": signature.name,
         "description": signature.description,
         **details,
     }
-    if listed["name"] in ("", "<lambda>"):
+    if listed["name"] == "<lambda>":
         raise RegistrationError(f"the prompt at {place_of(function)} has no name; give name=...")
     arguments = [
         PromptArgument(
@@ -187,6 +188,8 @@ def _block(value: object) -> ContentBlock:
         return TextContent(value)
     if isinstance(value, _BLOCKS):
         return value
+    if isinstance(value, Image | Audio):
+        return value.content()
     if isinstance(value, ResourceContents):
         return EmbeddedResource(value)
     raise TypeError(

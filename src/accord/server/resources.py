@@ -19,6 +19,7 @@ from accord.protocol.uri_template import UriTemplate
 from accord.server import schemas
 from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
 from accord.server.registry import Registry, Snapshot, place_of
+from accord.server.results import Audio, Image
 from accord.server.signature import Bound, Signature
 from accord.types import (
     Annotations,
@@ -141,7 +142,7 @@ def resource(
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
     listed: dict[str, Any] = {"description": signature.description, **details}
-    listed.setdefault("name", _name_of(function))
+    listed.setdefault("name", signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
         listed["mime_type"] = mime_type or guess(uri)
@@ -162,11 +163,6 @@ def resource(
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
     )
-
-
-def _name_of(function: Any) -> str:
-    function = getattr(function, "func", function)  # functools.partial
-    return getattr(function, "__name__", None) or type(function).__name__
 
 
 def _check_fixed(uri: str, function: Callable[..., Any], signature: Signature) -> None:
@@ -330,6 +326,10 @@ def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> R
         case bytes() | bytearray() | memoryview():
             mime_type = _mime_type(entry, uri, text=False)
             blob = base64.b64encode(value).decode()
+            return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
+        case Image() | Audio():
+            blob = base64.b64encode(value.data).decode()
+            mime_type = entry.mime_type or value.mime_type
             return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
         case _:
             text = _json(uri, value)
