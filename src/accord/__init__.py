@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord import errors, types
-    from accord.client import Client, connect
+    from accord.client import Client
+    from accord.client.connect import connect
     from accord.errors import ToolError
     from accord.server import Context, Server
 

@@ -56,7 +56,8 @@ async def in_thread(
     job = _Job(work)
     future = asyncio.get_running_loop().run_in_executor(executor, job)
     if timeout is None:
-        return await future
+        result: Value = await future
+        return result
     try:
         async with asyncio.timeout(timeout):
             return await asyncio.shield(future)
