@@ -28,7 +28,7 @@ def core_of(function: Any) -> Any:
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
         elif isinstance(function, type):
-            function = function.__init__
+            function = inspect.getattr_static(function, "__init__")
         elif not isinstance(function, types.FunctionType) and _has_own_call(function):
             function = type(function).__call__
     return function
@@ -86,19 +86,18 @@ class Resolver:
 
 
 def _surroundings(core: Any) -> dict[str, Any]:
-    """Collect the names visible where a function stands: closure, enclosing scopes, type parameters."""
+    """Collect the names visible where a function stands: scopes, closure, type parameters."""
     names: dict[str, Any] = {}
     qualname, globals_ = getattr(core, "__qualname__", ""), getattr(core, "__globals__", None)
     frame = sys._getframe() if "." in qualname else None
     while frame is not None:
-        code = frame.f_code
-        if frame.f_globals is globals_ and qualname.startswith(f"{code.co_qualname}."):
+        scope = frame.f_code.co_qualname
+        if frame.f_globals is globals_ and qualname.startswith(f"{scope}."):
             # Frames are met innermost first, and the innermost scope wins.
             names = {**frame.f_locals, **names}
         frame = frame.f_back
-    code = getattr(core, "__code__", None)
     cells = getattr(core, "__closure__", None) or ()
-    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+    for name, cell in zip(core.__code__.co_freevars if cells else (), cells, strict=True):
         try:
             names[name] = cell.cell_contents
         except ValueError:  # not yet assigned

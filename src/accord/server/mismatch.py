@@ -84,15 +84,14 @@ class _Explainer:
         return self._look_inside(schema, value, path)
 
     def _resolved(self, schema: Any) -> JsonObject:
-        if not isinstance(schema, dict):
-            return {}
-        while isinstance(ref := schema.get("$ref"), str):
-            siblings = {key: each for key, each in schema.items() if key != "$ref"}
-            schema = {**self._definitions.get(ref.removeprefix("#/$defs/"), {}), **siblings}
-        return schema
+        resolved: JsonObject = schema if isinstance(schema, dict) else {}
+        while isinstance(ref := resolved.get("$ref"), str):
+            siblings = {key: each for key, each in resolved.items() if key != "$ref"}
+            resolved = {**self._definitions.get(ref.removeprefix("#/$defs/"), {}), **siblings}
+        return resolved
 
     def _look_at_options(self, schema: JsonObject, value: Any, path: Path) -> Mismatch | None:
-        options = [self._resolved(each) for each in schema.get("anyOf", schema.get("oneOf"))]
+        options = [self._resolved(each) for each in schema.get("anyOf") or schema["oneOf"]]
         found = [self.look(option, value, path) for option in options]
         if None in found:
             return None
@@ -144,7 +143,7 @@ class _Explainer:
         if schema.get("contentEncoding") == "base64":
             return "base64 text"
         type_ = schema.get("type", "something else")
-        kinds = type_ if isinstance(type_, list) else [type_]
+        kinds: list[str] = type_ if isinstance(type_, list) else [type_]
         return " or ".join(_NOUNS.get(kind, kind) for kind in kinds)
 
 

@@ -6,11 +6,13 @@ their names tell a model what goes where), and whatever another library validate
 """
 
 import dataclasses
+import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Reversible
 from datetime import datetime, time
+from functools import reduce
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -39,6 +41,9 @@ _CONSTRAINTS: Final = (
     "min_length",
     "max_length",
 )
+_SIMPLE: Final = (Any, str, int, float, bool)
+# Of these msgspec knows no more than the name.
+_ITERABLES: Final = frozenset({Iterable, Reversible})
 _WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
 
 
@@ -48,6 +53,8 @@ def native(annotation: Any, *, output: bool = False) -> Any:
     Raises:
         RegistrationError: nothing that JSON can carry is meant.
     """
+    if annotation in _SIMPLE:
+        return annotation
     made = _Rewriter(output=output).rewrite(annotation)
     try:
         msgspec.json.Decoder(made, dec_hook=dec_hook)
@@ -59,7 +66,7 @@ def native(annotation: Any, *, output: bool = False) -> Any:
 def constrained(type_: Any, metadata: Iterable[Any]) -> Any:
     """Annotate a type as if the metadata stood in its `Annotated`."""
     metadata = tuple(metadata)
-    return Annotated[(type_, *metadata)] if metadata else type_  # type: ignore[return-value]
+    return Annotated[(type_, *metadata)] if metadata else type_
 
 
 def accepts(type_: Any) -> bool:
@@ -69,6 +76,10 @@ def accepts(type_: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _either(members: Iterable[Any]) -> Any:
+    return reduce(operator.or_, members)
 
 
 class _Rewriter:
@@ -94,6 +105,8 @@ class _Rewriter:
     def _plain(self, annotation: Any) -> Any:
         if annotation is object:
             return Any
+        if annotation in _ITERABLES:
+            return list
         if annotation in (datetime, time) and not self._output:
             # msgspec leaves the format out because a zone is not demanded; models need the hint.
             format_ = "date-time" if annotation is datetime else "time"
@@ -129,6 +142,8 @@ class _Rewriter:
             return annotation
         args = get_args(annotation)
         made = tuple(each if each is Ellipsis else self.rewrite(each) for each in args)
+        if origin in _ITERABLES:
+            return list[made]  # type: ignore[valid-type]
         if made == args or not args or _is_structured(origin):
             return annotation
         return origin[made]
@@ -150,7 +165,7 @@ class _Rewriter:
 
     def _union(self, members: tuple[Any, ...]) -> Any:
         made = tuple(self.rewrite(member) for member in members)
-        union = Union[made]
+        union = _either(made)
         if accepts(union):
             return union
         return stand_in(_Choice(made), "choice")
@@ -225,7 +240,7 @@ def _with_metas(type_: Any, metas: list[Meta]) -> Any:
         limited.append(constrained(member, fitting))
     if not any(member != given for member, given in zip(limited, members, strict=True)):
         return annotated
-    return constrained(Union[tuple(limited)], words)
+    return constrained(_either(limited), words)
 
 
 def _split(metas: list[Meta]) -> tuple[list[Meta], list[Meta]]:

@@ -121,6 +121,8 @@ _CONTENT: Final = (*_BLOCKS, Image, Audio)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
 _NO_VALUE: Final = (typing.NoReturn, typing.Never)
+# The functional form, for a name and fields that are known only now.
+_typed_dict: Final[Callable[[str, dict[str, Any]], Any]] = typing.TypedDict  # type: ignore[assignment]
 Convert: TypeAlias = Callable[[Any], CallToolResult]
 
 
@@ -186,7 +188,7 @@ class ReturnType:
         self._is_named_tuple = _is_named_tuple(annotation)
         if self._is_named_tuple:
             hints = typing.get_type_hints(annotation, include_extras=True)
-            annotation = typing.TypedDict(annotation.__name__, hints)  # type: ignore[operator]
+            annotation = _typed_dict(annotation.__name__, hints)
         collector = Collector(output=True)
         type_ = native(annotation, output=True)
         (schema,) = collector.schemas([type_])
@@ -200,7 +202,8 @@ class ReturnType:
         if collector.has_foreign:
             # What other libraries write is not always what they read.
             self._check = self._check_by_schema
-        self.convert = _EXACT.get(annotation, lambda general: general)(self._convert_typed)
+        quicken = _EXACT.get(annotation) if isinstance(annotation, type) else None
+        self.convert = quicken(self._convert_typed) if quicken else self._convert_typed
 
     # -- without a schema
 

@@ -8,7 +8,7 @@ import inspect as _inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET
@@ -39,7 +39,7 @@ _WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}
 
 
 class ArgumentsError(ToolError):
-    """The arguments do not fit the parameters; the text says which, what was expected, what came."""
+    """The arguments do not fit the parameters; the text says which, what was wanted, what came."""
 
 
 class Parameter(NamedTuple):
@@ -131,7 +131,7 @@ class Signature:
             ArgumentsError: they do not fit.
         """
         try:
-            return self._decode(raw)  # type: ignore[no-any-return]
+            return self._decode(raw)
         except (msgspec.MsgspecError, ValueError, TypeError):
             return self._second_look(raw)
 
@@ -159,7 +159,7 @@ class Signature:
         readings = {name: self._repaired(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
-            return self._decode(encode(readings))  # type: ignore[no-any-return]
+            return self._decode(encode(readings))
         except msgspec.ValidationError as error:
             raise ArgumentsError(_shortened(f"the arguments do not fit: {error}")) from None
 
@@ -171,6 +171,7 @@ class Signature:
         candidates = [value, _whole(value)]
         if isinstance(value, str) and self._is_structured(name):
             parsed = _parsed(value)
+            parsed = parsed if isinstance(parsed, dict | list) else UNSET
             candidates += [parsed, _whole(parsed)]
         for candidate in candidates:
             if candidate is not UNSET and self._mismatch(name, candidate) is None:
@@ -312,7 +313,7 @@ def _slot(parameter: _inspect.Parameter, annotation: Any, *, by_name: bool) -> _
             default = _EMPTY if default is UNSET else default
     type_ = native(annotation)
     if default is None and not _takes_none(type_):
-        type_ = native(Union[annotation, None])
+        type_ = native(annotation | None)
     return _Slot(parameter.name, type_, default, factory, by_name)
 
 
@@ -361,7 +362,7 @@ def _refuse_generators(function: Any, where: str) -> None:
 
 def _doc(function: Any) -> str | None:
     """Return what was written on the function; an instance has the docstring of its class."""
-    doc = core_of(function).__doc__
+    doc: str | None = core_of(function).__doc__
     if not doc and not _inspect.isroutine(function):
         doc = type(function).__doc__ if not hasattr(function, "func") else None
     return doc
@@ -392,7 +393,7 @@ def _input_schema(slots: list[_Slot], documented: dict[str, str], where: str) ->
 def _struct(reader: _Reader) -> type[Bound]:
     slots = reader.slots
     by_position = [slot for slot in slots if not slot.by_name]
-    return msgspec.defstruct(
+    return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of its base
         "Arguments",
         [(f"field{n}", slot.type, _field(slot)) for n, slot in enumerate(slots)],
         bases=(Bound,),
@@ -449,12 +450,11 @@ def _plain_object(raw: Any) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the object or array in a string of JSON; UNSET where it holds neither."""
+    """Return what a string of JSON says; UNSET where it is none."""
     try:
-        value = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return UNSET
-    return value if isinstance(value, dict | list) else UNSET
 
 
 def _whole(value: Any) -> Any:
