@@ -10,7 +10,7 @@ from accord.protocol.memory import Bounded
 
 Validate = Callable[[Any], str | None]
 
-_KEPT: Final[Bounded[bytes, "Validate | ValueError"]] = Bounded(1_000)
+_KEPT: Final[Bounded[bytes, "Validate | str"]] = Bounded(1_000)
 
 
 def compile_schema(schema: Any) -> Validate:
@@ -26,12 +26,12 @@ def compile_schema(schema: Any) -> Validate:
     found = _KEPT.get(key)
     if found is None:
         found = _KEPT[key] = _compile(schema)
-    if isinstance(found, ValueError):
-        raise found
-    return found
+    if callable(found):
+        return found
+    raise ValueError(found)
 
 
-def _compile(schema: Any) -> "Validate | ValueError":
+def _compile(schema: Any) -> "Validate | str":
     try:
         import jsonschema_rs
     except ImportError:
@@ -39,10 +39,13 @@ def _compile(schema: Any) -> "Validate | ValueError":
     try:
         validator = jsonschema_rs.validator_for(schema, retriever=_refuse_to_fetch)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        return ValueError(_first_line(error))
+        return _first_line(error)
 
     def validate(instance: Any) -> str | None:
-        error = next(validator.iter_errors(instance), None)
+        try:
+            error = next(validator.iter_errors(instance), None)
+        except ValueError as beyond:
+            return f"cannot be validated: {_first_line(beyond).lower()}"
         if error is None:
             return None
         path = "".join(f"/{part}" for part in error.instance_path)

@@ -1,0 +1,102 @@
+import sys
+
+import pytest
+
+from accord.errors import MissingExtra
+from accord.protocol import json_schema
+from accord.protocol.json_schema import compile_schema
+
+POINT = {
+    "type": "object",
+    "properties": {
+        "x": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["x"],
+}
+
+
+@pytest.mark.parametrize(
+    ("instance", "wrong"),
+    [
+        ({"x": 1}, None),
+        ({"x": 1, "more": True}, None),
+        ({}, 'at the top: "x" is a required property'),
+        ({"x": "1"}, 'at /x: "1" is not of type "integer"'),
+        ({"x": 1, "tags": ["a", 2]}, 'at /tags/1: 2 is not of type "string"'),
+        (5, 'at the top: 5 is not of type "object"'),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_with_its_place(instance, wrong):
+    assert compile_schema(POINT)(instance) == wrong
+
+
+def test_a_schema_without_a_dialect_is_read_as_2020_12():
+    validate = compile_schema({"prefixItems": [{"type": "string"}]})
+    assert validate([5]) is not None
+
+
+def test_an_older_dialect_is_read_as_what_it_says():
+    validate = compile_schema(
+        {"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{"type": "string"}]}
+    )
+    assert validate([5]) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "strin"}, "not valid"),
+        ({"properties": 5}, "not of type"),
+        ({"pattern": "("}, "regex"),
+        (5, "not of types"),
+        (None, "not of types"),
+        ({"$ref": "#/$defs/none"}, "does not exist"),
+        ({"$ref": "https://example.com/schema"}, "refers to https://example.com/schema"),
+        ({"$ref": "other.json"}, "other.json"),
+        ({"$schema": "https://example.com/dialect"}, "Unknown meta-schema"),
+        ({"$id": "http://[::", "type": "object"}, "Invalid URI"),
+    ],
+    ids=str,
+)
+def test_a_schema_that_cannot_be_used_says_why_every_time(schema, why):
+    for _ in range(2):
+        with pytest.raises(ValueError) as caught:
+            compile_schema(schema)
+        assert why in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_an_error_that_is_kept_does_not_grow():
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ValueError) as caught:
+            compile_schema({"type": "nothing"})
+        depths.append(len(caught.traceback))
+    assert len(set(depths[1:])) == 1
+
+
+def test_a_schema_is_compiled_once_however_its_members_are_ordered():
+    first = compile_schema({"type": "string", "maxLength": 3})
+    assert compile_schema({"maxLength": 3, "type": "string"}) is first
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}], ids=str)
+def test_a_schema_that_refers_to_itself_comes_to_an_end(schema):
+    assert compile_schema(schema)({"a": [1]}) is None
+
+
+def test_an_instance_that_nests_too_deep_is_not_valid():
+    instance: list = []
+    for _ in range(600):
+        instance = [instance]
+    wrong = compile_schema({"type": "object"})(instance)
+    assert wrong == "cannot be validated: recursion limit reached"
+
+
+def test_without_a_validator_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    json_schema._KEPT.clear()
+    with pytest.raises(MissingExtra, match=r"accord\[schema\]"):
+        compile_schema({"type": "string"})

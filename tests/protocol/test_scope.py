@@ -1,0 +1,92 @@
+import pytest
+
+from accord.protocol.catalogue import AREAS, catalogue
+from accord.protocol.conversation import Conversation
+from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
+
+ROWS = catalogue()
+PAGED = ("tools", "resources", "prompts")
+
+
+def first_of(area: str):
+    return next(row for row in ROWS.values() if row.area == area and "capability" not in row.id)
+
+
+def conversation(client=None, server=None) -> Conversation:
+    made = Conversation()
+    made.parties["client"].capabilities = None if client is None else frozenset(client)
+    made.parties["server"].capabilities = None if server is None else frozenset(server)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("area", "transports", "reason"),
+    [
+        ("stdio", {"stdio"}, None),
+        ("stdio", {"http"}, "the conversation does not run over stdio"),
+        ("http", {"stdio"}, "the conversation does not run over http"),
+        ("http", {"http", "stdio"}, None),
+        ("http", set(), None),
+        ("sse", {"http"}, "the conversation does not run over sse"),
+        ("auth", {"stdio"}, "the conversation does not run over http or sse"),
+        ("auth", {"sse"}, None),
+        ("session", {"stdio"}, "the conversation does not run over http"),
+        ("jsonrpc", {"stdio"}, None),
+    ],
+)
+def test_requirements_of_another_transport_do_not_apply(area, transports, reason):
+    assert out_of_scope(first_of(area), conversation(), transports) == reason
+
+
+@pytest.mark.parametrize(
+    ("area", "client", "server", "reason"),
+    [
+        ("tools", (), ("tools",), None),
+        ("tools", (), (), "the server did not declare tools"),
+        ("tools", None, None, None),
+        ("sampling", (), ("tools",), "the client did not declare sampling"),
+        ("sampling", ("sampling",), (), None),
+        ("completion", (), (), "the server did not declare completions"),
+        ("pagination", (), ("prompts",), None),
+        (
+            "pagination",
+            (),
+            (),
+            " and ".join(f"the server did not declare {each}" for each in PAGED),
+        ),
+        (
+            "tasks",
+            (),
+            (),
+            "the server did not declare tasks and the client did not declare tasks",
+        ),
+        ("tasks", ("tasks",), (), None),
+        ("tasks", None, (), None),
+        ("lifecycle", (), (), None),
+    ],
+)
+def test_requirements_of_what_was_not_declared_do_not_apply(area, client, server, reason):
+    assert out_of_scope(first_of(area), conversation(client, server), {"stdio"}) == reason
+
+
+@pytest.mark.parametrize(
+    "id", ["tools.capability.declared", "roots.list-changed.capability-required"]
+)
+def test_whether_something_was_declared_always_matters(id):
+    assert out_of_scope(ROWS[id], conversation((), ()), {"stdio"}) is None
+
+
+def test_every_named_requirement_exists():
+    named = set(SUPERSEDED_BY) | {id for ids in SUPERSEDED_BY.values() for id in ids}
+    assert named <= set(ROWS)
+
+
+def test_no_requirement_yields_to_one_that_yields_to_it():
+    for id, closer in SUPERSEDED_BY.items():
+        assert id not in closer
+        assert not [other for other in closer if id in SUPERSEDED_BY.get(other, ())]
+
+
+def test_areas_with_conditions_exist():
+    for area in ("stdio", "http", "sse", "auth", "session", "tools", "tasks", "pagination"):
+        assert area in AREAS
