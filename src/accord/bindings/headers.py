@@ -1,0 +1,61 @@
+"""Headers of the protocol: their names, and the values they may have."""
+
+import base64
+import binascii
+from typing import Any, Final
+
+SESSION: Final = "mcp-session-id"
+VERSION: Final = "mcp-protocol-version"
+METHOD: Final = "mcp-method"
+NAME: Final = "mcp-name"
+LAST_EVENT: Final = "last-event-id"
+ACCEPT_BOTH: Final = "application/json, text/event-stream"
+
+_SENTINEL: Final = "=?base64?"
+
+
+def is_session_id(text: str) -> bool:
+    """Tell whether a session id holds only visible ASCII."""  # session.id.visible-ascii
+    return bool(text) and all("\x21" <= char <= "\x7e" for char in text)
+
+
+def accepts(accept: str | None, content_type: str) -> bool:
+    """Tell whether an Accept header admits a type; without the header everything is welcome."""
+    if accept is None or not accept.strip():
+        return True
+    kind = content_type.partition("/")[0]
+    for part in accept.split(","):
+        name, _, parameters = part.strip().partition(";")
+        refused = parameters.replace(" ", "").lower() in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+        if name.strip().lower() in (content_type, f"{kind}/*", "*/*") and not refused:
+            return True
+    return False
+
+
+def media_type(content_type: str | None) -> str:
+    """Return the type alone, without parameters."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def encode_value(value: Any) -> str | None:
+    """Write a mirrored value; None where null or absent means no header."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    plain = all("\x20" <= char <= "\x7e" for char in text) and text == text.strip(" \t")
+    if plain and not (text.startswith(_SENTINEL) and text.endswith("?=")):
+        return text
+    return f"{_SENTINEL}{base64.b64encode(text.encode()).decode()}?="
+
+
+def decode_value(text: str) -> str | None:
+    """Read a mirrored value; None where its encoding is broken."""
+    if not (text.startswith(_SENTINEL) and text.endswith("?=")):
+        return text
+    try:
+        raw = base64.b64decode(text[len(_SENTINEL) : -2], validate=True)
+        return raw.decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
