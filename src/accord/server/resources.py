@@ -142,7 +142,7 @@ def resource(
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
     listed: dict[str, Any] = {"description": signature.description, **details}
-    listed.setdefault("name", signature.name)
+    listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
         listed["mime_type"] = mime_type or guess(uri)

@@ -1,0 +1,290 @@
+"""Completion: who suggests, what is suggested without anybody, and how much of it is sent."""
+
+import asyncio
+import doctest
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+
+from accord.errors import InvalidParams, RegistrationError
+from accord.server import completion as module
+from accord.server.completion import Completions, matching, trim
+from accord.server.prompts import PromptEntry, prompt
+from accord.server.registry import Registry
+from accord.server.resources import Resources, resource
+from accord.server.signature import inspect
+from accord.types import Completion, PromptReference, ResourceTemplateReference
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Level(Enum):
+    ONE = 1
+    TWO = 2
+
+
+def order(
+    dish: str,
+    size: Size = Size.SMALL,
+    level: Level | None = None,
+    way: Literal["fried", "boiled", "Frozen"] = "fried",
+    hot: bool = False,
+    count: int = 1,
+    mixed: Literal["a", 1] | Size | None = None,
+) -> str:
+    return dish
+
+
+def row(table: Literal["users", "orders"], id: int) -> str:
+    return table
+
+
+@pytest.fixture
+def completions() -> Completions:
+    prompts: Registry[PromptEntry] = Registry("prompt")
+    prompts.add(prompt(order, signature=inspect(order)))
+    resources = Resources()
+    resources.add(resource("db://{table}/{id}", row, signature=inspect(row)))
+    resources.add(resource("db://all", lambda: "", signature=inspect(lambda: "")))
+    return Completions(prompts, resources)
+
+
+def ask(
+    completions: Completions, argument: str, typed: str = "", known: Mapping[str, str] = {}
+) -> Any:
+    return completions.find(PromptReference("order"), argument)(typed, known)
+
+
+def test_the_examples_in_the_docstrings_hold() -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+# -- without anybody
+
+
+@pytest.mark.requirement("completion.result.values")
+@pytest.mark.parametrize(
+    ("argument", "typed", "expected"),
+    [
+        ("size", "", ["large", "small"]),
+        ("size", "l", ["large", "small"]),
+        ("size", "LA", ["large"]),
+        ("size", "x", []),
+        ("level", "", ["1", "2"]),
+        ("way", "fr", ["Frozen", "fried"]),
+        ("way", "oi", ["boiled"]),
+        ("hot", "", ["true", "false"]),
+        ("hot", "t", ["true"]),
+        ("mixed", "", ["1", "a", "large", "small"]),
+        ("count", "", []),
+        ("dish", "", []),
+    ],
+)
+def test_arguments_with_few_values_complete_by_themselves(
+    completions: Completions, argument: str, typed: str, expected: list[str]
+) -> None:
+    assert ask(completions, argument, typed) == expected
+
+
+def test_variables_of_templates_complete_by_themselves(completions: Completions) -> None:
+    ref = ResourceTemplateReference("db://{table}/{id}")
+    assert completions.find(ref, "table")("o", {}) == ["orders"]
+    assert completions.find(ref, "id")("", {}) == []
+
+
+def test_a_template_may_be_named_by_a_uri_that_it_makes(completions: Completions) -> None:
+    ref = ResourceTemplateReference("db://users/1")
+    assert completions.find(ref, "table")("u", {}) == ["users"]
+
+
+@pytest.mark.requirement("completion.server.care")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("", ["Anna", "Hannah", "ANNE", "Bob"]),
+        ("an", ["Anna", "ANNE", "Hannah"]),
+        ("AN", ["Anna", "ANNE", "Hannah"]),
+        ("ann", ["Anna", "ANNE", "Hannah"]),
+        ("nn", ["Anna", "Hannah", "ANNE"]),
+        ("zz", []),
+    ],
+)
+def test_what_begins_with_the_text_comes_before_what_contains_it(
+    typed: str, expected: list[str]
+) -> None:
+    assert matching(["Anna", "Hannah", "ANNE", "Bob"], typed) == expected
+
+
+# -- with a source
+
+
+class Named:
+    def __call__(self, typed: str, known: Mapping[str, str]) -> list[str]:
+        return [typed, *known.values()]
+
+
+@pytest.mark.requirement("completion.request.context")
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (lambda typed, known: [typed, known["a"]], ["t", "known"]),
+        (lambda typed: [typed], ["t"]),
+        (lambda typed, known=None: [typed, known["a"]], ["t", "known"]),
+        (lambda *args: [args[0], args[1]["a"]], ["t", "known"]),
+        (Named(), ["t", "known"]),
+        (Named().__call__, ["t", "known"]),
+        (["two", "three", "four"], ["two", "three"]),
+        (("two", "three", "four"), ["two", "three"]),
+        (Size, []),
+        (Literal["two", "x"], ["two"]),
+    ],
+)
+def test_a_source_is_a_function_or_the_values(
+    completions: Completions, source: Any, expected: list[str]
+) -> None:
+    completions.for_prompt("order", "dish", source)
+    assert ask(completions, "dish", "t", {"a": "known"}) == expected
+    assert len(completions) == 1
+
+
+def test_an_enum_suggests_its_values(completions: Completions) -> None:
+    completions.for_prompt("order", "dish", Level)
+    assert ask(completions, "dish", "") == ["1", "2"]
+
+
+def test_a_source_comes_before_the_type(completions: Completions) -> None:
+    completions.for_prompt("order", "size", ["huge"])
+    assert ask(completions, "size", "") == ["huge"]
+
+
+def test_an_async_function_gives_something_to_wait_for(completions: Completions) -> None:
+    async def both(typed: str, known: Mapping[str, str]) -> list[str]:
+        return [typed]
+
+    async def one(typed: str) -> list[str]:
+        return [typed]
+
+    for function in (both, one):
+        completions.for_prompt("order", "dish", function)
+        waiting = ask(completions, "dish", "t")
+        assert asyncio.iscoroutine(waiting)
+        assert asyncio.run(waiting) == ["t"]
+
+
+def test_variables_of_templates_have_sources_of_their_own(completions: Completions) -> None:
+    completions.for_template("db://{table}/{id}", "id", ["1", "2"])
+    ref = ResourceTemplateReference("db://{table}/{id}")
+    assert completions.find(ref, "id")("", {}) == ["1", "2"]
+    assert completions.find(ref, "table")("", {}) == ["orders", "users"]
+
+
+@pytest.mark.parametrize(
+    ("register", "why"),
+    [
+        (lambda c: c.for_prompt("gone", "a", []), "prompt 'gone' .* not registered yet"),
+        (lambda c: c.for_template("x://{gone}", "gone", []), "template .* not registered yet"),
+        (lambda c: c.for_template("db://all", "a", []), "not registered yet"),
+        (lambda c: c.for_prompt("order", "sauce", []), "has no argument 'sauce' .* has 'dish',"),
+        (lambda c: c.for_template("db://{table}/{id}", "x", []), "no argument 'x'"),
+        (lambda c: c.for_prompt("order", "dish", "soup"), "expected a list of texts"),
+        (lambda c: c.for_prompt("order", "dish", [1, 2]), "expected a list of texts"),
+        (lambda c: c.for_prompt("order", "dish", lambda: ["a"]), "cannot be called with"),
+        (lambda c: c.for_prompt("order", "dish", lambda a, b, c: []), "cannot be called with"),
+    ],
+)
+def test_mistakes_are_told_at_registration(
+    completions: Completions, register: Callable[[Completions], None], why: str
+) -> None:
+    with pytest.raises(RegistrationError, match=why):
+        register(completions)
+
+
+def test_a_function_that_is_silent_about_its_parameters_is_trusted(
+    completions: Completions,
+) -> None:
+    completions.for_prompt("order", "dish", max)
+    assert ask(completions, "dish", "b", "a") == "b"  # type: ignore[arg-type]
+
+
+# -- references
+
+
+@pytest.mark.requirement("completion.errors.codes", "completion.ref.types")
+@pytest.mark.parametrize(
+    ("ref", "argument"),
+    [
+        (PromptReference("gone"), "dish"),
+        (PromptReference("order"), "sauce"),
+        (PromptReference(""), ""),
+        (ResourceTemplateReference("db://{gone}"), "gone"),
+        (ResourceTemplateReference("db://{table}/{id}"), "name"),
+        (ResourceTemplateReference("db://all"), "table"),
+        (ResourceTemplateReference("order"), "dish"),
+        (PromptReference("db://{table}/{id}"), "table"),
+    ],
+)
+def test_a_reference_to_nothing_is_invalid(
+    completions: Completions, ref: PromptReference | ResourceTemplateReference, argument: str
+) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        completions.find(ref, argument)
+    assert caught.value.code == -32602
+
+
+def test_what_was_removed_is_not_completed(completions: Completions) -> None:
+    completions.for_prompt("order", "dish", ["soup"])
+    completions._prompts.disable("order")
+    with pytest.raises(InvalidParams):
+        ask(completions, "dish")
+    completions.for_prompt("order", "dish", ["cake"])
+    completions._prompts.enable("order")
+    assert ask(completions, "dish") == ["cake"]
+
+
+# -- how much is sent
+
+
+@pytest.mark.requirement(
+    "completion.result.max-100",
+    "completion.values-max-100",
+    "completion.result.total-and-has-more",
+)
+@pytest.mark.parametrize(
+    ("count", "kept", "has_more"),
+    [(0, 0, False), (1, 1, False), (100, 100, False), (101, 100, True), (5000, 100, True)],
+)
+def test_at_most_100_values_are_sent_with_how_many_there_are(
+    count: int, kept: int, has_more: bool
+) -> None:
+    values = [str(at) for at in range(count)]
+    assert trim(values) == Completion(values=values[:kept], total=count, has_more=has_more)
+    assert trim(value for value in values) == trim(values)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Completion(["a"]), Completion(["a"], None, False)),
+        (Completion(["a"], total=1), Completion(["a"], 1, False)),
+        (Completion(["a"], total=7), Completion(["a"], 7, True)),
+        (Completion(["a"], has_more=True), Completion(["a"], None, True)),
+        (Completion(["a"] * 101), Completion(["a"] * 100, None, True)),
+        (Completion(["a"] * 101, total=5000), Completion(["a"] * 100, 5000, True)),
+        (None, Completion([], 0, False)),
+    ],
+)
+def test_what_a_completer_says_about_the_rest_is_kept(
+    given: Completion | None, expected: Completion
+) -> None:
+    assert trim(given) == expected
+
+
+@pytest.mark.parametrize("values", ["soup", b"soup", {"a": 1}, [1], ["a", None], Completion([1])])  # type: ignore[list-item]
+def test_what_are_no_texts_is_the_authors_fault(values: Any) -> None:
+    with pytest.raises(TypeError, match="expected a"):
+        trim(values)
