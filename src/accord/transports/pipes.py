@@ -94,6 +94,7 @@ class PolledPipes:
         self._queue: list[bytes] = []
         self._rest: memoryview | None = None
         self._scheduled = False
+        self._prompt = True
         self._waiters = _Waiters()
         for pipe in outputs:
             loop.add_reader(pipe.fileno(), self._read, pipe)
@@ -110,6 +111,7 @@ class PolledPipes:
             return False
         except OSError:
             chunk = b""
+        self._prompt = not self._scheduled
         on_chunk = self._outputs[pipe]
         if not chunk:
             self._loop.remove_reader(pipe.fileno())
@@ -129,7 +131,11 @@ class PolledPipes:
     def write(self, data: bytes) -> None:
         self._queue.append(data)
         self.unsent += len(data)
-        if not self._scheduled:
+        if self._prompt:
+            # Who takes turns with the child would lose a loop turn by waiting for company.
+            self._prompt = False
+            self._flush()
+        elif not self._scheduled:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -137,7 +143,7 @@ class PolledPipes:
         self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._scheduled = False
+        self._scheduled = self._prompt = False
         if self._rest is None:
             self._send()
 

@@ -1,0 +1,73 @@
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SERVER = Path(__file__).parent / "wayward_server.py"
+BOUND = 30
+
+
+@pytest.fixture
+def wayward():
+    """The command of a server that behaves as told."""
+
+    def command(**config):
+        return [sys.executable, str(SERVER), json.dumps(config)]
+
+    return command
+
+
+@pytest.fixture
+def run():
+    """Run a coroutine to its end within a bounded time; nothing may be left running."""
+
+    def run_to_the_end(main):
+        async def bounded():
+            async with asyncio.timeout(BOUND):
+                result = await main
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left
+            return result
+
+        return asyncio.run(bounded())
+
+    return run_to_the_end
+
+
+@pytest.fixture
+def eventually():
+    """Wait, within a bounded time, for something that other processes bring about."""
+
+    def wait(happened):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if happened():
+                return True
+            time.sleep(0.01)
+        return False
+
+    return wait
+
+
+@pytest.fixture
+def is_running():
+    """Tell whether a process runs; one that is dead but unburied does not."""
+
+    def running(pid):
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+
+    return running
+
+
+@pytest.fixture
+def descriptors():
+    """Count the file descriptors of this process."""
+    return lambda: len(os.listdir("/proc/self/fd"))
