@@ -109,13 +109,25 @@ class Dispatcher:
 
     # -- receiving
 
-    def receive(self, message: bytes) -> None:
-        """Take in one message of the peer."""
+    def receive(self, message: bytes, origin: Any = None) -> int:
+        """Take in one message of the peer.
+
+        Args:
+            message: its bytes.
+            origin: what its exchanges remember as `origin`: the stream their answers belong on.
+
+        Returns:
+            How many requests were in it that get an answer.
+        """
+        requests = 0
         for event in self.endpoint.receive(message):
             if event.__class__ is RequestReceived:
+                requests += 1
+                event.exchange.origin = origin
                 self._serve(event.exchange, event.params)
             else:
                 self._note(event)
+        return requests
 
     def _serve(self, exchange: Exchange, params: Any) -> None:
         if len(self.running) >= self.in_flight:
@@ -190,7 +202,8 @@ class Dispatcher:
         if event.name == "notifications/cancelled":
             task = self.running.get(exchange.id) if exchange else None
             if task is not None:
-                task.cancel()
+                # Not before its first step, or the handler's coroutine would never be awaited.
+                self._loop.call_soon(task.cancel)
         elif exchange is not None and isinstance(exchange.state, Pending):
             self._extend(exchange, exchange.state)
             if exchange.state.on_progress is not None:
