@@ -89,7 +89,11 @@ def test_arguments_travel_as_an_object_even_where_there_are_none(wayward, run):
         async with connect(wayward()) as client:
             await client.call_tool("echo")
             await client.call_tool("echo", {})
-            calls = [m["params"]["arguments"] for m in await history(client) if "tools/call" in m["method"]]
+            calls = [
+                m["params"]["arguments"]
+                for m in await history(client)
+                if "tools/call" in m["method"]
+            ]
             assert calls == [{}, {}, {}]
 
     run(main())
@@ -261,7 +265,7 @@ def test_structured_results_are_held_against_the_output_schema_once_it_is_known(
         async with connect(wayward(tools=[GIVE])) as client:
             await client.call_tool("give", wrong)
             await client.list_tools()
-            with pytest.raises(RemoteProtocolError, match="structured-conforms.*give.*/x"):
+            with pytest.raises(RemoteProtocolError, match=r"structured-conforms.*give.*/x"):
                 await client.call_tool("give", wrong)
             with pytest.raises(RemoteProtocolError, match="without structured content"):
                 await client.call_tool("give", {"result": said("")})

@@ -59,7 +59,9 @@ def initialize(request):
 
 
 def tools_list(request):
-    tools = config.get("tools", [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(5)])
+    tools = config.get(
+        "tools", [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(5)]
+    )
     page(request, "tools", tools)
 
 
@@ -100,7 +102,12 @@ def advance(request, steps, pause=0.0, end=True):
     def run():
         token = request["params"]["_meta"]["progressToken"]
         for step in range(1, steps + 1):
-            params = {"progressToken": token, "progress": step, "total": steps, "message": str(step)}
+            params = {
+                "progressToken": token,
+                "progress": step,
+                "total": steps,
+                "message": str(step),
+            }
             put({"method": "notifications/progress", "params": params})
             time.sleep(pause)
         if end:
@@ -117,7 +124,11 @@ def ask(request, method, params=None):
 
 def ask_and_cancel(request, method, params):
     question = {"jsonrpc": "2.0", "id": "withdrawn", "method": method, "params": params}
-    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "withdrawn"}}
+    cancelled = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": "withdrawn"},
+    }
     with lock:
         sys.stdout.write(json.dumps(question) + "\n" + json.dumps(cancelled) + "\n")
         sys.stdout.flush()

@@ -103,16 +103,18 @@ async def _connect(target: Target, settings: Settings) -> Client:
             await link.open()
             opening = await _handshake(link)
     except TimeoutError:
-        await link.close()
         what = f"no answer to initialize within {settings.connect_timeout:g} s"
-        raise _failure(what, link) from None
+        failure: AccordError = _failure(what, link)
     except AccordError as error:
-        await link.close()
-        raise _explained(error, link) from None
+        failure = _explained(error, link)
     except BaseException:
         await link.close()
         raise
-    return Client(link, opening)
+    else:
+        return Client(link, opening)
+    # The failure tells the state before the end: whether the server was still running.
+    await link.close()
+    raise failure
 
 
 # -- finding the transport
