@@ -4,7 +4,6 @@ import posixpath
 import re
 from functools import cache
 from typing import Final
-from urllib.parse import unquote
 
 __all__ = ["BINARY", "JSON", "PLAIN", "guess", "is_textual"]
 
@@ -50,7 +49,11 @@ def guess(uri: str) -> str | None:
     scheme, slashes, after = path.partition("://")
     if slashes and scheme.lower() in ("http", "https"):
         path = after.partition("/")[2]  # the ending of a host says nothing
-    extension = posixpath.splitext(unquote(path))[1].lower()
+    if "%" in path:
+        from urllib.parse import unquote
+
+        path = unquote(path)
+    extension = posixpath.splitext(path)[1].lower()
     return _types().get(extension) if extension else None
 
 
