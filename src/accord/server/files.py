@@ -12,12 +12,13 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import Final, Unpack
 from urllib.parse import quote, unquote
+
+import msgspec
 
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
@@ -89,8 +90,7 @@ def _is_plain(name: str, *, windows: bool) -> bool:
     return name[-1] not in ". " and ":" not in name and _DEVICE.fullmatch(name) is None
 
 
-@dataclass(frozen=True, slots=True)
-class _Root:
+class _Root(msgspec.Struct, frozen=True):
     """A folder, and the one way to open what is below it."""
 
     path: str

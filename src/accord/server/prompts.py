@@ -1,7 +1,6 @@
 """Prompts: their arguments, and the messages that a function made of them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypedDict, Unpack, get_args
 
 import msgspec
@@ -44,8 +43,7 @@ class PromptDetails(TypedDict, total=False):
     meta: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptEntry:
+class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A registered prompt."""
 
     function: Callable[..., Any]

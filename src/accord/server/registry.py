@@ -6,8 +6,9 @@ know sets `changed`.
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from accord.errors import RegistrationError
 
@@ -38,8 +39,7 @@ class Snapshot(NamedTuple, Generic[Entry]):
     entries: tuple[Numbered[Entry], ...]
 
 
-@dataclass(slots=True)
-class _Slot(Generic[Entry]):
+class _Slot(msgspec.Struct, Generic[Entry]):
     number: int
     entry: Entry
     enabled: bool = True

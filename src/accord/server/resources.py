@@ -7,7 +7,6 @@ returned is turned into contents.
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
@@ -46,7 +45,6 @@ __all__ = [
 _LONGEST_URI: Final = 8192
 _EXPRESSION: Final = re.compile(r"\{[^}]*\}")
 _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
-_PREFIX: Final = re.compile(r"[^{%]*")
 
 
 class ResourceDetails(TypedDict, total=False):
@@ -62,8 +60,7 @@ class ResourceDetails(TypedDict, total=False):
     meta: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Readable:
+class _Readable(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     signature: Signature
     mime_type: str | None = None
@@ -80,8 +77,7 @@ class _Readable:
             raise InvalidParams(str(error)) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceEntry(_Readable):
+class ResourceEntry(_Readable, frozen=True, kw_only=True):
     """A resource with a fixed URI."""
 
     item: Resource
@@ -92,17 +88,12 @@ class ResourceEntry(_Readable):
         return self.item.uri
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateEntry(_Readable):
+class TemplateEntry(_Readable, frozen=True, kw_only=True):
     """A family of resources named by a URI template."""
 
     item: ResourceTemplate
     template: UriTemplate
-    _prefix: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        found = _PREFIX.match(self.template.text)
-        object.__setattr__(self, "_prefix", found[0] if found else "")
+    prefix: str
 
     @property
     def key(self) -> str:
@@ -111,7 +102,7 @@ class TemplateEntry(_Readable):
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values with which the template makes this URI; None if none do."""
-        if uri.isascii() and "%" not in uri and not uri.startswith(self._prefix):
+        if uri.isascii() and "%" not in uri and not uri.startswith(self.prefix):
             return None
         return self.template.match(uri)
 
@@ -162,6 +153,7 @@ def resource(
         mime_type=mime_type,
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
+        prefix=re.split("[{%]", uri, maxsplit=1)[0],
     )
 
 
