@@ -1,0 +1,148 @@
+"""Clients against the bare loop: calls per second, one in flight and 32.
+
+Run with the name of a contender, this file is the process with the client. The bare contender is a
+client of forty lines: an asyncio protocol and futures by id.
+"""
+
+import asyncio
+import itertools
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from measure import (
+    CONTENDERS,
+    HERE,
+    OPENED,
+    OPENING,
+    Aim,
+    Effort,
+    Figure,
+    Reading,
+    Round,
+    Worker,
+    best,
+    per_second,
+    worker,
+)
+
+Call = Callable[[], Awaitable[Any]]
+
+ARGUMENTS = {"a": 1, "b": 2}
+COMMAND = [sys.executable, str(HERE / "peers" / "bare.py"), "0"]
+WIDTH = 32
+
+
+@asynccontextmanager
+async def bare() -> AsyncIterator[Call]:
+    import msgspec
+
+    class Response(msgspec.Struct):
+        id: int | str
+        result: Any
+
+    decode, encode = msgspec.json.Decoder(Response).decode, msgspec.json.Encoder().encode
+    loop = asyncio.get_running_loop()
+    waiting: dict[int | str, asyncio.Future[Any]] = {}
+
+    class Pipes(asyncio.SubprocessProtocol):
+        rest = b""
+
+        def pipe_data_received(self, fd: int, data: bytes) -> None:
+            *lines, self.rest = (self.rest + data).split(b"\n")
+            for line in lines:
+                response = decode(line)
+                waiting.pop(response.id).set_result(response.result)
+
+    transport, _ = await loop.subprocess_exec(Pipes, *COMMAND, stderr=None)
+    reading: Any = transport.get_pipe_transport(1)
+    reading.max_size = 1 << 16
+    writing: Any = transport.get_pipe_transport(0)
+    ids = itertools.count(1)
+
+    async def call() -> Any:
+        id = next(ids)
+        params = {"name": "add", "arguments": ARGUMENTS}
+        message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+        waiting[id] = future = loop.create_future()
+        writing.write(encode(message) + b"\n")
+        return await future
+
+    waiting["open"] = opened = loop.create_future()
+    writing.write(OPENING)
+    await opened
+    writing.write(OPENED)
+    yield call
+    transport.close()
+
+
+@asynccontextmanager
+async def accord() -> AsyncIterator[Call]:
+    from accord import connect
+
+    async with connect(COMMAND) as client:
+        yield lambda: client.call_tool("add", ARGUMENTS)
+
+
+@asynccontextmanager
+async def official() -> AsyncIterator[Call]:
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    parameters = StdioServerParameters(command=COMMAND[0], args=COMMAND[1:])
+    async with Client(stdio_client(parameters), mode="legacy") as client:
+        yield lambda: client.call_tool("add", ARGUMENTS)
+
+
+@asynccontextmanager
+async def fast() -> AsyncIterator[Call]:
+    from fastmcp import Client
+    from fastmcp.client.transports import StdioTransport
+
+    async with Client(StdioTransport(COMMAND[0], COMMAND[1:])) as client:
+        yield lambda: client.call_tool("add", ARGUMENTS)
+
+
+OPENERS: dict[str, Callable[[], AbstractAsyncContextManager[Call]]] = {
+    "bare": bare,
+    "accord": accord,
+    "official": official,
+    "FastMCP": fast,
+}
+
+
+def clients(effort: Effort) -> list[Figure]:
+    workers = {who: Worker("client.py", who) for who in CONTENDERS}
+
+    def rounds(width: int) -> dict[str, Round]:
+        def of(worker: Worker) -> Round:
+            return lambda count: worker.round(max(count, width), width)
+
+        return {who: of(each) for who, each in workers.items()}
+
+    try:
+        alone, together = best(rounds(1), effort), best(rounds(WIDTH), effort)
+    finally:
+        for each in workers.values():
+            each.close()
+    return [
+        *_lines("client calls per s, one in flight", alone),
+        *_lines(f"client calls per s, {WIDTH} in flight", together),
+    ]
+
+
+def _lines(name: str, readings: dict[str, Reading]) -> list[Figure]:
+    times = readings["official"].cpu / readings["accord"].cpu
+    rate, cpu = per_second(name, readings)
+    cpu.name = "  CPU µs of the client"
+    # Which core the kernel wakes weighs more on the rate here than any client does.
+    cpu.aim = Aim(times, 6, 15, "times less than the official SDK")
+    return [rate, cpu]
+
+
+FIGURES = (clients,)
+
+
+if __name__ == "__main__":
+    asyncio.run(worker(OPENERS[sys.argv[1]]()))

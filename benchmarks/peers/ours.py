@@ -1,0 +1,34 @@
+"""The benchmarks' server, written with accord."""
+
+import sys
+
+from catalogue import add, echo, fillers
+
+from accord import Context, Server
+
+
+async def count(ctx: Context, to: int) -> int:
+    """Count, and tell each step."""
+    for step in range(1, to + 1):
+        await ctx.progress(step)
+    return to
+
+
+def add_inline(a: int, b: int) -> int:
+    """Add two numbers, on the loop."""
+    return a + b
+
+
+def build(tools: int) -> Server:
+    server = Server("ours")
+    server.add_tool(add)
+    server.add_tool(add_inline, inline=True)
+    server.add_tool(echo)
+    server.add_tool(count)
+    for name, function in fillers(tools):
+        server.add_tool(function, name=name)
+    return server
+
+
+if __name__ == "__main__":
+    build(int(sys.argv[1])).run()
