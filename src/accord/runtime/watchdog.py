@@ -68,7 +68,7 @@ class Watchdog:
             self._wake.wait()
             time.sleep(self._threshold / 4)
             beat = self._beat_at
-            if self._beating and beat != reported:
+            if self._running and self._beating and beat != reported:
                 late = time.monotonic() - beat
                 if late > self._threshold:
                     reported = beat
