@@ -57,7 +57,7 @@ def got(value: Any) -> str:
         return _NOUNS[kind]
     shown = msgspec.json.encode(value).decode()
     if len(shown) > _SHOWN_CHARACTERS:
-        shown = shown[: _SHOWN_CHARACTERS - 4] + '..."'
+        shown = shown[: _SHOWN_CHARACTERS - 4] + ('..."' if kind == "string" else "...")
     return f"{_NOUNS[kind]} ({shown})"
 
 
@@ -201,6 +201,13 @@ def _is_multiple(value: float, of: float) -> bool:
     return abs(ratio - round(ratio)) < 1e-9
 
 
+def _matches(value: str, pattern: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:  # another dialect, whose library judges it
+        return True
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -227,7 +234,7 @@ _LIMITS: Final[dict[type | tuple[type, ...], list[_Limit]]] = {
         ),
         (
             "pattern",
-            lambda value, pattern: re.search(pattern, value) is not None,
+            _matches,
             lambda pattern: f"text matching {pattern}",
         ),
         ("format", _fits_format, lambda name: _FORMATS[name][1]),

@@ -43,8 +43,8 @@ _CONSTRAINTS: Final = (
 )
 _SIMPLE: Final = (Any, str, int, float, bool)
 # Of these msgspec knows no more than the name.
-_ITERABLES: Final = frozenset({Iterable, Reversible})
-_WRAPPERS: Final = frozenset({typing.Required, typing.NotRequired, typing.Final, typing.ClassVar})
+_ITERABLES: Final = (Iterable, Reversible)
+_WRAPPERS: Final = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
 
 
 def native(annotation: Any, *, output: bool = False) -> Any:

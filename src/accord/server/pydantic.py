@@ -3,7 +3,7 @@
 Imported only when pydantic is loaded. Models follow pydantic's rules, their own settings included.
 """
 
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
 import pydantic
@@ -15,7 +15,15 @@ from accord.errors import RegistrationError
 from accord.server.schemas import Collector, Mismatch
 from accord.types import JsonObject
 
-__all__ = ["adapter_of_annotation", "adapter_of_class", "default_of", "encode", "metas"]
+__all__ = [
+    "adapter_of_annotation",
+    "adapter_of_class",
+    "alias_of",
+    "default_of",
+    "encode",
+    "is_field",
+    "metas",
+]
 
 _LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _SETTINGS: Final = frozenset(
@@ -111,6 +119,14 @@ def default_of(field: Any) -> tuple[Any, Any]:
     """Return default and default factory of a `Field`, UNSET where it has none."""
     default = UNSET if field.default is pydantic_core.PydanticUndefined else field.default
     return default, UNSET if field.default_factory is None else field.default_factory
+
+
+def alias_of(annotation: Any) -> str | None:
+    """Return the name that a `Field` gives a parameter on the wire."""
+    for metadata in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
+        if isinstance(metadata, FieldInfo) and isinstance(metadata.alias, str):
+            return metadata.alias
+    return None
 
 
 def is_field(value: Any) -> bool:

@@ -7,13 +7,11 @@ content, as the same JSON in text. Nothing that breaks its schema is made into a
 
 import base64
 import inspect as _inspect
-import mimetypes
 import types as _types
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from math import isfinite
 from os import PathLike
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
@@ -63,8 +61,11 @@ class _Media:
         if (data is None) == (path is None):
             raise TypeError(f"{type(self).__name__} takes either data or path")
         if path is not None:
-            mime_type = mime_type or mimetypes.guess_type(path)[0]
-            data = Path(path).read_bytes()
+            from mimetypes import guess_type
+
+            mime_type = mime_type or guess_type(path)[0]
+            with open(path, "rb") as file:
+                data = file.read()
         self.data = bytes(data or b"")
         self.mime_type = mime_type or self._sniffed()
 

@@ -120,7 +120,7 @@ def dec_hook(type_: Any, value: Any) -> Any:
     """Decode for msgspec what it does not know."""
     adapter = adapter_of(type_)
     if adapter is None:
-        raise NotImplementedError(f"{type_!r} is no JSON type")
+        raise NotImplementedError(f"{type_!r} has no JSON form")
     return adapter.decode(value)
 
 
@@ -151,6 +151,17 @@ def convert(value: Any, type_: Any, *, strict: bool = True) -> Any:
 
 # Schemas
 
+# Most parameters are one of these; asking msgspec costs ten times as much. A tuple, because
+# types may be unhashable.
+_SIMPLE: Final = (str, int, bool, float, Any)
+_SCHEMAS: Final[tuple[JsonObject, ...]] = (
+    {"type": "string"},
+    {"type": "integer"},
+    {"type": "boolean"},
+    {"type": "number"},
+    {},
+)
+
 
 class Collector:
     """Gathers the schemas of types and of all they refer to.
@@ -172,11 +183,13 @@ class Collector:
         Raises:
             RegistrationError: a type has no meaning in JSON.
         """
-        self._calls += 1
-        prefix = f"{self._calls}."
+        types = tuple(types)
+        if all(type_ in _SIMPLE for type_ in types):
+            return [dict(_SCHEMAS[_SIMPLE.index(type_)]) for type_ in types]
+        prefix = self.unique("")
         try:
             schemas, components = msgspec.json.schema_components(
-                tuple(types), schema_hook=self._hook, ref_template=f"#/$defs/{prefix}{{name}}"
+                types, schema_hook=self._hook, ref_template=f"#/$defs/{prefix}{{name}}"
             )
         except (TypeError, NameError) as error:
             raise RegistrationError(_first_line(error)) from error
@@ -197,7 +210,10 @@ class Collector:
         if name is None:
             adapter = adapter_of(type_)
             if adapter is None:
-                raise TypeError(f"{getattr(type_, '__qualname__', type_)} is no JSON type")
+                raise TypeError(
+                    f"{getattr(type_, '__qualname__', type_)} has no JSON form; use a dataclass, a "
+                    "typed dict, a struct or a model"
+                )
             # Named before it is described: it may refer to itself.
             name = self._names[type_] = self.unique(getattr(type_, "__name__", "value"))
             self.components[name] = adapter.schema(self)

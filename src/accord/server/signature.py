@@ -4,20 +4,19 @@ The parameters are compiled into one struct, so that a single decode reads and c
 into one lambda that makes the call. Everything lenient happens only after the strict decode failed.
 """
 
-import inspect as _inspect
-import sys
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args, get_origin
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from accord.errors import RegistrationError, ToolError
 from accord.server import docstrings
-from accord.server.annotations import Resolver, callable_name, core_of
+from accord.server.annotations import callable_name
 from accord.server.mismatch import explain, path_text
-from accord.server.natives import constrained, native
+from accord.server.parameters import EMPTY, Parameters, Slot, doc_of, is_async
 from accord.server.schemas import (
     Collector,
     Mismatch,
@@ -32,7 +31,6 @@ from accord.types import JsonObject
 
 __all__ = ["ArgumentsError", "Bound", "Parameter", "Signature", "inspect"]
 
-_EMPTY: Final = _inspect.Parameter.empty
 _LONGEST_ERROR: Final = 300
 _IMMUTABLE: Final = (int, str, float, bool, bytes, NoneType)
 _WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}
@@ -69,20 +67,6 @@ class Bound(msgspec.Struct, gc=False):
         return dict(zip(self.keywords, values, strict=True))
 
 
-class _Slot(NamedTuple):
-    """A parameter on its way into the struct."""
-
-    name: str
-    type: Any
-    default: Any
-    factory: Any
-    by_name: bool
-
-    @property
-    def required(self) -> bool:
-        return self.default is _EMPTY and self.factory is UNSET
-
-
 class Signature:
     """What is known of a function, and the way from JSON to a call of it.
 
@@ -98,25 +82,25 @@ class Signature:
     call: Callable[[Callable[..., Any], Bound, Any], Any]
 
     def __init__(self, function: Any, context_type: type | None) -> None:
-        reader = _Reader(function, context_type)
-        documented = docstrings.parse(_doc(function))
+        reader = Parameters(function, context_type)
+        documented = docstrings.parse(doc_of(function))
         self.name = callable_name(function)
         self.description = documented.summary or None
-        self.is_async = _is_async(function)
+        self.is_async = is_async(function)
         self.context_parameter = reader.context
         self.input_schema = _input_schema(reader.slots, documented.parameters, reader.where)
         properties = self.input_schema["properties"]
         self.parameters = tuple(
             Parameter(
-                slot.name,
+                slot.key,
                 slot.required,
-                properties[slot.name].get("description"),
-                properties[slot.name],
+                properties[slot.key].get("description"),
+                properties[slot.key],
             )
             for slot in reader.slots
         )
         self.call = _caller(reader)
-        self._types = {slot.name: slot.type for slot in reader.slots}
+        self._types = {slot.key: slot.type for slot in reader.slots}
         self._struct = _struct(reader)
         self._decode = msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
 
@@ -229,8 +213,12 @@ class Signature:
 
     def _problem(self, name: str, value: Any) -> str:
         schema = self.input_schema["properties"][name]
-        found = explain(schema, value, self.input_schema.get("$defs", {}))
-        found = found or self._mismatch(name, value) or Mismatch("does not fit")
+        seen = explain(schema, value, self.input_schema.get("$defs", {}))
+        raised = self._mismatch(name, value)
+        # Other libraries have rules that no schema shows: the place they name is the right one.
+        names_place = raised is not None and raised.path
+        agrees = seen is not None and raised is not None and seen.path == raised.path
+        found = (raised if names_place and not agrees else seen or raised) or Mismatch("is wrong")
         reason = found.reason if found.reason.startswith("is ") else f": {found.reason}"
         separator = " " if found.reason.startswith("is ") else ""
         return f'argument "{path_text((name, *found.path))}"{separator}{reason}'
@@ -249,148 +237,31 @@ def inspect(function: Callable[..., Any], *, context_type: type | None = None) -
     return Signature(function, context_type)
 
 
-# Reading
-
-
-class _Reader:
-    """The parameters of a function, sorted into slots and the context."""
-
-    def __init__(self, function: Any, context_type: type | None) -> None:
-        self.where = f'function "{callable_name(function)}"'
-        _refuse_generators(function, self.where)
-        self.context: str | None = None
-        self.order: list[tuple[str, bool]] = []
-        self.slots: list[_Slot] = []
-        self._context_type = context_type
-        known = {} if context_type is None else {context_type.__name__: context_type}
-        resolver = Resolver(function, known)
-        hidden = _bound_by_partial(function)
-        for parameter in self._parameters_of(function):
-            if parameter.name not in hidden:
-                self._add(parameter, resolver)
-
-    def _parameters_of(self, function: Any) -> list[_inspect.Parameter]:
-        try:
-            parameters = list(_inspect.signature(function).parameters.values())
-        except (TypeError, ValueError) as error:
-            raise RegistrationError(f"{self.where} cannot be registered: {error}") from error
-        if parameters and parameters[0].name == "self" and parameters[0].annotation is _EMPTY:
-            raise RegistrationError(
-                f'{self.where}: parameter "self" would be asked of the client; register the method '
-                "of an instance"
-            )
-        return parameters
-
-    def _add(self, parameter: _inspect.Parameter, resolver: Resolver) -> None:
-        what = f'parameter "{parameter.name}"'
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise RegistrationError(
-                f'{self.where}: "{parameter}" cannot be described to a client; '
-                "give each argument a parameter of its own"
-            )
-        annotation = resolver.resolve(parameter.annotation, what)
-        by_name = parameter.kind is parameter.KEYWORD_ONLY
-        self.order.append((parameter.name, by_name))
-        if self._context_type is not None and _is_context(annotation, self._context_type):
-            if self.context is not None:
-                raise RegistrationError(f"{self.where}: {what} is a second context")
-            self.context = parameter.name
-            return
-        try:
-            self.slots.append(_slot(parameter, annotation, by_name=by_name))
-        except RegistrationError as error:
-            raise RegistrationError(f"{self.where}: {what}: {error}") from error
-
-
-def _slot(parameter: _inspect.Parameter, annotation: Any, *, by_name: bool) -> _Slot:
-    default, factory = parameter.default, UNSET
-    if "pydantic" in sys.modules:
-        from accord.server import pydantic
-
-        if pydantic.is_field(default):
-            annotation = constrained(annotation, [default])
-            default, factory = pydantic.default_of(default)
-            default = _EMPTY if default is UNSET else default
-    type_ = native(annotation)
-    if default is None and not _takes_none(type_):
-        type_ = native(annotation | None)
-    return _Slot(parameter.name, type_, default, factory, by_name)
-
-
-def _takes_none(type_: Any) -> bool:
-    try:
-        convert(None, type_)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _is_context(annotation: Any, context_type: type) -> bool:
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _is_context(get_args(annotation)[0], context_type)
-    if origin is not None:
-        members = [member for member in get_args(annotation) if member is not NoneType]
-        if origin is context_type:
-            return True
-        # `Context | None`; a list of contexts is not one.
-        return type(None) in get_args(annotation) and all(
-            _is_context(member, context_type) for member in members
-        )
-    return isinstance(annotation, type) and issubclass(annotation, context_type)
-
-
-def _bound_by_partial(function: Any) -> set[str]:
-    """Return the names that partial objects fill in; their values are nobody else's business."""
-    names: set[str] = set()
-    while hasattr(function, "func") and hasattr(function, "keywords"):
-        names |= function.keywords.keys()
-        function = function.func
-    return names
-
-
-def _is_async(function: Any) -> bool:
-    """Tell whether a call gives an awaitable; a plain decorator around a coroutine hands it on."""
-    return _inspect.iscoroutinefunction(function) or _inspect.iscoroutinefunction(core_of(function))
-
-
-def _refuse_generators(function: Any, where: str) -> None:
-    core = core_of(function)
-    if _inspect.isgeneratorfunction(core) or _inspect.isasyncgenfunction(core):
-        raise RegistrationError(f"{where} is a generator; return a list instead")
-
-
-def _doc(function: Any) -> str | None:
-    """Return what was written on the function; an instance has the docstring of its class."""
-    doc: str | None = core_of(function).__doc__
-    if not doc and not _inspect.isroutine(function):
-        doc = type(function).__doc__ if not hasattr(function, "func") else None
-    return doc
-
-
 # Compiling
 
 
-def _input_schema(slots: list[_Slot], documented: dict[str, str], where: str) -> JsonObject:
+def _input_schema(slots: list[Slot], documented: dict[str, str], where: str) -> JsonObject:
     collector = Collector()
-    try:
-        schemas = collector.schemas([slot.type for slot in slots])
-    except RegistrationError as error:
-        raise RegistrationError(f"{where}: {error}") from error
+    schemas = []
+    for slot in slots:
+        try:
+            schemas += collector.schemas([slot.type])
+        except RegistrationError as error:
+            raise RegistrationError(f'{where}: parameter "{slot.name}": {error}') from error
     properties: JsonObject = {}
     for slot, schema in zip(slots, schemas, strict=True):
         schema = dict(schema)
         if slot.name in documented and "description" not in schema:
             schema["description"] = documented[slot.name]
-        if slot.default is not _EMPTY and (shown := json_default(slot.default)) is not UNSET:
+        if slot.default is not EMPTY and (shown := json_default(slot.default)) is not UNSET:
             schema["default"] = shown
-        properties[slot.name] = schema
-    required = [slot.name for slot in slots if slot.required]
+        properties[slot.key] = schema
+    required = [slot.key for slot in slots if slot.required]
     schema = {"type": "object", "properties": properties, "required": required}
     return inline(schema, collector.components)
 
 
-def _struct(reader: _Reader) -> type[Bound]:
+def _struct(reader: Parameters) -> type[Bound]:
     slots = reader.slots
     by_position = [slot for slot in slots if not slot.by_name]
     return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of its base
@@ -406,18 +277,18 @@ def _struct(reader: _Reader) -> type[Bound]:
     )
 
 
-def _field(slot: _Slot) -> Any:
+def _field(slot: Slot) -> Any:
     if slot.factory is not UNSET:
-        return msgspec.field(name=slot.name, default_factory=slot.factory)
-    if slot.default is _EMPTY:
-        return msgspec.field(name=slot.name)
+        return msgspec.field(name=slot.key, default_factory=slot.factory)
+    if slot.default is EMPTY:
+        return msgspec.field(name=slot.key)
     if isinstance(slot.default, _IMMUTABLE):
-        return msgspec.field(name=slot.name, default=slot.default)
+        return msgspec.field(name=slot.key, default=slot.default)
     # Python shares a default between calls; so does this.
-    return msgspec.field(name=slot.name, default_factory=lambda: slot.default)
+    return msgspec.field(name=slot.key, default_factory=lambda: slot.default)
 
 
-def _caller(reader: _Reader) -> Callable[..., Any]:
+def _caller(reader: Parameters) -> Callable[..., Any]:
     """Build the call as one expression.
 
     It runs for every request, and attributes named in source are read without building a tuple. The
@@ -472,10 +343,18 @@ def _whole(value: Any) -> Any:
 
 
 def _mismatch_of(error: msgspec.ValidationError) -> Mismatch:
-    if isinstance(error.__cause__, Mismatch):
-        return error.__cause__
+    cause = error.__cause__
+    if isinstance(cause, Mismatch):
+        return Mismatch(cause.reason, path=(*_location(error), *cause.path) if cause.path else ())
     text = str(error.__cause__ or error).partition(" - at ")[0].replace("`", "")
     return Mismatch(text[:1].lower() + text[1:])
+
+
+def _location(error: msgspec.ValidationError) -> Iterator[str | int]:
+    """Read the path that msgspec writes as in `$.tags[2]`."""
+    path = str(error).rpartition(" - at `$")[2].rstrip("`")
+    for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", path):
+        yield name or (int(index) if index.isdigit() else index)
 
 
 def _close(name: str, others: list[str]) -> str | None:
