@@ -296,7 +296,9 @@ class Dispatcher:
 
     def cancel(self, exchange: Exchange, reason: str) -> None:
         """Tell the peer that an answer is no longer wanted."""
-        if self.closed is None and exchange.name != "initialize" and not exchange.cancelled:
+        # The answer may have come in the very moment in which its caller was cancelled.
+        mine = self.endpoint.conversation.open_exchange(self.endpoint.role, exchange.id)
+        if self.closed is None and exchange.name != "initialize" and mine is exchange:
             self.notify("notifications/cancelled", CancelledParams(exchange.id, reason))
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> None:
@@ -314,7 +316,7 @@ class Dispatcher:
         for exchange in self.endpoint.close():
             self._settle(exchange, None, self.closed)
         for task in (*self.running.values(), *self._background):
-            task.cancel()
+            self._loop.call_soon(task.cancel)
         if self.watchdog is not None:
             self.watchdog.close()
 
