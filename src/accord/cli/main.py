@@ -1,6 +1,6 @@
 """The `accord` command: reads the arguments and hands over to the command that was asked for.
 
-Exit codes: 0 fine, 1 what was checked failed, 2 could not be done, 130 interrupted.
+Exit codes: 0 fine, 1 what was checked or called failed, 2 could not be done, 130 interrupted.
 """
 
 import argparse
@@ -8,16 +8,23 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from accord.cli import check, requirements
+from accord.cli import call, check, requirements, run
+from accord.cli import list as listing
 from accord.cli.terminal import be_lenient, complain, say
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
 
 __all__ = ["main"]
 
-_ABOUT = "The Model Context Protocol for Python: look at its requirements, check what keeps them."
+_ABOUT = (
+    "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
+)
+_LAUNCHING = ("run", "list", "call")
 _EXAMPLES = f"""\
 examples:
+  accord run server.py
+  accord list server.py
+  accord call server.py add a=1 b=2
   accord requirements --revision {REVISION_IDS[2]} --level must
   accord requirements tools.call.content-array
   accord check trace session.jsonl
@@ -51,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    requirements.register(commands)
-    check.register(commands)
+    for command in (run, listing, call, requirements, check):
+        command.register(commands)
     return parser
 
 
@@ -60,7 +67,9 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
         be_lenient()
-        options = _parser().parse_args(args)
+        words, command = _split(sys.argv[1:] if args is None else args)
+        options = _parsed(words)
+        options.command = command
         code: int = options.run(options)
     except KeyboardInterrupt:
         return 130
@@ -75,6 +84,25 @@ def main(args: Sequence[str] | None = None) -> int:
         complain(f"internal error, please report it: {_described(error)}")
         return 2
     return code
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    options, rest = parser.parse_known_args(words)
+    # argparse gives up on words that come after an option when there were some before it.
+    if hasattr(options, "words") and not any(each.startswith("-") for each in rest):
+        options.words += rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
+def _split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Tell the words of ours from the command line after `--`, for the commands that take one."""
+    if "--" not in args or args[0] not in _LAUNCHING:
+        return args, ()
+    at = args.index("--")
+    return args[:at], args[at + 1 :]
 
 
 def _described(error: Exception) -> str:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from accord.errors import AccordError
 
-__all__ = ["UsageError", "one_of"]
+__all__ = ["UsageError", "one_of", "seconds"]
 
 Value = TypeVar("Value", bound=str)
 
@@ -21,3 +21,16 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
         if each.lower().replace(" ", "-") == plain:
             return each
     raise UsageError(f"unknown {what} {value!r}; known: {', '.join(known)}")
+
+
+def seconds(text: str) -> float:
+    """Read a time in seconds, for argparse."""
+    import argparse
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value

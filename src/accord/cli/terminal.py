@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TextIO
 
-__all__ = ["complain", "painter", "progress", "say", "width"]
+__all__ = ["complain", "note", "painter", "progress", "say", "width"]
 
 
 def say(text: str) -> None:
@@ -19,6 +19,11 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """Print one line to stderr."""
     _print(sys.stderr, f"accord: {' '.join(text.split())}\n")
+
+
+def note(text: str) -> None:
+    """Print to stderr what belongs beside the result, as it is."""
+    _print(sys.stderr, f"{text}\n")
 
 
 def _print(stream: TextIO | None, text: str) -> None:

@@ -129,6 +129,7 @@ class Server(Generic[State]):
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self.roots_callbacks: list[Callable[[Session], Any]] = []
+        self.was_run = False
         self._thread_count = settings.get("threads", _THREADS)
 
         self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=self._tools_changed)
@@ -353,6 +354,7 @@ class Server(Generic[State]):
             raise ValueError(f"transport is {transport!r}, expected 'stdio'")
         from accord.server.stdio import run
 
+        self.was_run = True
         run(self, grace=grace)
 
 

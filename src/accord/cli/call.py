@@ -1,0 +1,250 @@
+"""`accord call`: call a tool, read a resource, get a prompt."""
+
+import argparse
+import base64
+import json
+import re
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from accord.cli.arguments import read_tool_arguments, split_pairs
+from accord.cli.connection import add_options, talk
+from accord.cli.options import UsageError, one_of
+from accord.cli.questions import ask_user
+from accord.cli.terminal import note, say
+from accord.types import (
+    AudioContent,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    LogMessageParams,
+    ProgressParams,
+    Prompt,
+    ReadResourceResult,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    Tool,
+)
+
+if TYPE_CHECKING:
+    from accord.client import Client
+
+__all__ = ["register"]
+
+Entry = TypeVar("Entry", Tool, Prompt)
+
+_FORMATS = ("text", "json")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^=]")
+_ABOUT = """\
+Call a tool, read a resource (NAME is a URI or a URI template) or get a prompt (--prompt).
+
+TARGET is a Python file or module with a Server (server.py, server.py:name, package.module:name); a
+command line stands after --, and then there is no TARGET. Arguments are key=value, read by the
+tool's input schema: numbers, true and false, lists as a,b,c or by giving a key several times.
+key:=JSON gives a nested value, --json all arguments at once.
+
+The result goes to stdout; progress, log messages, questions and what the server says on stderr go
+to stderr. What a server asks of its user is asked on the terminal; without one it is declined.
+
+Exit code: 0 fine, 1 the tool failed or the server answered with an error, 2 it could not be done.
+"""
+_EXAMPLES = """\
+examples:
+  accord call server.py add a=1 b=2
+  accord call server.py search words=red,blue options:='{"limit": 3}' --format json
+  accord call server.py note://today
+  accord call server.py 'note://{name}' name=today
+  accord call server.py greet name=Ada --prompt
+  accord call add a=1 b=2 -- npx some-server --flag
+"""
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "call",
+        help="call a tool, read a resource, get a prompt",
+        usage="accord call [options] TARGET NAME [key=value ...]\n"
+        "       accord call [options] NAME [key=value ...] -- COMMAND ...",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", metavar="TARGET NAME [key=value ...]", help="see above")
+    parser.add_argument("--json", metavar="ARGS", help="arguments as a JSON object; - reads stdin")
+    parser.add_argument("--prompt", action="store_true", help="NAME is a prompt")
+    parser.add_argument("--format", metavar="F", default="text", help=", ".join(_FORMATS))
+    add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Call what was named and print the result."""
+    form = one_of(options.format, _FORMATS, "format")
+    words: list[str] = options.words
+    target = "" if options.command or not words else words.pop(0)
+    if not words and not (target and not options.command):
+        raise UsageError("call needs a TARGET and the NAME of a tool, a resource or a prompt")
+    if not words:
+        from accord.cli.target import locate
+
+        locate(target)
+        raise UsageError(f"call needs the NAME of a tool; accord list {target} shows them")
+    name, *pairs = words
+
+    async def work(client: "Client") -> int:
+        result = await _ask(client, name, pairs, options)
+        _show(result, form)
+        return 1 if isinstance(result, CallToolResult) and result.is_error else 0
+
+    return talk(
+        options,
+        target,
+        words,
+        work,
+        shows_stderr=True,
+        on_log=_show_log,
+        on_progress=_show_progress,
+        on_elicit=ask_user,
+    )
+
+
+# -- asking
+
+
+async def _ask(
+    client: "Client", name: str, pairs: list[str], options: argparse.Namespace
+) -> CallToolResult | ReadResourceResult | GetPromptResult:
+    if options.prompt:
+        return await _get_prompt(client, name, pairs)
+    if "://" in name or "{" in name:
+        return await client.read_resource(_expanded(name, pairs))
+    tools = [each async for each in client.tools()] if client.capabilities.tools else []
+    if _URI.match(name) and all(each.name != name for each in tools):
+        return await client.read_resource(_expanded(name, pairs))
+    if all(each.name != name for each in tools):
+        raise UsageError(await _unknown_tool(client, name, tools))
+    tool = _named(name, tools)
+    arguments = read_tool_arguments(name, tool.input_schema, pairs, options.json)
+    return await client.call_tool(name, arguments)
+
+
+async def _unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
+    if client.capabilities.prompts:
+        async for each in client.prompts():
+            if each.name == name:
+                return f"there is no tool {name}, but a prompt: add --prompt"
+    return _unknown("tool", name, [each.name for each in tools])
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f"there is no {kind} {name}; did you mean {' or '.join(close)}?"
+    shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
+    return f"there is no {kind} {name}; there are {shown}" if known else f"it has no {kind}s"
+
+
+def _named(name: str, entries: Iterable[Entry]) -> Entry:
+    return next(each for each in entries if each.name == name)
+
+
+def _expanded(uri: str, pairs: list[str]) -> str:
+    values = {key: value for key, value, _ in split_pairs(pairs)}
+    if "{" not in uri:
+        if values:
+            raise UsageError(f"{uri} takes no arguments; only a template has {{variables}}")
+        return uri
+    from accord.protocol.uri_template import parse
+
+    try:
+        template = parse(uri)
+        missing = [each for each in template.variables if each not in values]
+        if missing:
+            example = " ".join(f"{each}=..." for each in missing)
+            raise UsageError(f"{uri} lacks {', '.join(missing)}; add {example}")
+        return template.expand(values)
+    except ValueError as error:
+        raise UsageError(f"{uri} is no URI template: {error}") from None
+
+
+async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromptResult:
+    prompts = [each async for each in client.prompts()] if client.capabilities.prompts else []
+    if all(each.name != name for each in prompts):
+        raise UsageError(_unknown("prompt", name, [each.name for each in prompts]))
+    known = _named(name, prompts).arguments or []
+    values = {key: value for key, value, _ in split_pairs(pairs)}
+    missing = [each.name for each in known if each.required and each.name not in values]
+    if missing:
+        example = " ".join(f"{each}=..." for each in missing)
+        raise UsageError(f"{name} lacks {', '.join(missing)}; add {example}")
+    return await client.get_prompt(name, values or None)
+
+
+# -- showing
+
+
+def _show_log(message: LogMessageParams) -> None:
+    data = message.data if isinstance(message.data, str) else json.dumps(message.data)
+    source = f" ({message.logger})" if message.logger else ""
+    note(f"{message.level}{source}: {data}")
+
+
+def _show_progress(progress: ProgressParams) -> None:
+    total = f" of {progress.total:g}" if progress.total is not None else ""
+    said = f": {progress.message}" if progress.message else ""
+    note(f"progress {progress.progress:g}{total}{said}")
+
+
+def _show(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
+    if form == "json":
+        import msgspec
+
+        plain = msgspec.to_builtins(result)
+        say(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+    elif isinstance(result, CallToolResult):
+        texts = [_block(each) for each in result.content]
+        say("".join(f"{text}\n" for text in texts))
+    elif isinstance(result, GetPromptResult):
+        lines = [f"{each.role}: {_block(each.content)}\n" for each in result.messages]
+        say("".join(lines))
+    else:
+        for contents in result.contents:
+            _show_contents(contents)
+
+
+def _show_contents(contents: ResourceContents) -> None:
+    """Print text, and bytes as they are where they go to a file or another program."""
+    if contents.blob is None:
+        text = contents.text or ""
+        say(text if text.endswith("\n") else f"{text}\n")
+    elif sys.stdout is None or sys.stdout.isatty():
+        say(f"{_held(contents)}; redirect the output to keep it\n")
+    else:
+        sys.stdout.buffer.write(base64.b64decode(contents.blob))
+        sys.stdout.buffer.flush()
+
+
+def _block(block: ContentBlock) -> str:
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, ImageContent | AudioContent):
+        return f"[{block.mime_type}, {_size(block.data)} bytes]"
+    if isinstance(block, ResourceLink):
+        return f"[{block.title or block.name}: {block.uri}]"
+    assert isinstance(block, EmbeddedResource)
+    return block.resource.text if block.resource.text is not None else _held(block.resource)
+
+
+def _held(contents: ResourceContents) -> str:
+    kind = contents.mime_type or "bytes"
+    return f"[{contents.uri}: {kind}, {_size(contents.blob or '')} bytes]"
+
+
+def _size(text: str) -> int:
+    return len(text) * 3 // 4 - text[-2:].count("=")

@@ -1,0 +1,178 @@
+"""A server for the length of one command: launched, asked, stopped, and quoted when it fails."""
+
+import argparse
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.cli.options import UsageError, one_of, seconds
+from accord.cli.target import command_of
+from accord.cli.terminal import complain, note
+from accord.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    RemoteProtocolError,
+    RequestError,
+)
+from accord.types import REVISION_IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from accord.client import Client, ConnectOptions
+
+__all__ = ["add_options", "talk"]
+
+_STDERR_SHOWN: Final = 15
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command has that talks to a server."""
+    parser.add_argument(
+        "--env",
+        metavar="K=V",
+        type=_variable,
+        action="append",
+        default=[],
+        help="a variable for the server, which also gets ours; may be repeated",
+    )
+    parser.add_argument("--cwd", metavar="DIR", type=Path, help="the folder the server runs in")
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=seconds,
+        help="seconds to wait for the server to start, and for each answer (default: 30 and 60)",
+    )
+    parser.add_argument(
+        "--revision", metavar="R", help=f"the revision to speak: {', '.join(REVISION_IDS)}"
+    )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is no variable, expected K=V")
+    return name, value
+
+
+class _Stderr:
+    """What the server says on stderr: kept until somebody wants to see it."""
+
+    def __init__(self) -> None:
+        self.kept: deque[str] = deque(maxlen=_STDERR_SHOWN)
+        self.is_live = False
+
+    def __call__(self, line: str) -> None:
+        if self.is_live:
+            note(line)
+        else:
+            self.kept.append(line)
+
+    def show(self) -> None:
+        while self.kept:
+            note(self.kept.popleft())
+
+
+def talk(
+    options: argparse.Namespace,
+    target: str,
+    following: list[str],
+    work: "Callable[[Client], Awaitable[int]]",
+    *,
+    shows_stderr: bool = False,
+    **callbacks: Any,
+) -> int:
+    """Connect to the target, do the work, and return the exit code.
+
+    Args:
+        options: the parsed command line, with what `add_options` added.
+        target: what was named; empty where a command stands after `--`.
+        following: the words after it, for advice.
+        work: what to do; returns the exit code.
+        shows_stderr: whether what the server says on stderr is shown although all is well.
+        callbacks: for `connect`.
+    """
+    import asyncio
+
+    stderr = _Stderr()
+    _hear_warnings()
+    found = command_of(target, following, options.command)
+    settings = _settings(options, stderr, callbacks)
+    try:
+        return asyncio.run(_talk(found, settings, work, shows_stderr=shows_stderr))
+    except ConnectFailed as error:
+        stderr.is_live = False
+        return _unreachable(error, stderr, is_ours=found is not options.command)
+    except (ConnectionClosed, RemoteProtocolError, RequestError) as error:
+        complain(str(error))
+        stderr.show()
+        return 2 if isinstance(error, ConnectionClosed) else 1
+
+
+async def _talk(
+    target: Any,
+    settings: "ConnectOptions",
+    work: "Callable[[Client], Awaitable[int]]",
+    *,
+    shows_stderr: bool,
+) -> int:
+    from accord.client import connect
+
+    try:
+        connecting = connect(target, **settings)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    async with connecting as client:
+        stderr = settings["stderr"]
+        if shows_stderr and isinstance(stderr, _Stderr):
+            stderr.show()
+            stderr.is_live = True
+        return await work(client)
+
+
+def _settings(
+    options: argparse.Namespace, stderr: _Stderr, callbacks: dict[str, Any]
+) -> "ConnectOptions":
+    if options.cwd is not None and not options.cwd.is_dir():
+        raise UsageError(f"--cwd: there is no folder {options.cwd}")
+    settings: ConnectOptions = {
+        # Whoever types a command expects it to see what the shell has.
+        "env": {**os.environ, **dict(options.env)},
+        "cwd": options.cwd,
+        "stderr": stderr,
+        **callbacks,  # type: ignore[typeddict-item]  # callbacks of ours, by their names there
+    }
+    if options.revision is not None:
+        settings["revision"] = one_of(options.revision, REVISION_IDS, "revision")
+    if options.timeout is not None:
+        settings["timeout"] = settings["connect_timeout"] = options.timeout
+    return settings
+
+
+def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
+    said = error.stderr.splitlines()
+    if is_ours and error.exit_code == 2 and said and said[-1].startswith("accord: "):
+        # `accord run` has named the cause already.
+        note(said[-1])
+        return 2
+    cause, quotes, quoted = str(error).partition("; it said: ")
+    complain(cause if said else f"{cause}{quotes}{quoted}")
+    stderr.kept = deque(stderr.kept or said, maxlen=_STDERR_SHOWN)
+    stderr.show()
+    return 2
+
+
+def _hear_warnings() -> None:
+    """Show what the client has to say about the server, such as text among its messages."""
+    import logging
+
+    class Complaints(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage()
+            hint = "; what a server prints belongs on stderr" if "not JSON" in said else ""
+            complain(f"{said}{hint}")
+
+    logger = logging.getLogger("accord.client")
+    logger.addHandler(Complaints(logging.WARNING))
+    logger.propagate = False

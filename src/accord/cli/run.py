@@ -1,0 +1,79 @@
+"""`accord run`: serve a server over stdin and stdout."""
+
+import argparse
+import sys
+from typing import Any
+
+from accord.cli.options import UsageError, seconds
+from accord.cli.target import load, locate
+from accord.cli.terminal import complain
+
+__all__ = ["register"]
+
+_ABOUT = """\
+Serve a server over stdin and stdout, as hosts launch it.
+
+TARGET is a Python file or a module with a Server in it: server.py, server.py:name, package.module,
+package.module:name. Without a name the objects called server, mcp and app are looked for first,
+then any Server; a function is called, and its result is served. Nothing that the code prints
+reaches stdout: it goes to stderr.
+
+Exit code: 0 the input ended or a signal came, 1 the server failed, 2 it could not be started.
+"""
+_EXAMPLES = """\
+examples:
+  accord run server.py
+  accord run package.servers:make_desk --grace 10
+"""
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "run",
+        help="serve a server over stdin and stdout",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--grace",
+        metavar="S",
+        type=seconds,
+        default=2.0,
+        help="seconds that running calls get to finish once the input has ended (default: 2)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the input ends."""
+    if options.command:
+        raise UsageError("run serves a Python file or module; a command needs no accord to run")
+    if not options.target:
+        raise UsageError("run needs a TARGET: a Python file or module with a Server")
+    place = locate(options.target, options.rest)
+    if options.rest:
+        raise UsageError(f"run takes one TARGET; {' '.join(options.rest)} is too much")
+    is_watched = sys.stdin is not None and sys.stdin.isatty()
+    _claim()
+    server = load(place)
+    if server.was_run:
+        # The file called run() itself, without a guard; its input has ended.
+        return 0
+    if is_watched:
+        complain(f"serving {server.info.name} on stdin and stdout, one message a line; Ctrl-C ends")
+    server.run(grace=options.grace)
+    return 0
+
+
+def _claim() -> None:
+    """Take the wire before any code of the user's can print on it."""
+    from accord.transports.stdio import claim
+
+    try:
+        claim()
+    except OSError:
+        raise UsageError("stdin or stdout is closed; a server needs both") from None

@@ -1,0 +1,357 @@
+"""What a command is pointed at: a Python file or module with a `Server`, a command line, a URL.
+
+Every mistake ends in one line that names the cause and the way out.
+"""
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from accord.cli.options import UsageError
+
+if TYPE_CHECKING:
+    from accord.server import Server
+
+__all__ = ["Place", "command_of", "load", "locate"]
+
+_USUAL_NAMES: Final = ("server", "mcp", "app")
+_OBJECT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+# More than this helps nobody to find theirs.
+_SHOWN: Final = 5
+_LONGEST_LINE: Final = 80
+
+
+class Place(NamedTuple):
+    """Where a server stands: a file or a module, and the object in it, if one is named."""
+
+    shown: str
+    file: Path | None
+    module: str
+    object: str
+
+    @property
+    def target(self) -> str:
+        """The same place, found from any folder."""
+        where = self.module if self.file is None else str(self.file.absolute())
+        return f"{where}:{self.object}" if self.object else where
+
+
+# -- finding
+
+
+def command_of(target: str, following: Sequence[str], command: Sequence[str]) -> list[str] | str:
+    """Return what `connect` takes: the command that launches a server, or a URL.
+
+    Args:
+        target: what was named; empty where a command line was given.
+        following: the words after the target, for advice.
+        command: the words after `--`.
+    """
+    if command:
+        return list(command)
+    if _URL.match(target):
+        return target
+    place = locate(target, following)
+    # -P: a file of the user's called like a module of ours must not be taken for it.
+    return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
+
+
+def locate(target: str, following: Sequence[str] = ()) -> Place:
+    """Find the file or module that was meant, without importing it.
+
+    Raises:
+        UsageError: there is none.
+    """
+    where, name = _split(target)
+    path = Path(where)
+    if path.is_dir() and not (name and (path / "__init__.py").is_file()):
+        raise UsageError(f"{where} is a folder; name the file in it{_files_in(path)}")
+    if path.is_file() and path.suffix == ".py":
+        return Place(where, path, _module_name(path), name)
+    if path.suffix == ".py":
+        raise UsageError(f"there is no file {where}{_neighbours(path)}")
+    if _OBJECT.fullmatch(where) and _is_module(where):
+        return Place(where, None, where, name)
+    raise UsageError(_nothing_there(where, path, following))
+
+
+def _split(target: str) -> tuple[str, str]:
+    where, colon, name = target.rpartition(":")
+    if colon and where and _OBJECT.fullmatch(name):
+        return where, name
+    if colon and where and not name:
+        raise UsageError(f"{target} names no object after the colon, as {where}:server does")
+    return target, ""
+
+
+def _is_module(name: str) -> bool:
+    """Look for the outermost package alone: to look further would import it."""
+    from importlib.machinery import PathFinder
+
+    top = name.partition(".")[0]
+    return top in sys.modules or PathFinder.find_spec(top, [os.getcwd(), *sys.path]) is not None
+
+
+def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
+    if path.is_file():
+        known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
+        runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "
+        return f"{where} is no Python file; a command stands after --: -- {runner}{where}"
+    if shutil.which(where):
+        line = shlex.join([where, *following])
+        return f"{where} is a command, and commands stand after --: -- {line}"
+    if os.sep in where or path.suffix:
+        return f"there is no file {where}{_neighbours(path)}"
+    python = path.with_name(f"{path.name}.py")
+    if python.is_file():
+        return f"there is no module {where}; did you mean {python}?"
+    if not following and len(words := shlex.split(where)) > 1 and shutil.which(words[0]):
+        return f"{where!r} is a command line, and commands stand after --: -- {where}"
+    known_names = [each.stem for each in Path.cwd().glob("*.py")]
+    hint = _did_you_mean(where, known_names)
+    return f"there is no module {where} in {Path.cwd()} or among the installed packages{hint}"
+
+
+def _neighbours(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f": there is no folder {folder}"
+    files = sorted(each.name for each in folder.glob("*.py"))
+    close = get_close_matches(path.name, files, n=2, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(str(folder / each) for each in close)}?"
+    here = "here" if str(folder) == "." else f"in {folder}"
+    return f"; {here} are {_some(files)}" if files else f": there are no Python files {here}"
+
+
+def _files_in(folder: Path) -> str:
+    files = sorted(folder.glob("*.py"))
+    with_server = [each for each in files if b"Server(" in each.read_bytes()]
+    shown = with_server or files
+    return f": {_some(map(str, shown))}" if shown else ", such as server.py"
+
+
+def _did_you_mean_module(name: str) -> str:
+    package, _, last = name.rpartition(".")
+    folders = getattr(sys.modules.get(package), "__path__", ())
+    known = [each.stem for folder in folders for each in Path(folder).glob("[!_]*.py")]
+    return _did_you_mean(last, known)
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _did_you_mean(given: str, known: Iterable[str]) -> str:
+    close = get_close_matches(given, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+# -- importing it
+
+
+def load(place: Place) -> "Server[Any]":
+    """Import the user's code and return its one server.
+
+    Raises:
+        UsageError: the code cannot be imported, or has no server, or has several.
+    """
+    sys.argv = [place.shown]
+    try:
+        module = _imported(place)
+    except SyntaxError as error:
+        raise UsageError(_syntax(error, place)) from None
+    except SystemExit as error:
+        where = _frame(error.__traceback__)
+        raise UsageError(
+            f"{place.shown} ended the process while it was imported ({where}): "
+            'put that under if __name__ == "__main__":'
+        ) from None
+    except Exception as error:
+        raise UsageError(_failed_import(error, place)) from None
+    return _named(module, place) if place.object else _only(module, place)
+
+
+def _look_in(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _imported(place: Place) -> ModuleType:
+    if place.file is None:
+        _look_in(Path.cwd())
+        return import_module(place.module)
+    if "." in place.module:
+        _look_in(place.file.absolute().parents[place.module.count(".")])
+        return import_module(place.module)
+    _look_in(place.file.absolute().parent)
+    spec = importlib.util.spec_from_file_location(place.module, place.file.absolute())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Modules that the file imports may import it back.
+    sys.modules[place.module] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _module_name(path: Path) -> str:
+    """Name a file as an import would: with its packages, without clashing with what is loaded."""
+    path = path.absolute()
+    parts = [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    name = ".".join(parts)
+    return name if len(parts) > 1 or name not in sys.modules else f"accord_target_{path.stem}"
+
+
+# -- what went wrong in the user's code
+
+
+def _syntax(error: SyntaxError, place: Place) -> str:
+    file = _short(error.filename or place.shown)
+    line = " ".join((error.text or "").split())[:_LONGEST_LINE]
+    return f"{file}:{error.lineno or 1}: {error.msg}" + (f": {line}" if line else "")
+
+
+def _failed_import(error: Exception, place: Place) -> str:
+    where = _frame(error.__traceback__)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        if f"{place.module}.".startswith(f"{error.name}."):
+            return f"there is no module {error.name}{_did_you_mean_module(error.name)}"
+        return (
+            f"{where}: the module {error.name} is not installed for {sys.executable}: "
+            f"install it there, or run accord with the Python that has it"
+        )
+    said = " ".join(str(error).split())
+    return f"{where}: {type(error).__name__}" + (f": {said}" if said else "")
+
+
+def _frame(traceback: TracebackType | None) -> str:
+    """Say where the last line of the user's own code stands; ours and the libraries' are noise."""
+    import linecache
+    from sysconfig import get_paths
+    from traceback import walk_tb
+
+    import accord
+
+    own = os.path.dirname(accord.__file__)
+    installed = tuple({os.path.realpath(each) + os.sep for each in get_paths().values()})
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in walk_tb(traceback)
+        if not frame.f_code.co_filename.startswith((own, "<"))
+    ]
+    users = [each for each in frames if not os.path.realpath(each[0]).startswith(installed)]
+    if not frames:
+        return "the import failed"
+    file, line = (users or frames)[-1]
+    source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
+    return f"{_short(file)}:{line}" + (f" `{source}`" if source else "")
+
+
+def _short(file: str) -> str:
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative
+
+
+# -- the server in it
+
+
+def _named(module: ModuleType, place: Place) -> "Server[Any]":
+    from accord.server import Server
+
+    found: Any = module
+    for part in place.object.split("."):
+        if not hasattr(found, part):
+            known = _did_you_mean(part, (name for name in vars(found) if not name.startswith("_")))
+            known = known or _which(_servers(module), place)
+            raise UsageError(f"{place.shown} has no {place.object}{known}")
+        found = getattr(found, part)
+    if not isinstance(found, Server) and callable(found):
+        found = _made(found, place)
+    if not isinstance(found, Server):
+        raise UsageError(
+            f"{place.shown}:{place.object} is a {_kind(found)}, expected a Server or a function "
+            "that returns one"
+        )
+    return found
+
+
+def _made(factory: Any, place: Place) -> Any:
+    try:
+        return factory()
+    except Exception as error:
+        where = _frame(error.__traceback__)
+        raise UsageError(
+            f"{place.shown}:{place.object}() failed at {where}: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _only(module: ModuleType, place: Place) -> "Server[Any]":
+    from accord.server import Server
+
+    for name in _USUAL_NAMES:
+        found = getattr(module, name, None)
+        if isinstance(found, Server):
+            return found
+    servers = _servers(module)
+    if len({id(each) for each in servers.values()}) == 1:
+        return next(iter(servers.values()))
+    if servers:
+        raise UsageError(f"{place.shown} has {len(servers)} servers{_which(servers, place)}")
+    raise UsageError(f"{place.shown} has no Server object{_instead(module, place)}")
+
+
+def _servers(module: ModuleType) -> "dict[str, Server[Any]]":
+    from accord.server import Server
+
+    return {name: each for name, each in vars(module).items() if isinstance(each, Server)}
+
+
+def _which(servers: Iterable[str], place: Place) -> str:
+    names = list(servers)
+    if not names:
+        return ""
+    return f": {_some(names)}; say which, as in {place.shown}:{names[0]}"
+
+
+def _instead(module: ModuleType, place: Place) -> str:
+    """Guess what the author did instead of putting a server at the top of the file."""
+    own = {
+        name: each
+        for name, each in vars(module).items()
+        if getattr(each, "__module__", None) == module.__name__
+    }
+    for name, each in own.items():
+        if callable(each) and "Server" in str(getattr(each, "__annotations__", {}).get("return")):
+            return f", but the function {name} makes one: say {place.shown}:{name}"
+    for name, each in vars(module).items():
+        kind = type(each)
+        if kind.__name__ in ("FastMCP", "Server", "MCPServer") and not isinstance(each, type):
+            return (
+                f": {name} is a {_kind(each)} of another library ({kind.__module__}); "
+                f"a command works with any: -- python {place.shown}"
+            )
+    return (
+        ' at its top level; write server = Server("name") there, outside of functions and of '
+        "`if __name__ ...`"
+    )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
