@@ -127,7 +127,8 @@ def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
                 # Calls of other threads end by themselves now, and those threads wait for them.
                 await asyncio.wait(others, timeout=1)
         finally:
-            thread.loop.stop()
+            # In the next turn, which also tells whoever waits for this one.
+            thread.loop.call_soon(thread.loop.stop)
 
     closing = close()
     try:

@@ -232,7 +232,8 @@ def _explained(error: AccordError, link: Link) -> AccordError:
     if isinstance(error, RequestTimeout):
         return _failure("no answer to initialize in time", link)
     if isinstance(error, ConnectionClosed):
-        return _failure(f"{error} before it answered initialize", link)
+        ending = link.wire.ending if isinstance(link.wire, Process) else str(error)
+        return _failure(f"{ending} before it answered initialize", link)
     if isinstance(error, RequestError):
         return _failure(f"refused initialize: {error}{_supported(error)}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
@@ -247,13 +248,12 @@ def _failure(what: str, link: Link) -> ConnectFailed:
     wire = link.wire
     if not isinstance(wire, Process):
         return ConnectFailed(f"the server {what}"[:_MESSAGE], phase="initialize")
-    said = wire.stderr or link.callbacks.stray
-    message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}"
-    room = _MESSAGE - len(message) - len("; it said: ")
-    if said and room > 20:
-        message += f"; it said: {_end_of(said, room)}"
+    message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}; it said: "
+    room = _MESSAGE - len(message)
+    said = wire.last_words(room) or _shortened(link.callbacks.stray, room)
+    message = message + said if said else message.removesuffix("; it said: ")
     return ConnectFailed(
-        message[:_MESSAGE],
+        message,
         command=wire.command,
         exit_code=wire.exit_code,
         phase="initialize" if wire.has_spoken or wire.exit_code is None else "starting",
@@ -263,9 +263,3 @@ def _failure(what: str, link: Link) -> ConnectFailed:
 
 def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
-
-
-def _end_of(text: str, length: int) -> str:
-    """Return the last lines that fit: errors end with what matters."""
-    text = " | ".join(line.strip() for line in text.splitlines() if line.strip())
-    return text if len(text) <= length else f"...{text[3 - length :]}"

@@ -74,6 +74,7 @@ INHERITED: Final = frozenset(
 """The variables a server inherits: where things are and how to talk, no keys and no tokens."""
 
 _KEPT_LINES: Final = 40
+_WORDS: Final = 200
 _KEPT_LINE_LENGTH: Final = 1_000
 # How long a child that closed a pipe may take to exit, so that the error can tell its exit code.
 _EXIT_EXPECTED: Final = 0.5
@@ -199,6 +200,11 @@ class Process:
             return f"was ended by {signal.Signals(-code).name}"
         return f"was ended by signal {-code}"
 
+    def last_words(self, length: int) -> str:
+        """The end of what it wrote to stderr in one line: errors end with what matters."""
+        said = " | ".join(line.strip() for line in self._stderr.kept if line.strip())
+        return said if len(said) <= length else f"...{said[3 - length :]}"
+
     # -- starting
 
     async def open(self, receive: Receive, lost: Lost) -> None:
@@ -291,7 +297,8 @@ class Process:
     def _lose(self) -> None:
         lost, self._lost = self._lost, None
         if lost is not None:
-            lost(self.ending)
+            said = self.last_words(_WORDS)
+            lost(f"the server {self.ending}" + (f"; it said: {said}" if said else ""))
 
     # -- reading
 
