@@ -109,7 +109,7 @@ class Codec:
 
     def _second_look(self, data: bytes) -> Frame | Batch:
         try:
-            value = _parse(data)
+            value = parse(data)
             if isinstance(value, list):
                 return self._batch(data, len(value))
             return _examine(value, data)
@@ -209,10 +209,11 @@ def _malformed(message: str, *, code: int) -> MalformedMessage:
     return MalformedMessage(message, code=code, requirement="jsonrpc.message.version-2-0")
 
 
-def _parse(data: bytes) -> Any:
-    """Parse what the strict decoder refused, or say at which byte it stops being JSON.
+def parse(data: bytes) -> Any:
+    """Parse JSON; numbers that are too large to be read become infinite.
 
-    Numbers that are too large to be read become infinite: whoever looks at them has to refuse them.
+    Raises:
+        MalformedMessage: it is not JSON; says from which byte on.
     """
     try:
         return msgspec.json.decode(data)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from accord.protocol.catalogue import Level, Requirement, catalogue
-from accord.protocol.codec import Codec, Limits
+from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import META_VERSION, Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
@@ -219,10 +219,6 @@ class Monitor:
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
         step = self._make_step(record, frame, in_batch=in_batch)
-        if step is None:
-            self._unreadable[record.sender] += 1
-            breach = Violation(_VERSION_2_0, record.sender, "sends a number too large to be read")
-            return self._report(record, [breach])
         index = complete(step.revision.id)
         found = self._judge(step, index)
         found += self._stray_error(step)
@@ -233,12 +229,14 @@ class Monitor:
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
 
-    def _make_step(self, record: Record, frame: Frame, *, in_batch: bool) -> Step | None:
+    def _make_step(self, record: Record, frame: Frame, *, in_batch: bool) -> Step:
         sender, kind = record.sender, frame.kind
         try:
             body = None if frame.body is None else msgspec.json.decode(frame.body)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return None
+        except msgspec.DecodeError:
+            # A number that is too large for us may be too large for the other party as well.
+            self._unreadable[sender] += 1
+            body = parse(bytes(frame.body or b""))
         conversation = self.conversation
         id = None if frame.id is UNSET else frame.id
         name = "" if frame.method is UNSET else frame.method
@@ -441,7 +439,7 @@ JUDGED_HERE: Final = frozenset(
 def _plain_messages(record: Record) -> Iterator[dict[str, Any]]:
     try:
         value = None if record.message is None else msgspec.json.decode(record.message)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return
     for message in value if isinstance(value, list) else [value]:
         if isinstance(message, dict):
