@@ -218,6 +218,8 @@ class Conversation:
             party.cancelled.pop(exchange.id, None)
         elif party.open.get(exchange.id) is exchange:
             del party.open[exchange.id]
+            if exchange.duplicates:
+                party.cancelled[exchange.id] = exchange
         self._forget_token(party, exchange)
 
     def _note(self, step: Step) -> None:
