@@ -7,8 +7,9 @@ have one value.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+import msgspec
 
 Value: TypeAlias = str | Sequence[str] | Mapping[str, str]
 
@@ -27,8 +28,7 @@ _Atom: TypeAlias = tuple[str, str]
 _Ends: TypeAlias = list[int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
+class _Operator(msgspec.Struct, frozen=True):
     """One column of the table in appendix A of the RFC; no matched value holds one of `ends`."""
 
     first: str = ""
@@ -51,15 +51,13 @@ _OPERATORS: Final[dict[str, _Operator]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Variable:
+class _Variable(msgspec.Struct, frozen=True):
     name: str
     longest: int | None = None
     exploded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Expression:
+class _Expression(msgspec.Struct, frozen=True):
     operator: _Operator
     variables: tuple[_Variable, ...]
 
@@ -67,8 +65,7 @@ class _Expression:
 # -- what a template consists of when it is matched
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(msgspec.Struct, frozen=True):
     """Text that stands in the URI as it is."""
 
     raw: tuple[str, ...]
@@ -88,8 +85,7 @@ class _Text:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(msgspec.Struct, frozen=True):
     """The value of one variable, by its position alone."""
 
     variable: _Variable
@@ -117,8 +113,7 @@ class _Slot:
         yield self.variable, "".join(text for _, text in atoms[start:end])
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
+class _Pairs(msgspec.Struct, frozen=True):
     """Values with their names, each at most once and in any order; none needs to be there."""
 
     operator: _Operator
@@ -160,14 +155,13 @@ class _Pairs:
 _Part: TypeAlias = _Text | _Slot | _Pairs
 
 
-@dataclass(frozen=True, slots=True)
-class UriTemplate:
+class UriTemplate(msgspec.Struct, frozen=True):
     """A parsed template; make one with `parse`."""
 
     text: str
     variables: tuple[str, ...]
-    _parts: tuple[str | _Expression, ...] = field(repr=False)
-    _matched: tuple[_Part, ...] = field(repr=False, compare=False)
+    _parts: tuple[str | _Expression, ...]
+    _matched: tuple[_Part, ...]
 
     def expand(self, variables: Mapping[str, Value]) -> str:
         """Return the URI for these values; variables without one are left out.
@@ -209,6 +203,9 @@ class UriTemplate:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"UriTemplate({self.text!r})"
 
 
 def parse(text: str) -> UriTemplate:
