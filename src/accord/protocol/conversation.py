@@ -263,17 +263,31 @@ class Conversation:
             chosen = REVISIONS.get(named) if isinstance(named, str) else None
             if chosen is not None and chosen.handshake:
                 self.revision = chosen
+        self._settle_rules()
+
+    def _settle_rules(self) -> None:
+        """Find the rules for what is agreed on now."""
+        ready = self.phase is Phase.READY
         self._indexed = self.current
         self._index = enforced(
             self.current.id,
-            ready=phase is Phase.READY,
+            ready=ready,
             client=self.parties[CLIENT].capabilities,
             server=self.parties[SERVER].capabilities,
         )
-        if phase is Phase.READY and self.memory is None:
+        if ready and self.memory is None:
             free = self._index.unobjectionable
             self._unobjectionable = {each: free[each, REQUEST] for each in OTHER}
             self._unobjectionable_results = {each: free[OTHER[each], RESULT] for each in OTHER}
+
+    def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
+        """Take the opening as done elsewhere, with these capabilities of either party."""
+        self.revision = revision
+        self.parties[SERVER].capabilities = capability_paths(server)
+        if client is not None:
+            self.parties[CLIENT].capabilities = capability_paths(client)
+        self.phase = Phase.READY
+        self._settle_rules()
 
     def close(self) -> None:
         """End the conversation; nothing may follow."""

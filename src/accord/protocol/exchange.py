@@ -16,7 +16,8 @@ class Exchange(msgspec.Struct):
 
     `params` are kept by monitors alone. `progress` is the last value reported. `duplicates` counts
     further requests that came under the same id while this one was open. `batch` collects the
-    answers of the batch it came in. `state` is free for whoever drives the endpoint.
+    answers of the batch it came in. `origin` is where it came from, for transports with several
+    streams; `state` is free for whoever drives the endpoint.
     """
 
     id: RequestId
@@ -33,6 +34,7 @@ class Exchange(msgspec.Struct):
     since: float | None = None
     number: int | None = None
     state: Any = None
+    origin: Any = None
 
     @property
     def is_lasting(self) -> bool:

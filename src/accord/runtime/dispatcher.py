@@ -317,8 +317,6 @@ class Dispatcher:
             self._settle(exchange, None, self.closed)
         for task in (*self.running.values(), *self._background):
             self._loop.call_soon(task.cancel)
-        if self.watchdog is not None:
-            self.watchdog.close()
 
     async def drained(self) -> None:
         """Wait until no handler runs any more."""

@@ -1,15 +1,29 @@
 """The server that authors write: what it offers, and how it is served."""
 
+import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
-from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from os import PathLike
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from accord.errors import RegistrationError
 from accord.protocol.codec import Limits
 from accord.runtime.dispatcher import IN_FLIGHT, Write
+from accord.runtime.watchdog import Watchdog
 from accord.server import results, signature
 from accord.server.completion import Completions, Source
 from accord.server.context import Context
@@ -42,6 +56,10 @@ from accord.types import (
     ToolsCapability,
 )
 from accord.types._base import REVISION_IDS, JsonObject, RevisionId
+
+if TYPE_CHECKING:
+    from accord.server.files import DirectoryResource
+    from accord.transports.asgi import HttpApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 State = TypeVar("State")
@@ -94,6 +112,25 @@ class Settings(TypedDict, total=False):
     debug: bool
 
 
+class HttpSettings(TypedDict, total=False):
+    """How a server is reached over HTTP; `HttpOptions` says what each means."""
+
+    path: str
+    answers: Literal["auto", "json", "stream"]
+    sse: bool
+    stateless: bool
+    public_url: str | None
+    allowed_hosts: frozenset[str]
+    allowed_origins: frozenset[str]
+    cors: bool
+    session_idle: float
+    sessions: int
+    keep_alive: float
+    body_timeout: float
+    retry: int
+    resumable: bool
+
+
 class Server(Generic[State]):
     """An MCP server.
 
@@ -129,6 +166,9 @@ class Server(Generic[State]):
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self.roots_callbacks: list[Callable[[Session], Any]] = []
+        self._watchdogs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Watchdog] = (
+            weakref.WeakKeyDictionary()
+        )
         self.was_run = False
         self._thread_count = settings.get("threads", _THREADS)
 
@@ -248,6 +288,31 @@ class Server(Generic[State]):
         found = signature.inspect(function, context_type=Context)
         return self.prompt_entries.add(prompt(function, signature=found, **details))
 
+    def add_file(
+        self, path: str | PathLike[str], uri: str | None = None, **details: Unpack[ResourceDetails]
+    ) -> ResourceEntry | TemplateEntry:
+        """Offer a file as a resource."""
+        from accord.server.files import FileResource
+
+        entry = FileResource(path, uri, **details).entry()
+        self.resource_entries.add(entry)
+        return entry
+
+    def add_directory(
+        self,
+        root: str | PathLike[str],
+        uri: str = "files://{+path}",
+        *,
+        pattern: str = "*",
+        **details: Unpack[ResourceDetails],
+    ) -> "DirectoryResource":
+        """Offer the files below a directory; no path leads out of it."""
+        from accord.server.files import DirectoryResource
+
+        directory = DirectoryResource(root, uri, pattern=pattern, **details)
+        directory.publish(self.resource_entries)
+        return directory
+
     def completion(self, of: str, argument: str) -> Callable[[Function], Function]:
         """Complete an argument of a prompt, or a variable of a resource template.
 
@@ -294,6 +359,14 @@ class Server(Generic[State]):
     def threads(self) -> ThreadPoolExecutor:
         """Where sync functions run."""
         return ThreadPoolExecutor(self._thread_count, thread_name_prefix="accord")
+
+    def watchdog(self) -> Watchdog:
+        """Return what names handlers that block the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._watchdogs.get(loop)
+        if found is None:
+            found = self._watchdogs[loop] = Watchdog()
+        return found
 
     # -- telling
 
@@ -343,19 +416,53 @@ class Server(Generic[State]):
 
         return MemoryWire(self)
 
-    def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 2.0) -> None:
+    def asgi(self, *, grace: float = 5.0, **options: Unpack[HttpSettings]) -> "HttpApp":
+        """Return the server as an ASGI app; see `HttpOptions` for the settings."""
+        from accord.transports.asgi import HttpApp
+        from accord.transports.http_options import HttpOptions
+
+        return HttpApp(self, HttpOptions(grace=grace, **options))
+
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 2.0) -> None: ...
+    @overload
+    def run(
+        self,
+        transport: Literal["http"],
+        *,
+        grace: float = 2.0,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        **options: Unpack[HttpSettings],
+    ) -> None: ...
+    def run(
+        self,
+        transport: Literal["stdio", "http"] = "stdio",
+        *,
+        grace: float = 2.0,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        **options: Unpack[HttpSettings],
+    ) -> None:
         """Serve until the input ends or a signal comes.
 
         Args:
-            transport: "stdio".
+            transport: "stdio" or "http".
             grace: seconds that running calls get to finish once the end has come.
+            host: where to listen; loopback unless told otherwise.
+            port: where to listen; 0 takes any free one.
+            options: see `HttpOptions`.
         """
-        if transport != "stdio":
-            raise ValueError(f"transport is {transport!r}, expected 'stdio'")
-        from accord.server.stdio import run
+        if transport == "stdio":
+            from accord.server.stdio import run
 
-        self.was_run = True
-        run(self, grace=grace)
+            run(self, grace=grace)
+        elif transport == "http":
+            from accord.server.http import run as run_http
+
+            run_http(self.asgi(grace=grace, **options), host=host, port=port)
+        else:
+            raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
 
 
 def _known(revisions: Iterable[str]) -> tuple[RevisionId, ...]:

@@ -11,11 +11,11 @@ from accord.protocol.conversation import PartyState
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Phase
+from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Dispatcher, Write
-from accord.runtime.watchdog import Watchdog
 from accord.server.context import Context, current
 from accord.server.methods import METHODS
-from accord.types import LoggingLevel, ResourceUpdatedParams
+from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.server import Server
@@ -37,7 +37,7 @@ class Session:
         self.thread = threading.get_ident()
         self.endpoint = Endpoint("server", revisions=server.revisions, limits=server.limits)
         self.dispatcher = Dispatcher(
-            self.endpoint, write, self, in_flight=server.in_flight, watchdog=Watchdog()
+            self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
         )
         self.log_level: LoggingLevel = server.log_level
         self.subscriptions: set[str] = set()
@@ -123,6 +123,16 @@ class Session:
     def is_open(self, exchange: Exchange) -> bool:
         """Whether a request still waits for its answer."""
         return self.endpoint.conversation.open_exchange("client", exchange.id) is exchange
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the client has opened the session."""
+        return self.endpoint.conversation.phase is not Phase.OPENING
+
+    def begin_stateless(self, revision: RevisionId) -> None:
+        """Serve requests without an opening, under the revision that the transport names."""
+        row = REVISIONS[revision]
+        self.endpoint.conversation.begin(row, server=self.server.capabilities())
 
     @property
     def is_ready(self) -> bool:
