@@ -379,6 +379,18 @@ PAIRS = [
     ),
     answered(
         "tools.structured-content.also-text",
+        called({"type": "text", "text": "3"}, structuredContent={"result": 3}),
+        called({"type": "text", "text": "4"}, structuredContent={"result": 3}),
+        variant="a value on its own",
+    ),
+    answered(
+        "tools.structured-content.also-text",
+        called({"type": "text", "text": "done"}, structuredContent={"result": "done"}),
+        called({"type": "text", "text": "done"}, structuredContent={"result": "done", "n": 1}),
+        variant="a text on its own",
+    ),
+    answered(
+        "tools.structured-content.also-text",
         called({"type": "text", "text": "null"}, structuredContent=None),
         called(structuredContent=None),
         variant="null",

@@ -1,0 +1,201 @@
+"""A client for a server under test, with a monitor on the wire."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Final, Literal, TypeAlias, Unpack, get_args
+
+from accord import Client, Server
+from accord.client import ConnectOptions, blocking
+from accord.client.connect import connect
+from accord.testing.recording import ProtocolBroken, Recording
+from accord.testing.wires import TappedWire
+from accord.transports.memory import MemoryWire
+from accord.transports.process import Launch, Process
+from accord.transports.wire import Wire
+
+__all__ = ["Connected", "Target", "TransportName", "connected"]
+
+TransportName: TypeAlias = Literal["memory", "stdio"]
+TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
+
+Target: TypeAlias = Server[Any] | Callable[[], Server[Any]] | Sequence[str] | str | Path
+"""A server, a function that makes one, a command as a list, or a Python file."""
+
+# Coverage measures child processes through these; a server under test is part of the test.
+_PASSED_ON: Final = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+
+def connected(
+    target: Target,
+    *,
+    transport: TransportName = "memory",
+    allow: Iterable[str] = (),
+    recording: Recording | None = None,
+    **options: Unpack[ConnectOptions],
+) -> "Connected":
+    """Connect to a server and judge everything that travels.
+
+    `async with connected(server) as client` gives an `accord.Client`, and a plain `with` the
+    blocking client. On leaving, the connection is closed, and any breach of the protocol by either
+    side fails the test.
+
+    Args:
+        target: a server or a function that makes one; over stdio also a command or a file. Over
+            stdio, a server or function has to stand at the top of a module, where the child
+            process can find it.
+        transport: "memory" within this process, or "stdio" to a process of its own.
+        allow: requirements that may be broken, by id; `*` stands for any part of it.
+        recording: where to keep what travels, to look at or to save.
+        **options: those of `accord.connect`, such as `revision="2025-06-18"`.
+
+    Raises:
+        ProtocolBroken: on leaving; an AssertionError that names requirement, clause and message.
+    """
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport is {transport!r}, expected one of {', '.join(TRANSPORTS)}")
+    return Connected(target, transport, tuple(allow), recording or Recording(), options)
+
+
+class Connected:
+    """A connection under test, made when its block is entered."""
+
+    def __init__(
+        self,
+        target: Target,
+        transport: TransportName,
+        allow: tuple[str, ...],
+        recording: Recording,
+        options: ConnectOptions,
+    ) -> None:
+        self.recording = recording
+        self._allow = allow
+        self._reported = 0
+        self._options = options
+        self._tapped = _Tapped(target, transport, options, recording)
+        self._client: Client | None = None
+        self._blocking: blocking.Client | None = None
+
+    async def __aenter__(self) -> Client:
+        self._client = await connect(self._tapped, **self._options)
+        return self._client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._client is not None
+        await self._client.close()
+        self._judge(error)
+
+    def __enter__(self) -> blocking.Client:
+        self._blocking = blocking.connect(self._tapped, **self._options)
+        return self._blocking
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._blocking is not None
+        self._blocking.close()
+        self._judge(error)
+
+    def check(self) -> None:
+        """Fail if anything that travelled since the last check broke the protocol."""
+        broken = self.recording.broken(allow=self._allow)
+        fresh, self._reported = broken[self._reported :], len(broken)
+        if fresh:
+            raise ProtocolBroken(fresh)
+
+    def _judge(self, error: BaseException | None) -> None:
+        self.recording.close()
+        try:
+            self.check()
+        except ProtocolBroken as broken:
+            if error is None:
+                raise
+            # The test failed by itself; what the monitor saw may well be the reason.
+            error.add_note(str(broken))
+
+
+class _Tapped:
+    """A target in the form that `connect` takes, whose wire is listened to."""
+
+    def __init__(
+        self,
+        target: Target,
+        transport: TransportName,
+        options: ConnectOptions,
+        recording: Recording,
+    ) -> None:
+        self._target = target
+        self._transport = transport
+        self._options = options
+        self._recording = recording
+
+    async def connect_memory(self) -> Wire:
+        return TappedWire(self._wire(), self._recording)
+
+    def _wire(self) -> Wire:
+        if self._transport == "memory":
+            return MemoryWire(_server(self._target))
+        options = self._options
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        launch: dict[str, Any] = {
+            name: options[name]
+            for name in ("cwd", "stderr", "exit_grace", "terminate_grace")
+            if name in options
+        }
+        command, more = _command(self._target)
+        variables = {**environment, **more, **(options.get("env") or {})}
+        return Process(Launch(command=command, env=variables, **launch))
+
+
+def _server(target: Target) -> Server[Any]:
+    server = target() if callable(target) and not isinstance(target, Server) else target
+    if not isinstance(server, Server):
+        raise TypeError(
+            f"in memory a target is a Server or a function that makes one, "
+            f"not a {type(server).__name__}"
+        )
+    return server
+
+
+def _command(target: Target) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Say how a target is launched, and with which variables."""
+    if isinstance(target, str | os.PathLike):
+        return [sys.executable, os.fspath(target)], {}
+    if isinstance(target, Sequence):
+        return target, {}
+    file, name = _place(target)
+    # The file may import what only this process knows the way to, such as its neighbours.
+    path = os.pathsep.join(dict.fromkeys(each for each in sys.path if each))
+    command = [sys.executable, "-m", "accord.testing.launch", file, name]
+    return command, {"PYTHONPATH": path}
+
+
+def _place(target: Any) -> tuple[str, str]:
+    """Find the file and the name under which a child process will find a server too."""
+    if isinstance(target, Server):
+        for module in list(sys.modules.values()):
+            for name, value in list(vars(module).items()) if _has_file(module) else ():
+                if value is target:
+                    return str(module.__file__), name
+    else:
+        home, name = sys.modules.get(target.__module__), target.__qualname__
+        if home is not None and _has_file(home) and "<" not in name:
+            return str(home.__file__), name
+    raise ValueError(
+        f"{target!r} cannot be launched over stdio: expected a Server, or a function that makes "
+        "one, at the top of a module"
+    )
+
+
+def _has_file(module: Any) -> bool:
+    return isinstance(module, ModuleType) and bool(getattr(module, "__file__", None))

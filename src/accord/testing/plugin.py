@@ -1,0 +1,204 @@
+"""The pytest plugin: fixtures that connect to a server over transport x revision, and judge.
+
+Everything but pytest is loaded when a fixture is first used: runs without them cost nothing.
+"""
+
+import inspect
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from accord.client import blocking
+    from accord.testing.connection import Connected, Target, TransportName
+    from accord.types import RevisionId
+
+_FIXTURES: Final = frozenset({"accord_link", "connect_to", "accord_client", "accord_snapshot"})
+# A test that waits longer than this waits for something that will not come.
+_TIMEOUT: Final = "60"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    parser.addini(
+        "accord_transports",
+        "what servers are tested over: memory, stdio (default: memory)",
+        type="args",
+        default=["memory"],
+    )
+    parser.addini(
+        "accord_revisions",
+        "the revisions they are tested in (default: all that open with a handshake)",
+        type="args",
+        default=[],
+    )
+    parser.addini(
+        "accord_allow",
+        "requirements that may be broken, by id; * stands for any part of it",
+        type="args",
+        default=[],
+    )
+    parser.addini(
+        "accord_timeout",
+        "seconds that an async test run by this plugin may take (default: 60)",
+        default=_TIMEOUT,
+    )
+    parser.getgroup("accord").addoption(
+        "--accord-update",
+        action="store_true",
+        help="write the files of accord_snapshot anew",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers",
+        "accord(transports=..., revisions=..., allow=...): what this test is run over and in, and "
+        "which requirements may be broken",
+    )
+
+
+class AccordLink:
+    """One transport and one revision that a test runs over; `connect_to` is its method `connect`.
+
+    `connections` holds those made so far, in order, each with its `recording`.
+    """
+
+    def __init__(
+        self, transport: "TransportName", revision: "RevisionId", request: pytest.FixtureRequest
+    ) -> None:
+        self.transport: TransportName = transport
+        self.revision: RevisionId = revision
+        self.connections: list[Connected] = []
+        self._request = request
+        self._allow = tuple(_choice(request.node, request.config, "allow"))
+
+    def __repr__(self) -> str:
+        return f"<AccordLink {self.transport} {self.revision}>"
+
+    def connect(self, target: "Target | None" = None, **options: Any) -> "Connected":
+        """Connect over this link; takes what `accord.testing.connected` takes.
+
+        Args:
+            target: what to connect to; by default what the fixture `accord_server` returns.
+            **options: in addition to, or instead of, those of the link.
+        """
+        from accord.testing.connection import connected
+
+        if target is None:
+            target = self._request.getfixturevalue("accord_server")
+        options.setdefault("transport", self.transport)
+        if "revisions" not in options:
+            options.setdefault("revision", self.revision)
+        options["allow"] = (*self._allow, *options.get("allow", ()))
+        connection = connected(target, **options)
+        self.connections.append(connection)
+        return connection
+
+
+class AccordSnapshot:
+    """Compares what a server shows with a file beside the test; `--accord-update` writes it."""
+
+    def __init__(self, folder: Path, name: str, *, update: bool) -> None:
+        self._folder = folder
+        self._name = name
+        self._update = update
+
+    def check(self, surface: Any, name: str | None = None) -> None:
+        """Fail if it differs from the file; write the file if there is none.
+
+        Args:
+            surface: what `accord.testing.surface_of` returned, or any other JSON.
+            name: of the file; by default that of the test.
+        """
+        from accord.testing.surface import check_surface
+
+        check_surface(surface, self._folder / f"{name or self._name}.json", update=self._update)
+
+
+@pytest.fixture
+def accord_link(request: pytest.FixtureRequest) -> AccordLink:
+    """The transport and revision that the test runs over now."""
+    transport, revision = request.param
+    return AccordLink(transport, revision, request)
+
+
+@pytest.fixture
+def connect_to(accord_link: AccordLink) -> Any:
+    """The way to a server: `async with` gives the client, a plain `with` the blocking one."""
+    return accord_link.connect
+
+
+@pytest.fixture
+def accord_client(accord_link: AccordLink) -> "Iterator[blocking.Client]":
+    """A blocking client connected to what the fixture `accord_server` returns."""
+    with accord_link.connect() as client:
+        yield client
+
+
+@pytest.fixture
+def accord_snapshot(request: pytest.FixtureRequest) -> AccordSnapshot:
+    """Hold what a server shows to a file in the folder `snapshots` beside the test."""
+    update = bool(request.config.getoption("--accord-update"))
+    name: str = request.node.name
+    safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in name)
+    return AccordSnapshot(request.path.parent / "snapshots", safe, update=update)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests that use a link once for each transport and revision."""
+    if "accord_link" not in metafunc.fixturenames:
+        return
+    node = metafunc.definition
+    transports = _choice(node, metafunc.config, "transports")
+    revisions = _choice(node, metafunc.config, "revisions") or _all_revisions()
+    links = [(transport, revision) for transport in transports for revision in revisions]
+    metafunc.parametrize(
+        "accord_link", links, indirect=True, ids=["-".join(link) for link in links]
+    )
+
+
+def _all_revisions() -> list[str]:
+    from accord.protocol.revisions import REVISIONS
+
+    return [row.id for row in REVISIONS.values() if row.handshake]
+
+
+def _choice(node: pytest.Item | pytest.Collector, config: pytest.Config, name: str) -> list[str]:
+    """Return what the closest marker says, else what the configuration says."""
+    for marker in node.iter_markers("accord"):
+        if name in marker.kwargs:
+            return list(marker.kwargs[name])
+    return list(config.getini(f"accord_{name}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail the test, rather than its teardown, for what broke on a connection still open."""
+    yield
+    link = getattr(item, "funcargs", {}).get("accord_link")
+    if isinstance(link, AccordLink):
+        for connection in link.connections:
+            connection.check()
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run async tests that use our fixtures, where no other plugin does."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    if _FIXTURES.isdisjoint(pyfuncitem.fixturenames):
+        return None
+    import asyncio
+
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    seconds = float(pyfuncitem.config.getini("accord_timeout"))
+
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(bounded())
+    return True

@@ -1,0 +1,125 @@
+"""What travelled on a wire, kept and judged while it travels."""
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from os import PathLike
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from accord import trace
+from accord.protocol.catalogue import catalogue
+from accord.protocol.monitor import Monitor, Verdict
+from accord.protocol.violation import Violation
+from accord.trace import Party, Record, Transport
+
+__all__ = ["ProtocolBroken", "Recording"]
+
+
+class ProtocolBroken(AssertionError):
+    """Traffic broke the protocol; `violations` says where."""
+
+    def __init__(self, violations: Iterable[Violation]) -> None:
+        self.violations = tuple(violations)
+        super().__init__(_report(self.violations))
+
+
+class Recording:
+    """The messages of one session in the order they travelled, and what a monitor says of them.
+
+    Args:
+        transport: what the messages travel over, as the trace file will say.
+    """
+
+    def __init__(self, *, transport: Transport = "stdio") -> None:
+        self.transport: Transport = transport
+        self.records: list[Record] = []
+        self.violations: list[Violation] = []
+        self._monitor = Monitor()
+        self._start = monotonic()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Recording of {len(self.records)} messages, {len(self.violations)} violations>"
+
+    def observe(self, sender: Party, data: bytes) -> None:
+        """Take down what a party sends: one message, or whatever else it wrote on a line."""
+        text, raw = _as_json(data)
+        record = Record(
+            sender=sender,
+            t=round(monotonic() - self._start, 6),
+            transport=self.transport,
+            message=text,
+            raw=raw,
+            number=len(self.records) + 1,
+        )
+        self.records.append(record)
+        self.violations += self._monitor.observe(record)
+
+    def close(self) -> None:
+        """End the session: what could not be judged before is judged now. May be repeated."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.violations += self._monitor.close()
+
+    def messages(self, sender: Party | None = None, method: str | None = None) -> list[Any]:
+        """Return the messages as plain JSON, those of one party or one method if asked."""
+        return [
+            message
+            for record in self.records
+            if record.message is not None and sender in (None, record.sender)
+            for message in _single(msgspec.json.decode(record.message))
+            if method is None or (isinstance(message, dict) and message.get("method") == method)
+        ]
+
+    def verdicts(self) -> list[Verdict]:
+        """Return what the session so far says about each requirement of its revision."""
+        return self._monitor.verdicts()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a trace file, which `accord check trace` reads."""
+        with open(path, "wb") as file:
+            for record in self.records:
+                trace.write(file, record)
+
+    def broken(self, *, allow: Iterable[str] = ()) -> list[Violation]:
+        """Return the violations, but for those of requirements that may be broken.
+
+        Args:
+            allow: ids of requirements; `*` stands for any part of an id.
+        """
+        patterns = tuple(allow)
+        return [
+            violation
+            for violation in self.violations
+            if not any(fnmatchcase(violation.requirement, pattern) for pattern in patterns)
+        ]
+
+
+def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None, data.decode(errors="surrogateescape")
+    return msgspec.Raw(data), None
+
+
+def _single(message: Any) -> Iterator[Any]:
+    if isinstance(message, list):
+        yield from message
+    else:
+        yield message
+
+
+def _report(violations: tuple[Violation, ...]) -> str:
+    count = "once" if len(violations) == 1 else f"{len(violations)} times"
+    lines = [f"the traffic broke the protocol {count}:"]
+    for violation in violations:
+        row = catalogue().get(violation.requirement)
+        lines.append(f"- {violation}")
+        if row is not None:
+            lines.append(f"  the clause: {row.text}")
+        if violation.evidence:
+            lines.append(f"  message {violation.number or '?'}: {violation.evidence}")
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""A wire that somebody listens to."""
+
+from accord.protocol.exchange import Exchange
+from accord.testing.recording import Recording
+from accord.transports.wire import Lost, Receive, Wire
+
+__all__ = ["TappedWire"]
+
+
+class TappedWire:
+    """Passes everything on as it is, and lets a recording observe it first."""
+
+    def __init__(self, inner: Wire, recording: Recording) -> None:
+        self.inner = inner
+        self._recording = recording
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server is slow to read."""
+        return self.inner.congested
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        """Make the connection."""
+        recording = self._recording
+
+        def tapped(data: bytes) -> None:
+            recording.observe("server", data)
+            receive(data)
+
+        await self.inner.open(tapped, lost)
+
+    def write(self, data: bytes, exchange: Exchange | None = None) -> None:
+        """Send one message."""
+        # Before it is sent: in memory the answer is there when the call returns.
+        self._recording.observe("client", data)
+        self.inner.write(data, exchange)
+
+    async def writable(self) -> None:
+        """Wait until the server has read most of what was sent."""
+        await self.inner.writable()
+
+    async def close(self) -> None:
+        """End the connection in good order."""
+        await self.inner.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.inner.abort()
