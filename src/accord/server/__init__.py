@@ -1,6 +1,7 @@
 """Writing servers: `Server` and the `Context` that its handlers get."""
 
 from accord.server.context import Context
+from accord.server.results import Audio, Image
 from accord.server.server import Lifespan, Middleware, Proceed, Server
 
-__all__ = ["Context", "Lifespan", "Middleware", "Proceed", "Server"]
+__all__ = ["Audio", "Context", "Image", "Lifespan", "Middleware", "Proceed", "Server"]

@@ -28,8 +28,13 @@ from accord.types._base import RequestId, RevisionId
 if TYPE_CHECKING:
     from accord.server.session import Session
 
-# Any: a default keeps `Context` usable without its parameter.
-State = TypeVar("State")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    # A default keeps `Context` and `Server` usable without their parameter.
+    State = TypeVarWithDefault("State", default=Any)
+else:
+    State = TypeVar("State")
 Value = TypeVar("Value")
 
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")

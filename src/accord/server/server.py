@@ -26,7 +26,7 @@ from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog
 from accord.server import results, signature
 from accord.server.completion import Completions, Source
-from accord.server.context import Context
+from accord.server.context import Context, State
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
 from accord.server.registry import Registry
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from accord.transports.asgi import HttpApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-State = TypeVar("State")
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
