@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, Unpack
 
+from accord import __version__
 from accord.client.client import Client
 from accord.client.link import Link
 from accord.client.options import ConnectOptions, Settings
@@ -197,7 +198,7 @@ async def _initialize(link: Link, revision: RevisionId) -> InitializeResult:
     params = InitializeParams(
         protocol_version=revision,
         capabilities=link.callbacks.capabilities,
-        client_info=link.settings.client_info or _own_info(),
+        client_info=link.settings.client_info or Implementation("accord", __version__),
     )
     result: InitializeResult = await link.dispatcher.request("initialize", params)
     return result
@@ -214,15 +215,6 @@ def _counter_offer(
     return next((each for each in offered if each in supported and each != asked), None)
 
 
-def _own_info() -> Implementation:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return Implementation("accord", version("accord"))
-    except PackageNotFoundError:
-        return Implementation("accord", "0")
-
-
 # -- saying what went wrong
 
 
@@ -232,7 +224,8 @@ def _explained(error: AccordError, link: Link) -> AccordError:
     if isinstance(error, RequestTimeout):
         return _failure("no answer to initialize in time", link)
     if isinstance(error, ConnectionClosed):
-        ending = link.wire.ending if isinstance(link.wire, Process) else str(error)
+        process = _process(link)
+        ending = str(error) if process is None else process.ending
         return _failure(f"{ending} before it answered initialize", link)
     if isinstance(error, RequestError):
         return _failure(f"refused initialize: {error}{_supported(error)}", link)
@@ -245,9 +238,9 @@ def _supported(error: RequestError) -> str:
 
 
 def _failure(what: str, link: Link) -> ConnectFailed:
-    wire = link.wire
-    if not isinstance(wire, Process):
-        return ConnectFailed(f"the server {what}"[:_MESSAGE], phase="initialize")
+    wire = _process(link)
+    if wire is None:
+        return ConnectFailed(f"the server: {what}"[:_MESSAGE], phase="initialize")
     message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}; it said: "
     room = _MESSAGE - len(message)
     said = wire.last_words(room) or _shortened(link.callbacks.stray, room)
@@ -259,6 +252,12 @@ def _failure(what: str, link: Link) -> ConnectFailed:
         phase="initialize" if wire.has_spoken or wire.exit_code is None else "starting",
         stderr=wire.stderr,
     )
+
+
+def _process(link: Link) -> Process | None:
+    """Find the process behind a wire, also where somebody listens in between."""
+    wire = getattr(link.wire, "inner", link.wire)
+    return wire if isinstance(wire, Process) else None
 
 
 def _shortened(text: str, length: int) -> str:

@@ -1,0 +1,192 @@
+"""Servers written with the library as targets: in memory, and from a file."""
+
+import asyncio
+import gc
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from accord import Context, Server, connect
+from accord.client import blocking
+from accord.errors import ConnectionClosed, RequestTimeout
+from accord.types import ElicitParams, TextContent
+
+DESK = '''
+from accord import Server
+
+server = Server("desk", version="3")
+print("printed while importing")
+
+@server.tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
+
+class Seat(msgspec.Struct):
+    name: str
+
+
+def desk():
+    server = Server("desk", version="3")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def wait() -> str:
+        """Wait for ever."""
+        await asyncio.sleep(60)
+        return "never"
+
+    @server.tool
+    async def advance(ctx: Context) -> str:
+        """Report progress."""
+        for step in range(3):
+            await ctx.progress(step, 3)
+        return "done"
+
+    return server
+
+
+def test_a_server_object_is_connected_in_memory(run):
+    async def main():
+        async with connect(desk()) as client:
+            assert client.server_info.name == "desk"
+            assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+            assert [tool.name async for tool in client.tools()] == ["add", "wait", "advance"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_the_revision_can_be_pinned_in_memory(revision, run):
+    async def main():
+        async with connect(desk(), revision=revision) as client:
+            assert client.revision == revision
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+            assert result.content == [TextContent("3")]
+            assert await client.call_tool("add", {"a": 2, "b": 2}, result_type=int) == 4
+
+    run(main())
+
+
+def test_progress_and_deadlines_work_in_memory(run):
+    heard = []
+
+    async def main():
+        async with connect(desk()) as client:
+            await client.call_tool("advance", on_progress=heard.append)
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("wait", timeout=0.05)
+
+    run(main())
+    assert [report.progress for report in heard] == [0, 1, 2]
+
+
+def test_questions_of_a_server_in_memory_reach_the_callbacks(run):
+    server = Server("asking")
+
+    @server.tool
+    async def pick(ctx: Context) -> str:
+        """Ask for a seat."""
+        return (await ctx.elicit("which seat?", Seat)).name
+
+    async def on_elicit(params: ElicitParams):
+        assert list(params.requested_schema["properties"]) == ["name"]
+        return Seat("aisle")
+
+    async def main():
+        async with connect(server, on_elicit=on_elicit) as client:
+            assert await client.call_tool("pick", result_type=str) == "aisle"
+
+    run(main())
+
+
+def test_calls_under_way_fail_when_a_client_in_memory_closes(run):
+    async def main():
+        client = await connect(desk())
+        call = asyncio.ensure_future(client.call_tool("wait"))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ConnectionClosed):
+            await call
+
+    run(main())
+
+
+def test_a_lifespan_begins_and_ends_in_one_task_whoever_connects_and_closes(run):
+    tasks = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        async with asyncio.TaskGroup(), asyncio.timeout(20):
+            tasks.append(asyncio.current_task())
+            yield
+            tasks.append(asyncio.current_task())
+
+    async def main():
+        server = Server("living", lifespan=lifespan)
+        client = await asyncio.create_task(_connected(server))
+        await asyncio.create_task(client.close())
+
+    run(main())
+    assert len(tasks) == 2
+    assert tasks[0] is tasks[1]
+
+
+async def _connected(target):
+    return await connect(target)
+
+
+def test_a_lifespan_that_fails_raises_its_own_error(run):
+    @asynccontextmanager
+    async def lifespan(server):
+        raise ZeroDivisionError
+        yield
+
+    async def main():
+        with pytest.raises(ZeroDivisionError):
+            await connect(Server("stillborn", lifespan=lifespan))
+
+    run(main())
+
+
+def test_a_forgotten_client_in_memory_is_ended(run, caplog):
+    ended = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        yield
+        ended.append(True)
+
+    async def main():
+        client = await connect(Server("living", lifespan=lifespan))
+        del client
+        gc.collect()
+        while not ended:
+            await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_the_blocking_client_takes_a_server_object_too():
+    with blocking.connect(desk()) as client:
+        assert client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+
+
+def test_a_python_file_is_run_as_a_server(run, tmp_path):
+    file = tmp_path / "desk.py"
+    file.write_text(DESK)
+
+    async def main():
+        for target in (file, str(file)):
+            async with connect(target) as client:
+                assert client.server_info.version == "3"
+                assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+
+    run(main())
