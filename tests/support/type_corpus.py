@@ -185,6 +185,7 @@ class Crate(typing.Generic[T]):
 
 
 UTC = dt.UTC
+NEW_YEAR = dt.datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Row(typing.NamedTuple):
@@ -244,7 +245,7 @@ ROWS: dict[str, Row] = {
     "list of enums": Row(list[Colour], [Colour.RED]),
     "literal strings": Row(Literal["a", "b"], "b"),
     "literal ints": Row(Literal[1, 2], 2),
-    "mixed literal": Row(Literal["a", 1, None], 1),
+    "mixed literal": Row(Literal["a", 1] | None, 1),
     "optional literal": Row(Literal["a"] | None, "a"),
     "literal or int": Row(Literal["auto"] | int, 3),
     "list": Row(list, [1, "a"]),
@@ -254,7 +255,7 @@ ROWS: dict[str, Row] = {
     "list of lists": Row(list[list[int]], [[1], []]),
     "typing list": Row(typing.List[str], ["a"]),  # noqa: UP006
     "sequence": Row(collections.abc.Sequence[int], [1]),
-    "typing sequence": Row(typing.Sequence[str], ["a"]),  # noqa: UP006
+    "typing sequence": Row(typing.Sequence[str], ["a"]),
     "iterable": Row(collections.abc.Iterable[int], [1]),
     "tuple of two": Row(tuple[int, str], (1, "a")),
     "tuple of any length": Row(tuple[int, ...], (1, 2, 3)),
@@ -281,7 +282,7 @@ ROWS: dict[str, Row] = {
     "list of dataclasses": Row(list[Point], [Point(1), Point(2)]),
     "dict of dataclasses": Row(dict[str, Point], {"a": Point(1)}),
     "generic dataclass": Row(Crate[int], Crate(3)),
-    "loose dataclass": Row(Loose, Loose("soon", Point(1, 2), Loose(dt.datetime(2024, 1, 1, tzinfo=UTC)))),
+    "loose dataclass": Row(Loose, Loose("soon", Point(1, 2), Loose(NEW_YEAR))),
     "list of loose dataclasses": Row(list[Loose], [Loose("soon")]),
     "struct": Row(Account, Account("a", Decimal("2.5"), ["x"])),
     "renamed struct": Row(Renamed, Renamed("a", "b")),

@@ -52,13 +52,16 @@ class Resolver:
     Args:
         function: anything callable.
         known: types by name, for annotations whose import is hidden from run time.
+
+    Attributes:
+        names: what annotations there may refer to beside globals.
     """
 
     def __init__(self, function: Any, known: dict[str, Any]) -> None:
         core = core_of(function)
         self._where = f'function "{callable_name(function)}"'
         self._globals: dict[str, Any] = getattr(core, "__globals__", {})
-        self._locals = {
+        self.names = {
             name: type_ for name, type_ in known.items() if name not in self._globals
         } | _surroundings(core)
 
@@ -72,7 +75,7 @@ class Resolver:
             return Any
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
         try:
-            return typing.get_type_hints(holder, self._globals, self._locals, include_extras=True)[
+            return typing.get_type_hints(holder, self._globals, self.names, include_extras=True)[
                 "it"
             ]
         except Exception as error:

@@ -10,7 +10,7 @@ import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Reversible
+from collections.abc import Callable, Iterable, Mapping, Reversible
 from datetime import datetime, time
 from functools import reduce
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -47,16 +47,21 @@ _ITERABLES: Final = (Iterable, Reversible)
 _WRAPPERS: Final = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
 
 
-def native(annotation: Any, *, output: bool = False) -> Any:
+def native(annotation: Any, *, output: bool = False, names: Mapping[str, Any] | None = None) -> Any:
     """Return a type that msgspec can decode and that means the same.
+
+    Args:
+        annotation: any type, with all names resolved.
+        output: whether it is written rather than read.
+        names: what the fields of local classes may refer to.
 
     Raises:
         RegistrationError: nothing that JSON can carry is meant.
     """
     if annotation in _SIMPLE:
         return annotation
-    made = _Rewriter(output=output).rewrite(annotation)
     try:
+        made = _Rewriter(names or {}, output=output).rewrite(annotation)
         msgspec.json.Decoder(made, dec_hook=dec_hook)
     except (TypeError, NameError, RecursionError) as error:
         raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
@@ -73,7 +78,7 @@ def accepts(type_: Any) -> bool:
     """Tell whether msgspec takes a type as it is."""
     try:
         msgspec.json.Decoder(type_, dec_hook=dec_hook)
-    except TypeError:
+    except (TypeError, NameError):
         return False
     return True
 
@@ -83,7 +88,8 @@ def _either(members: Iterable[Any]) -> Any:
 
 
 class _Rewriter:
-    def __init__(self, *, output: bool) -> None:
+    def __init__(self, names: Mapping[str, Any], *, output: bool) -> None:
+        self._names = names
         self._output = output
         self._mirrors: dict[Any, Any] = {}
         self._aliases: list[Any] = []
@@ -180,7 +186,7 @@ class _Rewriter:
         is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
         if not _is_structured(cls) or (accepts(cls) and not (is_named_tuple and not self._output)):
             return cls
-        mirror = _Mirror(cls)
+        mirror = _Mirror(cls, self._names)
         self._mirrors[cls] = made = stand_in(mirror, cls.__name__)
         mirror.build(self.rewrite)
         return made
@@ -329,9 +335,9 @@ class _Field(NamedTuple):
 class _Mirror:
     """A class that msgspec cannot decode, or not as an object, by way of a struct that it can."""
 
-    def __init__(self, cls: Any) -> None:
+    def __init__(self, cls: Any, names: Mapping[str, Any]) -> None:
         self._cls = cls
-        self._fields = list(_fields(cls))
+        self._fields = list(_fields(cls, names))
         self._struct: Any = None
         self._make: Callable[..., Any] = dict if typing.is_typeddict(cls) else cls
         self._is_tuple = isinstance(cls, type) and issubclass(cls, tuple)
@@ -376,14 +382,11 @@ def _written_doc(cls: type) -> str | None:
     return None if doc is None or doc.startswith(f"{cls.__name__}(") else doc
 
 
-def _fields(cls: Any) -> Iterable[_Field]:
+def _fields(cls: Any, names: Mapping[str, Any]) -> Iterable[_Field]:
+    hints = typing.get_type_hints(cls, localns=dict(names), include_extras=True)
     if issubclass(cls, msgspec.Struct):
-        for info in msgspec.structs.fields(cls):
-            default = UNSET if info.default is NODEFAULT else info.default
-            yield _Field(info.name, info.encode_name, info.type, info.required, default)
-        return
-    hints = typing.get_type_hints(cls, include_extras=True)
-    if typing.is_typeddict(cls):
+        yield from _struct_fields(cls, hints)
+    elif typing.is_typeddict(cls):
         for name, type_ in hints.items():
             yield _Field(name, name, type_, name in cls.__required_keys__)
     elif dataclasses.is_dataclass(cls):
@@ -400,6 +403,20 @@ def _fields(cls: Any) -> Iterable[_Field]:
         for name in cls._fields:
             default = defaults.get(name, UNSET)
             yield _Field(name, name, hints.get(name, Any), name not in defaults, default)
+
+
+def _struct_fields(cls: Any, hints: dict[str, Any]) -> Iterable[_Field]:
+    required = len(cls.__struct_fields__) - len(cls.__struct_defaults__)
+    defaults = (*[NODEFAULT] * required, *cls.__struct_defaults__)
+    fields = zip(cls.__struct_fields__, cls.__struct_encode_fields__, defaults, strict=True)
+    for name, key, default in fields:
+        # Keyword-only fields stand among the defaults too.
+        yield _Field(name, key, hints[name], default is NODEFAULT, _shown(default))
+
+
+def _shown(default: Any) -> Any:
+    is_factory = type(default).__module__ == "msgspec._core"
+    return UNSET if default is NODEFAULT or is_factory else default
 
 
 def _dataclass_fields(cls: Any, hints: dict[str, Any]) -> Iterable[_Field]:

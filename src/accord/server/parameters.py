@@ -70,20 +70,19 @@ class Parameters:
                 "give each argument a parameter of its own"
             )
         annotation = resolver.resolve(parameter.annotation, what)
-        by_name = parameter.kind is parameter.KEYWORD_ONLY
-        self.order.append((parameter.name, by_name))
+        self.order.append((parameter.name, parameter.kind is parameter.KEYWORD_ONLY))
         if self._context_type is not None and _is_context(annotation, self._context_type):
             if self.context is not None:
                 raise RegistrationError(f"{self.where}: {what} is a second context")
             self.context = parameter.name
             return
         try:
-            self.slots.append(_slot(parameter, annotation, by_name=by_name))
+            self.slots.append(_slot(parameter, annotation, resolver.names))
         except RegistrationError as error:
             raise RegistrationError(f"{self.where}: {what}: {error}") from error
 
 
-def _slot(parameter: _inspect.Parameter, annotation: Any, *, by_name: bool) -> Slot:
+def _slot(parameter: _inspect.Parameter, annotation: Any, names: dict[str, Any]) -> Slot:
     default, factory, key = parameter.default, UNSET, parameter.name
     if "pydantic" in sys.modules:
         from accord.server import pydantic
@@ -93,9 +92,10 @@ def _slot(parameter: _inspect.Parameter, annotation: Any, *, by_name: bool) -> S
             default, factory = pydantic.default_of(default)
             default = EMPTY if default is UNSET else default
         key = pydantic.alias_of(annotation) or key
-    type_ = native(annotation)
+    type_ = native(annotation, names=names)
     if default is None and not _takes_none(type_):
-        type_ = native(annotation | None)
+        type_ = native(annotation | None, names=names)
+    by_name = parameter.kind is parameter.KEYWORD_ONLY
     return Slot(parameter.name, key, type_, default, factory, by_name)
 
 

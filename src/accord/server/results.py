@@ -178,20 +178,20 @@ class ReturnType:
     output_schema: JsonObject | None
     convert: Convert
 
-    def __init__(self, annotation: Any = Any) -> None:
+    def __init__(self, annotation: Any = Any, *, names: dict[str, Any] | None = None) -> None:
         annotation = _awaited(annotation)
         self.output_schema = None
         self.convert = self._convert_untyped
         if not _is_untyped(annotation):
-            self._prepare(annotation)
+            self._prepare(annotation, names or {})
 
-    def _prepare(self, annotation: Any) -> None:
+    def _prepare(self, annotation: Any, names: dict[str, Any]) -> None:
         self._is_named_tuple = _is_named_tuple(annotation)
         if self._is_named_tuple:
-            hints = typing.get_type_hints(annotation, include_extras=True)
+            hints = typing.get_type_hints(annotation, localns=names, include_extras=True)
             annotation = _typed_dict(annotation.__name__, hints)
         collector = Collector(output=True)
-        type_ = native(annotation, output=True)
+        type_ = native(annotation, output=True, names=names)
         (schema,) = collector.schemas([type_])
         self._value_schema = inline(schema, collector.components)
         self._is_wrapped = self._value_schema.get("type") != "object"
@@ -272,9 +272,10 @@ def inspect(function: Callable[..., Any]) -> ReturnType:
         annotation = _inspect.signature(function).return_annotation
     except (TypeError, ValueError):
         annotation = _inspect.Signature.empty
-    resolved = Resolver(function, {}).resolve(annotation, "the return value")
+    resolver = Resolver(function, {})
+    resolved = resolver.resolve(annotation, "the return value")
     try:
-        return ReturnType(resolved)
+        return ReturnType(resolved, names=resolver.names)
     except RegistrationError as error:
         where = f'function "{callable_name(function)}"'
         raise RegistrationError(f"{where}: the return value: {error}") from error
