@@ -120,36 +120,54 @@ class _Pairs(msgspec.Struct, frozen=True):
     variables: Mapping[str, _Variable]
 
     def reach(self, atoms: list[_Atom], matches: list[bool]) -> _Ends:
+        ends = _next(atoms, self.operator.ends)
+        equals = _next(atoms, frozenset("="))
         reached: _Ends = []
         for start, good in enumerate(matches):
             farthest = start if good else None
-            for _, _, end in self._walk(atoms, start):
+            for _, _, end in self._walk(atoms, start, ends, equals):
                 if matches[end]:
                     farthest = end
             reached.append(farthest)
         return reached
 
     def read(self, atoms: list[_Atom], start: int, end: int) -> Iterator[tuple[_Variable, str]]:
-        for variable, text, pair_end in self._walk(atoms, start):
+        ends = _next(atoms, self.operator.ends)
+        equals = _next(atoms, frozenset("="))
+        for variable, value_at, pair_end in self._walk(atoms, start, ends, equals):
             if pair_end <= end:
-                yield variable, text
+                yield variable, "".join(text for _, text in atoms[value_at:pair_end])
 
-    def _walk(self, atoms: list[_Atom], start: int) -> Iterator[tuple[_Variable, str, int]]:
+    def _walk(
+        self, atoms: list[_Atom], start: int, ends: list[int], equals: list[int]
+    ) -> Iterator[tuple[_Variable, int, int]]:
+        """Yield each pair that begins here as its variable, where its value begins, and its end.
+
+        No text is looked at twice from the same start, however long the values are.
+        """
         unseen = dict(self.variables)
+        longest_name = max(map(len, unseen), default=0)
         at, lead = start, self.operator.first
         while at < len(atoms) and atoms[at][0] == lead:
-            end = at + 1
-            while end < len(atoms) and atoms[end][0] not in self.operator.ends:
-                end += 1
-            pair = atoms[at + 1 : end]
-            raw = [raw for raw, _ in pair]
-            middle = raw.index("=") if "=" in raw else len(raw)
-            variable = unseen.pop("".join(raw[:middle]), None)
-            text = "".join(text for _, text in pair[middle + 1 :])
-            if variable is None or (variable.longest or len(text)) < len(text):
+            end = ends[at + 1]
+            middle = min(equals[at + 1], end)
+            if middle - at - 1 > longest_name:
                 return
-            yield variable, text, end
+            variable = unseen.pop("".join(raw for raw, _ in atoms[at + 1 : middle]), None)
+            value_at = min(middle + 1, end)
+            size = end - value_at
+            if variable is None or (variable.longest or size) < size:
+                return
+            yield variable, value_at, end
             at, lead = end, self.operator.separator
+
+
+def _next(atoms: list[_Atom], wanted: frozenset[str]) -> list[int]:
+    """For each place, the next one at or after it where a wanted character stands, or the end."""
+    found = [len(atoms)] * (len(atoms) + 1)
+    for at in range(len(atoms) - 1, -1, -1):
+        found[at] = at if atoms[at][0] in wanted else found[at + 1]
+    return found
 
 
 _Part: TypeAlias = _Text | _Slot | _Pairs
