@@ -412,34 +412,35 @@ def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
 # Capabilities
 
 
+DECLARED = [
+    (None, set()),
+    ([], set()),
+    ("tools", set()),
+    ({}, set()),
+    ({"tools": {}}, {"tools"}),
+    ({"tools": True}, {"tools"}),
+    ({"tools": False}, set()),
+    ({"tools": None}, set()),
+    ({"tools": {"listChanged": True}}, {"tools", "tools.listChanged"}),
+    ({"tools": {"listChanged": False}}, {"tools"}),
+    ({"tools": {"listChanged": "yes"}}, {"tools"}),
+    (
+        {"tasks": {"requests": {"tools": {"call": {}}}}},
+        {"tasks", "tasks.requests", "tasks.requests.tools", "tasks.requests.tools.call"},
+    ),
+    (
+        {"a": {"b": {"c": {"d": {"e": {"f": {}}}}}}},
+        {"a", "a.b", "a.b.c", "a.b.c.d", "a.b.c.d.e"},
+    ),
+    (
+        t.ServerCapabilities(resources=t.ResourcesCapability(subscribe=True)),
+        {"resources", "resources.subscribe"},
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("declared", "paths"),
-    [
-        (None, set()),
-        ([], set()),
-        ("tools", set()),
-        ({}, set()),
-        ({"tools": {}}, {"tools"}),
-        ({"tools": True}, {"tools"}),
-        ({"tools": False}, set()),
-        ({"tools": None}, set()),
-        ({"tools": {"listChanged": True}}, {"tools", "tools.listChanged"}),
-        ({"tools": {"listChanged": False}}, {"tools"}),
-        ({"tools": {"listChanged": "yes"}}, {"tools"}),
-        (
-            {"tasks": {"requests": {"tools": {"call": {}}}}},
-            {"tasks", "tasks.requests", "tasks.requests.tools", "tasks.requests.tools.call"},
-        ),
-        (
-            {"a": {"b": {"c": {"d": {"e": {"f": {}}}}}}},
-            {"a", "a.b", "a.b.c", "a.b.c.d", "a.b.c.d.e"},
-        ),
-        (
-            t.ServerCapabilities(resources=t.ResourcesCapability(subscribe=True)),
-            {"resources", "resources.subscribe"},
-        ),
-    ],
-    ids=str,
+    ("declared", "paths"), DECLARED, ids=[str(declared) for declared, _ in DECLARED]
 )
 def test_capabilities_become_dotted_paths(declared, paths):
     assert capability_paths(declared) == paths

@@ -316,26 +316,45 @@ def test_a_request_without_an_id_is_ignored():
 # Params
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "code", "why"),
-    [
-        ("tools/call", None, -32602, "tools/call: params are missing"),
-        ("tools/call", {}, -32602, "tools/call: object missing required field `name`"),
-        ("tools/call", {"name": 1}, -32602, "expected `str`, got `int` - at `$.name`"),
-        ("tools/call", [1], -32602, "expected `object`, got `array`"),
-        ("tools/list", [], -32602, "expected `object`, got `array`"),
-        ("tools/list", "x", -32600, "expected `object`, got `str`"),
-        ("tools/list", 5, -32600, "expected `object`, got `int`"),
-        ("tools/list", msgspec.Raw(b"null"), -32600, "expected `object`, got `null`"),
-        ("tools/list", {"_meta": 1}, -32602, "at `$._meta`"),
-        ("tools/list", {"cursor": 1}, -32602, "at `$.cursor`"),
-        ("tools/call", {"name": "x", "_meta": {"progressToken": 1.5}}, -32602, "progressToken"),
-        ("tools/call", {"name": "x", "_meta": {"progressToken": True}}, -32602, "progressToken"),
-        ("tools/call", {"name": "x", "_meta": {"n": msgspec.Raw(b"9" * 5000)}}, -32602, "range"),
-        ("tools/call", {"name": "x", "_meta": {"n": msgspec.Raw(b"1e400")}}, -32602, "range"),
-    ],
-    ids=lambda value: str(value)[:40] if not isinstance(value, int) else None,
-)
+UNFIT = {
+    "missing": ("tools/call", None, -32602, "tools/call: params are missing"),
+    "name missing": ("tools/call", {}, -32602, "object missing required field `name`"),
+    "name a number": ("tools/call", {"name": 1}, -32602, "expected `str`, got `int` - at `$.name`"),
+    "array": ("tools/call", [1], -32602, "expected `object`, got `array`"),
+    "empty array": ("tools/list", [], -32602, "expected `object`, got `array`"),
+    "string": ("tools/list", "x", -32600, "expected `object`, got `str`"),
+    "number": ("tools/list", 5, -32600, "expected `object`, got `int`"),
+    "null": ("tools/list", msgspec.Raw(b"null"), -32600, "expected `object`, got `null`"),
+    "meta a number": ("tools/list", {"_meta": 1}, -32602, "at `$._meta`"),
+    "cursor a number": ("tools/list", {"cursor": 1}, -32602, "at `$.cursor`"),
+    "token a fraction": (
+        "tools/call",
+        {"name": "x", "_meta": {"progressToken": 1.5}},
+        -32602,
+        "progressToken is neither a string nor an integer",
+    ),
+    "token true": (
+        "tools/call",
+        {"name": "x", "_meta": {"progressToken": True}},
+        -32602,
+        "progressToken is neither a string nor an integer",
+    ),
+    "5,000 digits": (
+        "tools/call",
+        {"name": "x", "_meta": {"n": msgspec.Raw(b"9" * 5000)}},
+        -32602,
+        "out of range",
+    ),
+    "beyond every float": (
+        "tools/call",
+        {"name": "x", "_meta": {"n": msgspec.Raw(b"1e400")}},
+        -32602,
+        "out of range",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "params", "code", "why"), UNFIT.values(), ids=UNFIT)
 def test_params_that_do_not_fit_are_refused_with_where_and_why(name, params, code, why):
     pair = opened(LATEST)
     event = only(pair.server.receive(request("p", name, params)))

@@ -218,10 +218,14 @@ class Monitor:
         return _VERSION_2_0
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
-        step = self._make_step(record, frame, in_batch=in_batch)
-        index = complete(step.revision.id)
-        found = self._judge(step, index)
-        found += self._stray_error(step)
+        body, is_readable = _read(frame)
+        step = self._make_step(record, frame, body, in_batch=in_batch)
+        if is_readable:
+            found = self._judge(step, complete(step.revision.id)) + self._stray_error(step)
+        else:
+            self._unreadable[record.sender] += 1
+            why = "sends a number too large to be read"
+            found = [Violation(_VERSION_2_0, record.sender, why)]
         self.conversation.advance(step)
         if self._told is not None:
             self.conversation.revision = self._told
@@ -229,14 +233,8 @@ class Monitor:
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
 
-    def _make_step(self, record: Record, frame: Frame, *, in_batch: bool) -> Step:
+    def _make_step(self, record: Record, frame: Frame, body: Any, *, in_batch: bool) -> Step:
         sender, kind = record.sender, frame.kind
-        try:
-            body = None if frame.body is None else msgspec.json.decode(frame.body)
-        except msgspec.DecodeError:
-            # A number that is too large for us may be too large for the other party as well.
-            self._unreadable[sender] += 1
-            body = parse(bytes(frame.body or b""))
         conversation = self.conversation
         id = None if frame.id is UNSET else frame.id
         name = "" if frame.method is UNSET else frame.method
@@ -444,6 +442,16 @@ def _plain_messages(record: Record) -> Iterator[dict[str, Any]]:
     for message in value if isinstance(value, list) else [value]:
         if isinstance(message, dict):
             yield message
+
+
+def _read(frame: Frame) -> tuple[Any, bool]:
+    """Read the body of a frame, and say whether all of it could be read."""
+    if frame.body is None:
+        return None, True
+    try:
+        return msgspec.json.decode(frame.body), True
+    except msgspec.DecodeError:
+        return parse(bytes(frame.body)), False
 
 
 def _row(named: Any) -> Revision | None:
