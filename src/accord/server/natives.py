@@ -20,27 +20,20 @@ from msgspec import NODEFAULT, UNSET, Meta
 
 from accord.errors import RegistrationError
 from accord.server.schemas import (
+    LIMITS,
     Collector,
     Mismatch,
     adapter_of,
     convert,
     dec_hook,
     json_default,
+    limits_of,
     stand_in,
 )
 from accord.types import JsonObject
 
 __all__ = ["constrained", "native"]
 
-_CONSTRAINTS: Final = (
-    "ge",
-    "gt",
-    "le",
-    "lt",
-    "multiple_of",
-    "min_length",
-    "max_length",
-)
 _SIMPLE: Final = (Any, str, int, float, bool)
 # Of these msgspec knows no more than the name.
 _ITERABLES: Final = (Iterable, Reversible)
@@ -63,7 +56,7 @@ def native(annotation: Any, *, output: bool = False, names: Mapping[str, Any] | 
     try:
         made = _Rewriter(names or {}, output=output).rewrite(annotation)
         msgspec.json.Decoder(made, dec_hook=dec_hook)
-    except (TypeError, NameError, RecursionError) as error:
+    except (TypeError, NameError, ValueError, RecursionError) as error:
         raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
     return made
 
@@ -181,8 +174,9 @@ class _Rewriter:
     def _class(self, cls: type) -> Any:
         if cls in self._mirrors:
             return self._mirrors[cls]
-        if adapter_of(cls) is not None:
-            return cls
+        if (adapter := adapter_of(cls)) is not None:
+            # A class that msgspec knows as well would never come to the hook.
+            return stand_in(adapter, cls.__name__) if _is_structured(cls) else cls
         is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
         if not _is_structured(cls) or (accepts(cls) and not (is_named_tuple and not self._output)):
             return cls
@@ -215,16 +209,9 @@ def _metas(metadata: Any) -> list[Meta]:
         return [Meta(description=metadata)]
     if isinstance(text := getattr(metadata, "documentation", None), str):
         return [Meta(description=text)]
-    module = type(metadata).__module__
-    if module == "annotated_types":
-        found = {
-            name: value
-            for name in _CONSTRAINTS
-            if (value := getattr(metadata, name, None)) is not None
-        }
-        found.pop("min_length", None) if found.get("min_length") == 0 else None
-        return [Meta(**found)] if found else []
-    if module.startswith("pydantic."):
+    if (limits := limits_of(metadata)) is not None:
+        return [Meta(**limits)] if limits else []
+    if type(metadata).__module__.startswith("pydantic."):
         from accord.server import pydantic
 
         return pydantic.metas(metadata)
@@ -262,7 +249,7 @@ def _split(metas: list[Meta]) -> tuple[list[Meta], list[Meta]]:
             words.append(Meta(**said))
         limits += [
             Meta(**{name: value})
-            for name in (*_CONSTRAINTS, "pattern")
+            for name in (*LIMITS, "pattern")
             if (value := getattr(meta, name)) is not None
         ]
     return words, limits

@@ -3,7 +3,7 @@
 Imported only when pydantic is loaded. Models follow pydantic's rules, their own settings included.
 """
 
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pydantic
@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta
 from pydantic.fields import FieldInfo
 
 from accord.errors import RegistrationError
-from accord.server.schemas import Collector, Mismatch
+from accord.server.schemas import Collector, Mismatch, limits_of
 from accord.types import JsonObject
 
 __all__ = [
@@ -24,22 +24,6 @@ __all__ = [
     "is_field",
     "metas",
 ]
-
-_LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
-_SETTINGS: Final = frozenset(
-    {
-        "alias",
-        "annotation",
-        "default",
-        "default_factory",
-        "deprecated",
-        "description",
-        "examples",
-        "json_schema_extra",
-        "title",
-        *_LIMITS,
-    }
-)
 
 
 class PydanticAdapter:
@@ -91,28 +75,40 @@ def adapter_of_annotation(annotation: Any) -> PydanticAdapter | None:
 
 def _needs_pydantic(metadata: Any) -> bool:
     if isinstance(metadata, FieldInfo):
-        settings = metadata._attributes_set
-        return not settings.keys() <= _SETTINGS or callable(settings.get("json_schema_extra"))
+        return (
+            metadata.discriminator is not None
+            or callable(metadata.json_schema_extra)
+            or any(_limits(each) is None for each in metadata.metadata)
+        )
     return type(metadata).__module__.startswith("pydantic.") or hasattr(
         metadata, "__get_pydantic_core_schema__"
     )
+
+
+def _limits(metadata: Any) -> JsonObject | None:
+    """Return a constraint of a `Field` in msgspec's words; None where it has none."""
+    found = limits_of(metadata)
+    if found is not None:
+        return found
+    said = dict(getattr(metadata, "__dict__", {}))
+    pattern = said.pop("pattern", None)
+    return None if said or pattern is None else {"pattern": getattr(pattern, "pattern", pattern)}
 
 
 def metas(field: Any) -> list[Meta]:
     """Translate a `Field` into what msgspec reads in `Annotated`."""
     if not isinstance(field, FieldInfo):
         return []
-    settings = field._attributes_set
-    said = {name: settings[name] for name in _LIMITS if settings.get(name) is not None}
-    if "pattern" in said:
-        said["pattern"] = getattr(said["pattern"], "pattern", said["pattern"])
+    # One each: msgspec takes limits of numbers and of strings together only in separate marks.
+    limits = [Meta(**limit) for metadata in field.metadata if (limit := _limits(metadata))]
+    said: JsonObject = {}
     if field.description is not None:
         said["description"] = field.description
     if field.examples is not None:
         said["examples"] = list(field.examples)
     if isinstance(field.json_schema_extra, dict):
         said["extra_json_schema"] = dict(field.json_schema_extra)
-    return [Meta(**said)] if said else []
+    return [*limits, Meta(**said)] if said else limits
 
 
 def default_of(field: Any) -> tuple[Any, Any]:

@@ -113,6 +113,17 @@ def adapter_of(type_: Any) -> Adapter | None:
     return found
 
 
+LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length")
+
+
+def limits_of(metadata: Any) -> JsonObject | None:
+    """Return what a mark of `annotated_types` says; None where it is none of those."""
+    if type(metadata).__module__ != "annotated_types":
+        return None
+    said = {name: getattr(metadata, name, None) for name in LIMITS}
+    return {name: value for name, value in said.items() if value is not None}
+
+
 # Values
 
 

@@ -1,0 +1,306 @@
+"""Schemas of types: references inlined, recursion kept, other libraries by adapters."""
+
+import datetime as dt
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Optional, TypedDict
+
+import jsonschema_rs
+import msgspec
+import pytest
+from msgspec import Meta
+
+from accord.errors import RegistrationError
+from accord.server.mismatch import explain, path_text
+from accord.server.natives import native
+from accord.server.schemas import (
+    Collector,
+    Mismatch,
+    admits,
+    convert,
+    dec_hook,
+    encode,
+    inline,
+    schema_of,
+    stand_in,
+    to_plain,
+)
+
+
+@dataclass
+class Leaf:
+    """A leaf."""
+
+    size: int
+
+
+@dataclass
+class Branch:
+    left: Leaf
+    right: Leaf | None = None
+
+
+class Node(msgspec.Struct):
+    """A node."""
+
+    value: int
+    next: Optional["Node"] = None
+
+
+class Even(msgspec.Struct):
+    odd: Optional["Odd"] = None
+
+
+class Odd(msgspec.Struct):
+    even: Even | None = None
+    leaf: Leaf | None = None
+
+
+class Confusing(TypedDict):
+    title: int
+    default: Leaf
+    enum: str
+    required: bool
+
+
+def test_references_are_inlined():
+    leaf = {"description": "A leaf.", "type": "object", "properties": {"size": {"type": "integer"}}}
+    leaf["required"] = ["size"]
+    assert schema_of(Branch) == {
+        "type": "object",
+        "properties": {
+            "left": leaf,
+            "right": {"anyOf": [leaf, {"type": "null"}], "default": None},
+        },
+        "required": ["left"],
+    }
+
+
+def test_what_is_said_at_the_place_of_use_wins():
+    schema = schema_of(Annotated[Leaf, Meta(description="this leaf")])
+    assert schema["description"] == "this leaf"
+
+
+def test_recursion_keeps_its_reference_and_the_root_its_type():
+    schema = schema_of(Node)
+    assert schema["type"] == "object"
+    assert schema["properties"]["next"]["anyOf"][0] == {"$ref": "#/$defs/Node"}
+    assert list(schema["$defs"]) == ["Node"]
+    validator = jsonschema_rs.validator_for(schema)
+    assert validator.is_valid({"value": 1, "next": {"value": 2, "next": None}})
+    assert not validator.is_valid({"value": 1, "next": {"value": "x"}})
+
+
+def test_mutual_recursion_keeps_both_and_inlines_the_rest():
+    schema = schema_of(list[Even])
+    assert set(schema["$defs"]) == {"Even", "Odd"}
+    assert schema["$defs"]["Odd"]["properties"]["leaf"]["anyOf"][0]["type"] == "object"
+    assert jsonschema_rs.validator_for(schema).is_valid([{"odd": {"even": {}}}])
+
+
+def test_two_recursive_types_of_one_name_stay_apart():
+    components = {
+        "1.Tree": {"type": "array", "items": {"$ref": "#/$defs/1.Tree"}},
+        "2.Tree": {"type": "object", "additionalProperties": {"$ref": "#/$defs/2.Tree"}},
+    }
+    schema = inline({"anyOf": [{"$ref": "#/$defs/1.Tree"}, {"$ref": "#/$defs/2.Tree"}]}, components)
+    assert schema["anyOf"] == [{"$ref": "#/$defs/Tree"}, {"$ref": "#/$defs/Tree2"}]
+    assert set(schema["$defs"]) == {"Tree", "Tree2"}
+
+
+def test_properties_may_be_called_like_keywords():
+    schema = schema_of(Confusing)
+    assert set(schema["properties"]) == {"title", "default", "enum", "required"}
+    assert schema["properties"]["default"]["type"] == "object"
+
+
+def test_choices_name_their_type():
+    assert schema_of(Literal["a", "b"])["type"] == "string"
+    assert schema_of(Literal[1, 2])["type"] == "integer"
+    assert "type" not in schema_of(Literal["a", 1])
+
+
+def test_dates_tell_their_format_when_they_are_read():
+    assert schema_of(dt.datetime) == {"type": "string", "format": "date-time"}
+    assert schema_of(list[dt.time])["items"] == {"type": "string", "format": "time"}
+    # A date without a zone is not what the format promises.
+    assert schema_of(dt.datetime, output=True) == {"type": "string"}
+
+
+def test_limits_of_a_union_go_to_the_members_that_can_have_them():
+    schema = schema_of(Annotated[int | str | None, Meta(ge=1), Meta(min_length=2, description="d")])
+    assert schema["description"] == "d"
+    assert {"type": "integer", "minimum": 1} in schema["anyOf"]
+    assert {"type": "string", "minLength": 2} in schema["anyOf"]
+    assert {"type": "null"} in schema["anyOf"]
+
+
+def test_limits_that_fit_nothing_are_refused():
+    with pytest.raises(RegistrationError, match="numeric"):
+        schema_of(Annotated[str, Meta(ge=1)])
+    with pytest.raises(RegistrationError, match="numeric"):
+        schema_of(Annotated[dict[str, int] | bool, Meta(multiple_of=2)])
+
+
+# Adapters
+
+
+class Celsius:
+    """A type of somebody else's library."""
+
+    def __init__(self, degrees: float) -> None:
+        self.degrees = degrees
+
+
+class CelsiusAdapter:
+    def schema(self, collector: Collector) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^-?[0-9.]+C$"}
+
+    def decode(self, value: Any) -> Celsius:
+        if not isinstance(value, str) or not value.endswith("C"):
+            raise Mismatch("expected degrees such as 20C")
+        return Celsius(float(value[:-1]))
+
+
+def test_an_adapter_reads_what_msgspec_does_not_know():
+    type_ = stand_in(CelsiusAdapter(), "Celsius")
+    assert schema_of(list[type_])["items"]["pattern"] == "^-?[0-9.]+C$"
+    (value,) = convert(["20C"], native(list[type_]))
+    assert value.degrees == 20
+    with pytest.raises(msgspec.ValidationError, match="expected degrees such as 20C"):
+        convert(["x"], native(list[type_]))
+
+
+def test_nothing_is_read_into_a_type_that_nobody_knows():
+    with pytest.raises(NotImplementedError, match="has no JSON form"):
+        dec_hook(Celsius, 1)
+    with pytest.raises(NotImplementedError, match="has no JSON form"):
+        dec_hook(list[Celsius], 1)
+
+
+def test_a_value_that_nobody_knows_is_not_written():
+    with pytest.raises(TypeError, match="Celsius cannot be written as JSON"):
+        encode(Celsius(1))
+    with pytest.raises(TypeError, match="Celsius cannot be written as JSON"):
+        to_plain([Celsius(1)])
+
+
+def test_plain_data_is_what_the_json_would_decode_to():
+    value = {1: [dt.date(2024, 1, 1), Leaf(1)]}
+    assert to_plain(value) == msgspec.json.decode(encode(value))
+
+
+def test_nothing_optional_is_loaded_for_plain_types():
+    source = (
+        "import sys\n"
+        "from accord.server import results, signature\n"
+        "def f(a: int, b: list[str] | None = None) -> dict[str, int]: ...\n"
+        "signature.inspect(f); results.inspect(f)\n"
+        "print([name for name in ('pydantic', 'attrs', 'jsonschema_rs') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+# Looking at schemas
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "admitted"),
+    [
+        ({}, "string", True),
+        ({"type": "string"}, "string", True),
+        ({"type": ["string", "null"]}, "string", True),
+        ({"type": "object"}, "string", False),
+        ({"enum": [1, None, True, 1.5]}, "string", False),
+        ({"enum": [[1], {}]}, "array", True),
+        ({"anyOf": [{"type": "null"}, {"type": "array"}]}, "array", True),
+        ({"$ref": "#/$defs/A"}, "object", True),
+        ({"$ref": "#/$defs/A"}, "string", False),
+    ],
+    ids=str,
+)
+def test_a_schema_admits_kinds_of_values(schema: Any, kind: str, admitted: bool):
+    assert admits(schema, [kind], {"A": {"type": "object"}}) is admitted
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "path", "reason"),
+    [
+        ({"const": "a"}, "b", "", 'expected "a", got a string ("b")'),
+        ({"enum": [1]}, True, "", "expected 1, got a boolean (true)"),
+        ({"type": "number"}, 1, None, None),
+        ({"type": "integer"}, 2.0, None, None),
+        ({"type": ["integer", "null"]}, "a", "", 'expected an integer or null, got a string ("a")'),
+        (True, "anything", None, None),
+        ({"allOf": [{"minimum": 3}]}, 2, "", "expected at least 3, got an integer (2)"),
+        ({"additionalProperties": False}, {"a": 1}, "a", "is not known"),
+        ({"format": "email"}, "not checked", None, None),
+        ({"format": "uuid"}, "x", "", 'expected a UUID, got a string ("x")'),
+        ({"pattern": "(?<a"}, "x", None, None),
+        ({"multipleOf": 0.1}, 0.3, None, None),
+        ({"multipleOf": 0}, 1, "", "expected a multiple of 0, got an integer (1)"),
+        ({"contentEncoding": "quoted-printable"}, "=", None, None),
+        ({"maxProperties": 0}, {"a": 1}, "", "expected at most 0 members, got an object"),
+        ({"enum": list("abcdefghijkl")}, 1, "", None),
+        (
+            {"oneOf": [{"type": "object", "required": ["k"]}, {"type": "null"}]},
+            {},
+            "k",
+            "is missing",
+        ),
+        (
+            {"anyOf": [{"const": 1}, {"const": 2}]},
+            3,
+            "",
+            "expected 1 or 2, got an integer (3)",
+        ),
+        (
+            {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+            ["a", "b"],
+            "[1]",
+            'expected an integer, got a string ("b")',
+        ),
+        (
+            {
+                "anyOf": [
+                    {"type": "object", "properties": {"t": {"const": "a"}, "n": {"type": "null"}}},
+                    {
+                        "type": "object",
+                        "properties": {"t": {"const": "b"}, "m": {"items": {"type": "null"}}},
+                    },
+                ]
+            },
+            {"t": "b", "m": [1]},
+            "m[0]",
+            "expected null, got an integer (1)",
+        ),
+        ({"anyOf": [{}]}, 1, None, None),
+        ({"type": "integer"}, 10**60, None, None),
+        (
+            {"type": "string"},
+            10**60,
+            "",
+            f"expected a string, got an integer (1{'0' * 35}...)",
+        ),
+    ],
+    ids=str,
+)
+def test_the_first_mismatch_is_explained(
+    schema: Any, value: Any, path: str | None, reason: str | None
+):
+    found = explain(schema, value, {})
+    if path is None:
+        assert found is None
+    else:
+        assert path_text(found.path) == path
+        assert reason is None or found.reason == reason
+
+
+def test_long_choices_are_cut():
+    found = explain({"enum": list("abcdefghijkl")}, 1, {})
+    assert found.reason.startswith('expected one of "a", "b"')
+    assert '"j", ..., got' in found.reason
