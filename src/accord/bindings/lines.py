@@ -30,7 +30,10 @@ class LineReader:
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LineTooLong]:
         """Yield the lines that a chunk completes, without their ends; blank ones are skipped."""
-        *whole, rest = chunk.split(b"\n")
+        whole: list[bytes] = []
+        rest = chunk
+        if b"\n" in chunk:  # splitting looks at each byte, searching at many at once
+            *whole, rest = chunk.split(b"\n")
         for part in whole:
             if self._skipping:
                 self._skipping = False

@@ -46,13 +46,10 @@ def server_is_busy(server: "Server[Any]") -> bool:
 async def serve(server: "Server[Any]", *, grace: float) -> None:
     """Serve the process's own stdin and stdout."""
     async with server.running() as state:
-        session: Session
-
-        def receive(line: bytes) -> None:
-            session.dispatcher.receive(line)
-
-        connection = StdioConnection(receive, limit=server.limits.message_bytes)
-        session = server.session(lambda message, _: connection.write(message), state)
+        connection = StdioConnection(
+            lambda line: session.dispatcher.receive(line), limit=server.limits.message_bytes
+        )
+        session: Session = server.session(connection.write, state)
         connection.refuse = lambda error: connection.write(_too_long(error))
         await connection.start()
         await Stop(connection.ended).wait()

@@ -7,6 +7,7 @@ stderr, whatever else reads gets nothing. It may be called early, before user co
 import asyncio
 import logging
 import os
+import selectors
 import signal
 import stat
 import sys
@@ -25,6 +26,8 @@ _READ_SIZE: Final = 64 * 1024
 _BACKLOG_HIGH: Final = 1024 * 1024
 _BACKLOG_LOW: Final = 256 * 1024
 _PARENT_CHECK: Final = 1.0
+# How long a client may take, at the end, to make room for what it has not read yet.
+_LAST_WRITE: Final = 1.0
 
 _claimed: tuple[int, int] | None = None
 
@@ -56,7 +59,8 @@ class _Writer:
         self._on_backlog = on_backlog
         self._loop = asyncio.get_running_loop()
         self._pending: list[bytes] = []
-        self._backlog = b""
+        self._rest = memoryview(b"")
+        self._unsent = 0
         self._scheduled = False
         self.broken = False
         self._blocks = not _is_pipe(descriptor)
@@ -66,63 +70,81 @@ class _Writer:
     def write(self, message: bytes) -> None:
         """Send one message with the next flush."""
         self._pending.append(message)
+        self._unsent += len(message) + 1
         if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.flush)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._loop.call_soon(self.flush)
+
+    def cork(self) -> None:
+        """Collect what is written until `uncork`."""
+        self._scheduled = True
+
+    def uncork(self, expected: int) -> None:
+        """Write what was collected.
+
+        Where fewer messages than expected were written, the others come from tasks that run next:
+        a flush right behind them saves a turn of the loop.
+        """
+        missing = expected - len(self._pending)
+        self.flush()
+        if missing > 0:
+            self._schedule()
 
     def flush(self) -> None:
         """Write what is pending, as far as the reader has room."""
         self._scheduled = False
-        if not self._pending:
-            return
-        self._pending.append(b"")
-        data = b"\n".join(self._pending)
-        self._pending.clear()
-        if self._backlog:
-            self._backlog += data
-            self._on_backlog(len(self._backlog))
-        else:
-            self._push(data)
+        if self._rest:
+            self._on_backlog(self._unsent)
+        elif self._pending:
+            self._pending.append(b"")
+            data = b"\n".join(self._pending)
+            self._pending.clear()
+            self._send(memoryview(data))
 
-    def _push(self, data: bytes) -> None:
+    def _send(self, data: memoryview) -> None:
+        was_waiting = bool(self._rest)
         try:
             while data:
-                data = data[os.write(self._descriptor, data) :]
+                sent = os.write(self._descriptor, data)
+                data = data[sent:]
+                self._unsent -= sent
+                if not self._blocks:
+                    break  # it is full, or all is written
         except BlockingIOError:
-            if not self._backlog:
-                self._loop.add_writer(self._descriptor, self._continue)
-            self._backlog = data
-            self._on_backlog(len(data))
+            pass
         except OSError:
             self.broken = True
-            self._stop()
+            self._pending.clear()
+            self._unsent = 0
+            data = memoryview(b"")
+        self._rest = data
+        if data and not was_waiting:
+            self._loop.add_writer(self._descriptor, self._continue)
+        elif was_waiting and not data:
+            self._loop.remove_writer(self._descriptor)
 
     def _continue(self) -> None:
-        data, self._backlog = self._backlog, b""
-        self._loop.remove_writer(self._descriptor)
-        self._push(data)
-        self._on_backlog(len(self._backlog))
-
-    def _stop(self) -> None:
-        if self._backlog:
-            self._loop.remove_writer(self._descriptor)
-        self._backlog = b""
-        self._pending.clear()
+        self._send(self._rest)
+        if not self._rest:
+            self.flush()
+        self._on_backlog(self._unsent)
 
     @property
     def is_empty(self) -> bool:
         """Whether everything has been written."""
-        return not self._pending and not self._backlog
+        return not self._pending and not self._rest
 
     def finish(self) -> None:
-        """Write what is left, blocking: the process is about to end."""
+        """Write what is left while the client still reads: the process is about to end."""
         self.flush()
-        data, self._backlog = self._backlog, b""
-        if data:
-            self._loop.remove_writer(self._descriptor)
-            with suppress(OSError):
-                os.set_blocking(self._descriptor, True)
-                os.write(self._descriptor, data)
+        if self._rest:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._descriptor, selectors.EVENT_WRITE)
+                while self._rest and selector.select(_LAST_WRITE):
+                    self._continue()
 
 
 class _Reader(asyncio.Protocol):
@@ -131,14 +153,14 @@ class _Reader(asyncio.Protocol):
     def __init__(
         self,
         limit: int,
-        receive: Callable[[bytes], None],
+        receive: Callable[[bytes], object],
         too_long: Callable[[LineTooLong], None],
-        flush: Callable[[], None],
+        writer: _Writer,
     ) -> None:
         self._lines = LineReader(limit)
         self._receive = receive
         self._too_long = too_long
-        self._flush = flush
+        self._writer = writer
         self._paused = False
         self.transport: asyncio.ReadTransport | None = None
         self.ended: asyncio.Event = asyncio.Event()
@@ -150,18 +172,23 @@ class _Reader(asyncio.Protocol):
             transport.max_size = _READ_SIZE
 
     def data_received(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            if isinstance(line, bytes):
-                self._receive(line)
-            else:
-                self._too_long(line)
-        self._flush()
+        received = 0
+        self._writer.cork()
+        try:
+            for line in self._lines.feed(data):
+                received += 1
+                if isinstance(line, bytes):
+                    self._receive(line)
+                else:
+                    self._too_long(line)
+        finally:
+            self._writer.uncork(received)
 
     def eof_received(self) -> None:
         last = self._lines.end()
         if last is not None:
             self._receive(last)
-            self._flush()
+            self._writer.flush()
         self.ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,20 +209,20 @@ class _Reader(asyncio.Protocol):
 class StdioConnection:
     """The process's own pipes as a connection."""
 
-    def __init__(self, receive: Callable[[bytes], None], *, limit: int = LINE_LIMIT) -> None:
+    def __init__(self, receive: Callable[[bytes], object], *, limit: int = LINE_LIMIT) -> None:
         reading, writing = claim()
         self._reading = reading
-        self._reader = _Reader(limit, receive, self._refuse, self._flush)
-        self._writer = _Writer(writing, self._reader.hold)
+        self._writer = _Writer(writing, self._hold)
+        self._reader = _Reader(limit, receive, self._refuse, self._writer)
         self.refuse: Callable[[LineTooLong], None] = lambda _: None
         self.ended = self._reader.ended
 
-    def write(self, message: bytes) -> None:
-        """Send one message."""
+    def write(self, message: bytes, exchange: object = None) -> None:
+        """Send one message; there is one stream, whatever exchange it belongs to."""
         self._writer.write(message)
 
-    def _flush(self) -> None:
-        self._writer.flush()
+    def _hold(self, backlog: int) -> None:
+        self._reader.hold(backlog)
 
     def _refuse(self, error: LineTooLong) -> None:
         self.refuse(error)
