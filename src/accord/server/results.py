@@ -11,7 +11,7 @@ import types as _types
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from math import isfinite
-from os import PathLike
+from os import PathLike, fspath
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
@@ -19,6 +19,7 @@ from msgspec import UNSET
 
 from accord.errors import AccordError, RegistrationError
 from accord.server.annotations import Resolver, callable_name
+from accord.server.media import guess
 from accord.server.mismatch import explain, path_text
 from accord.server.natives import native
 from accord.server.schemas import Collector, Mismatch, dec_hook, encode, inline, to_plain
@@ -61,9 +62,7 @@ class _Media:
         if (data is None) == (path is None):
             raise TypeError(f"{type(self).__name__} takes either data or path")
         if path is not None:
-            from mimetypes import guess_type
-
-            mime_type = mime_type or guess_type(path)[0]
+            mime_type = mime_type or guess(fspath(path))
             with open(path, "rb") as file:
                 data = file.read()
         self.data = bytes(data or b"")
