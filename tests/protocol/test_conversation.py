@@ -304,6 +304,23 @@ def test_the_highest_progress_is_kept(values, kept):
     assert step.exchange.progress == kept
 
 
+@pytest.mark.parametrize(
+    ("token", "found"), [("t", True), (1, False), (True, False), (None, False), ([], False)]
+)
+def test_progress_that_crossed_a_cancellation_is_recognised(token, found):
+    conversation = walk(3)
+    step = ask(CLIENT, 1, "ping", token="t")
+    other = ask(CLIENT, 2, "ping")
+    for each in (step, other):
+        conversation.advance(each)
+        conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": each.id}))
+    body = {"progressToken": token, "progress": 1}
+    assert conversation.concerned(SERVER, "notifications/progress", body) is None
+    crossed = conversation.crossed(SERVER, "notifications/progress", body)
+    assert crossed is (step.exchange if found else None)
+    assert conversation.crossed(SERVER, "notifications/message", body) is None
+
+
 def test_a_subscription_is_what_its_notices_are_about():
     conversation = Conversation(revision=NEWEST)
     listen = ask(CLIENT, "l", "subscriptions/listen", revision=NEWEST)
@@ -407,6 +424,18 @@ def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
     assert len(conversation.parties[CLIENT].open) == len(conversation.parties[CLIENT].tokens) == 10
     late = Exchange(3, "ping", CLIENT, LATEST, None)
     conversation.settle(late, RESULT)
+
+
+def test_an_opening_may_have_been_elsewhere():
+    conversation = Conversation()
+    conversation.begin(LATEST, server={"tools": {}})
+    assert conversation.phase is Phase.READY
+    assert conversation.revision is LATEST
+    assert conversation.capabilities(SERVER) == {"tools"}
+    assert conversation.capabilities(CLIENT) is None
+    conversation.begin(LATEST, server={"tools": {}}, client={"roots": {}})
+    assert conversation.capabilities(CLIENT) == {"roots"}
+    assert conversation.admit(ask(CLIENT, 1, "tools/list").exchange)
 
 
 # Capabilities

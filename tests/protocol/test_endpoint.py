@@ -752,6 +752,23 @@ def test_progress_on_what_nobody_asked_is_ignored():
     assert requirements(event.violations) == ["progress.notification.active-only"]
 
 
+@pytest.mark.parametrize("token", [1, "t"])
+def test_progress_that_crossed_a_cancellation_is_ignored_and_blames_nobody(token):
+    pair = opened(LATEST)
+    params = t.CallToolParams("x", meta={"progressToken": token})
+    ours, data = pair.client.request("tools/call", params)
+    pair.server.receive(data)
+    progress = pair.server.notify("notifications/progress", t.ProgressParams(token, 1))
+    cancel = pair.client.notify("notifications/cancelled", t.CancelledParams(ours.id))
+    event = only(pair.client.receive(progress))
+    assert isinstance(event, Refused)
+    assert event.violations == ()
+    pair.server.receive(cancel)
+    assert breach(pair.server.notify, "notifications/progress", t.ProgressParams(token, 2)) == [
+        "progress.notification.active-only"
+    ]
+
+
 @pytest.mark.requirement("progress.token.unique")
 def test_a_token_in_use_is_not_used_again():
     pair = opened(LATEST)

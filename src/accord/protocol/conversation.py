@@ -127,6 +127,14 @@ class Conversation:
             return own or _lasting(_look_up(other.open, id))
         return _lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
+    def crossed(self, sender: Party, name: str, body: Any) -> Exchange | None:
+        """Return the cancelled exchange that progress is about: the two may have crossed."""
+        token = member(body, "progressToken") if name == "notifications/progress" else None
+        if token is None or isinstance(token, bool):
+            return None
+        cancelled = self.parties[OTHER[sender]].cancelled
+        return next((each for each in cancelled.values() if each.token == token), None)
+
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
         """Return what a party declared, in the handshake or in a request, as dotted paths."""
         if party == CLIENT and exchange is not None and not exchange.revision.handshake:

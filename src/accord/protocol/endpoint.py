@@ -254,6 +254,8 @@ class Endpoint:
             except RequestError as error:
                 return Refused(error.message)
         exchange = conversation.concerned(self.peer, name, params)
+        if exchange is None and conversation.crossed(self.peer, name, params):
+            return Refused(f"{name}: the request was cancelled")
         step = Step(
             sender=self.peer,
             kind=NOTIFICATION,

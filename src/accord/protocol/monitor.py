@@ -255,6 +255,7 @@ class Monitor:
             )
         elif kind == NOTIFICATION:
             exchange = conversation.concerned(sender, name, body)
+            exchange = exchange or conversation.crossed(sender, name, body)
             revision = exchange.revision if exchange else conversation.current
         else:
             exchange = conversation.answered_by(sender, id)
