@@ -12,15 +12,16 @@ from accord.errors import RemoteProtocolError
 
 CONTENT_TYPE: Final = "text/event-stream"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
+# Years; what is longer is no time but a mistake, or an attempt to make us parse it.
+_RETRY_DIGITS: Final = 12
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event. `id` is the last id the stream has named, `retry` in milliseconds."""
+    """One event. `id` is its own; None where it has none."""
 
-    data: str
+    data: bytes
     name: str = "message"
     id: str | None = None
-    retry: int | None = None
 
 
 def encode(data: bytes, *, name: str | None = None, id: str | None = None) -> bytes:
@@ -50,7 +51,8 @@ class EventTooLong(RemoteProtocolError):
 class Decoder:
     """Reads events from chunks of bytes, cut anywhere.
 
-    `last_id` and `retry` keep what the stream said last, also outside of events.
+    `last_id` is where a reader may take the stream up again: the id that was named last, once the
+    event that named it is complete. `retry`, in milliseconds, counts as soon as it is said.
     """
 
     def __init__(self, limit: int = 16 * 1024 * 1024) -> None:
@@ -61,20 +63,30 @@ class Decoder:
         self._size = 0
         self._after_return = False
         self._begun = False
-        self._data: list[str] = []
+        self._data: list[bytes] = []
         self._data_size = 0
-        self._name = ""
+        self._name = b""
+        self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events that a chunk completes.
+        """Yield the events that a chunk completes; those without data are none.
 
         Raises:
             EventTooLong: a line or an event outgrew the limit.
         """
         for line in self._lines(chunk):
-            event = self._line(line)
-            if event is not None:
+            if line:
+                self._line(line)
+            elif (event := self._dispatch()) is not None:
                 yield event
+
+    def restart(self) -> None:
+        """Forget what is incomplete: another response takes up the stream."""
+        self._rest.clear()
+        self._data = []
+        self._size = self._data_size = 0
+        self._name, self._id = b"", None
+        self._after_return = self._begun = False
 
     def _lines(self, chunk: bytes) -> Iterator[bytes]:
         if self._after_return and chunk:
@@ -98,30 +110,34 @@ class Decoder:
             if self._size > self.limit:
                 raise EventTooLong(self.limit)
 
-    def _line(self, line: bytes) -> Event | None:
+    def _line(self, line: bytes) -> None:
         if not self._begun:
             self._begun = True
             line = line.removeprefix(b"\xef\xbb\xbf")
-        if not line:
-            return self._dispatch()
         name, _, value = line.partition(b":")
-        text = value.removeprefix(b" ").decode(errors="replace")
+        value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(text)
-            self._data_size += len(text)
+            self._data.append(value)
+            self._data_size += len(value)
             if self._data_size > self.limit:
                 raise EventTooLong(self.limit)
         elif name == b"event":
-            self._name = text
-        elif name == b"id" and "\0" not in text:
-            self.last_id = text
-        elif name == b"retry" and text.isascii() and text.isdigit():
-            self.retry = int(text)
-        return None
+            self._name = value
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode(errors="replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
+            self.retry = int(value)
 
     def _dispatch(self) -> Event | None:
-        data, name = self._data, self._name
-        self._data, self._name, self._data_size = [], "", 0
-        if not data:
+        self._begun = True
+        parts, name, id = self._data, self._name, self._id
+        if id is not None:
+            self.last_id = id
+            self._id = None
+        if name:
+            self._name = b""
+        if not parts:
             return None
-        return Event("\n".join(data), name or "message", self.last_id, self.retry)
+        self._data, self._data_size = [], 0
+        data = parts[0] if len(parts) == 1 else b"\n".join(parts)
+        return Event(data, name.decode(errors="replace") or "message", id) if data else None

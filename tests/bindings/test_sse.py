@@ -1,0 +1,76 @@
+import pytest
+
+from accord.bindings import sse
+from accord.bindings.sse import Decoder, Event, EventTooLong
+
+STREAM = (
+    b"\xef\xbb\xbf: hello\n"
+    b"retry: 700\n\n"
+    b"id: 1\ndata:\n\n"
+    b'event: message\nid: 2\ndata: {"a": 1}\n\n'
+    b"event: endpoint\ndata: /messages?x=1\n\n"
+    b"id: 3\r\ndata: one\r\ndata: two\r\n\r\n"
+    b"data: no id\n\n"
+    b"id\rdata: end\r\r"
+)
+EVENTS = [
+    Event(b'{"a": 1}', "message", "2"),
+    Event(b"/messages?x=1", "endpoint"),
+    Event(b"one\ntwo", "message", "3"),
+    Event(b"no id"),
+    Event(b"end", "message", ""),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, len(STREAM)])
+def test_events_are_the_same_however_the_bytes_are_cut(size):
+    decoder = Decoder()
+    found = []
+    for start in range(0, len(STREAM), size):
+        found += decoder.feed(STREAM[start : start + size])
+    assert found == EVENTS
+    assert decoder.last_id == ""
+    assert decoder.retry == 700
+
+
+def test_what_was_encoded_is_decoded():
+    written = sse.encode(b"a\r\nb\rc\nd", name="message", id="x") + sse.encode(b"{}")
+    assert list(Decoder().feed(written)) == [Event(b"a\nb\nc\nd", "message", "x"), Event(b"{}")]
+
+
+def test_an_event_without_data_names_where_to_resume():
+    decoder = Decoder()
+    assert list(decoder.feed(b"id: prime\nretry: 5\n\n")) == []
+    assert (decoder.last_id, decoder.retry) == ("prime", 5)
+
+
+def test_the_id_of_an_incomplete_event_is_not_where_to_resume():
+    decoder = Decoder()
+    list(decoder.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n"))
+    assert decoder.last_id == "1"
+
+
+def test_a_stream_taken_up_again_forgets_what_was_incomplete():
+    decoder = Decoder()
+    list(decoder.feed(b"id: 1\ndata: a\n\nevent: other\nid: 2\ndata: b"))
+    decoder.restart()
+    assert list(decoder.feed(b"id: 2\ndata: b\n\n")) == [Event(b"b", "message", "2")]
+
+
+@pytest.mark.parametrize("line", [b"retry: soon", b"retry: -1", b"retry: 9999999999999999"])
+def test_a_retry_that_is_no_time_is_ignored(line):
+    decoder = Decoder()
+    list(decoder.feed(line + b"\n\n"))
+    assert decoder.retry is None
+
+
+def test_an_id_with_a_null_character_is_ignored():
+    decoder = Decoder()
+    assert list(decoder.feed(b"id: a\0b\ndata: x\n\n")) == [Event(b"x")]
+    assert decoder.last_id is None
+
+
+@pytest.mark.parametrize("chunk", [b"data: 1234567890", b"data: 123456\ndata: 7890123\n"])
+def test_an_event_that_outgrows_the_limit_is_refused(chunk):
+    with pytest.raises(EventTooLong, match="message_bytes"):
+        list(Decoder(limit=10).feed(chunk))
