@@ -1,7 +1,6 @@
 """Schemas of types: references inlined, recursion kept, other libraries by adapters."""
 
 import datetime as dt
-import enum
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -120,20 +119,6 @@ def test_choices_name_their_type():
     assert schema_of(Literal["a", "b"])["type"] == "string"
     assert schema_of(Literal[1, 2])["type"] == "integer"
     assert "type" not in schema_of(Literal["a", 1])
-
-
-class Speed(enum.Enum):
-    SLOW = "slow"
-    FAST = "fast"
-
-
-def test_choices_keep_their_order():
-    choices = {"type": "string", "enum": ["slow", "fast"]}
-    assert schema_of(Literal["slow", "fast"]) == choices
-    assert schema_of(Speed) == choices
-    assert schema_of(Speed | None)["anyOf"] == [choices, {"type": "null"}]
-    assert schema_of(list[Annotated[Speed, "how"]])["items"] == {"description": "how", **choices}
-    assert schema_of(dict[Speed, int])["type"] == "object"
 
 
 def test_dates_tell_their_format_when_they_are_read():

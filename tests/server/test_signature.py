@@ -592,7 +592,7 @@ REFUSALS = [
         {"text": "", "below": {"text": 1}},
         'argument "value.below.text": expected a string, got an integer (1)',
     ),
-    (Unit, "km", 'argument "value": expected one of "m", "ft", got a string ("km")'),
+    (Unit, "km", 'argument "value": expected one of "ft", "m", got a string ("km")'),
     (Literal["a"], "b", 'argument "value": expected "a", got a string ("b")'),
     (int | None, "x", 'argument "value": expected an integer or null, got a string ("x")'),
     (

@@ -6,7 +6,6 @@ their names tell a model what goes where), and whatever another library validate
 """
 
 import dataclasses
-import enum
 import operator
 import sys
 import types
@@ -21,7 +20,6 @@ from msgspec import NODEFAULT, UNSET, Meta
 
 from accord.errors import RegistrationError
 from accord.server.schemas import (
-    CHOICES,
     LIMITS,
     Collector,
     Mismatch,
@@ -98,7 +96,7 @@ class _Rewriter:
         if origin in _WRAPPERS:
             return self.rewrite(get_args(annotation)[0])
         if origin is Literal:
-            return _in_order(annotation, get_args(annotation))
+            return annotation
         if origin is not None:
             return self._generic(annotation, origin)
         return self._plain(annotation)
@@ -118,8 +116,6 @@ class _Rewriter:
             return self.rewrite(annotation.__supertype__)
         if hasattr(annotation, "__value__"):
             return self._alias(annotation)
-        if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-            return _in_order(annotation, tuple(member.value for member in annotation))
         if isinstance(annotation, type):
             return self._class(annotation)
         return annotation
@@ -188,13 +184,6 @@ class _Rewriter:
         self._mirrors[cls] = made = stand_in(mirror, cls.__name__)
         mirror.build(self.rewrite)
         return made
-
-
-def _in_order(type_: Any, values: tuple[Any, ...]) -> Any:
-    """Keep the order that the author gave the choices; msgspec sorts them."""
-    if all(isinstance(value, str) for value in values) and list(values) != sorted(values):
-        return Annotated[type_, Meta(extra_json_schema={CHOICES: list(values)})]
-    return type_
 
 
 def _is_structured(cls: Any) -> bool:

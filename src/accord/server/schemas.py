@@ -246,10 +246,7 @@ def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
 
 _REF: Final = "#/$defs/"
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-CHOICES: Final = "accord:choices"
-"""Where the choices of an enum wait in their own order, to replace the sorted ones."""
-
-_DATA: Final = frozenset({"enum", "const", "default", "examples", "required", CHOICES})
+_DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
 # `title` repeats names; `discriminator` is OpenAPI's, and points at definitions that are gone.
 _NOISE: Final = frozenset({"title", "discriminator"})
 
@@ -288,11 +285,11 @@ class _Inliner:
         }
         target = _target(node)
         if target is None:
-            return _with_type(_with_order(plain))
+            return _with_type(plain)
         if target in self._recursive:
             self.kept[target] = None
             return {"$ref": _REF + self._recursive[target], **plain}
-        return _with_order({**self.node(self._components[target]), **plain})
+        return {**self.node(self._components[target]), **plain}
 
     def _member(self, key: str, value: Any) -> Any:
         if key in _DATA:
@@ -305,11 +302,6 @@ class _Inliner:
 def _target(schema: JsonObject) -> str | None:
     ref = schema.get("$ref")
     return ref.removeprefix(_REF) if isinstance(ref, str) else None
-
-
-def _with_order(schema: JsonObject) -> JsonObject:
-    choices = schema.pop(CHOICES, None)
-    return schema if choices is None else {**schema, "enum": choices}
 
 
 def _with_type(schema: JsonObject) -> JsonObject:
