@@ -54,6 +54,7 @@ Entry = TypeVar("Entry")
 Page = TypeVar("Page", bound=Any)
 
 _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Client:
@@ -332,9 +333,9 @@ def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
     # Some servers want the member even where the tool takes nothing.
     if arguments is None:
         return _NO_ARGUMENTS
-    if not isinstance(arguments, Mapping):
+    if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
         raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
-    return msgspec.Raw(msgspec.json.encode(arguments))
+    return msgspec.Raw(_encode(arguments))
 
 
 async def _all(

@@ -66,6 +66,7 @@ class Link:
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
+        self._usual = self._deadlines({})
 
     # -- life
 
@@ -166,11 +167,12 @@ class Link:
         dispatcher = self.dispatcher
         if dispatcher.closed is not None:
             raise type(dispatcher.closed)(str(dispatcher.closed))
-        timeout, cap = self._deadlines(how)
+        timeout, cap = self._deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta = how.get("meta")
         if on_progress is not None or name in _LONG:
-            meta = {"progressToken": next(self._tokens), **(meta or {})}
+            token = {"progressToken": next(self._tokens)}
+            meta = {**token, **meta} if meta else token
         params.meta = meta
         if self.wire.congested:
             await self._until_writable(name, timeout)
