@@ -12,6 +12,7 @@ Requests that name their revision in `_meta` stand on their own; for them there 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -320,7 +321,13 @@ def capability_paths(capabilities: Any) -> frozenset[str]:
         capabilities = msgspec.to_builtins(capabilities)
     found: set[str] = set()
     _collect(capabilities, "", found, 0)
-    return frozenset(found)
+    return _shared(frozenset(found))
+
+
+@lru_cache(maxsize=1024)
+def _shared(paths: frozenset[str]) -> frozenset[str]:
+    """Let sessions with the same capabilities share one set: it is most of what a session costs."""
+    return paths
 
 
 def _collect(value: Any, prefix: str, found: set[str], depth: int) -> None:

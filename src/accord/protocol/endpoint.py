@@ -89,7 +89,7 @@ class Endpoint:
         self.request_meta = request_meta
         self.result_meta = result_meta
         self.conversation = Conversation()
-        self._codec = codec.Codec(limits)
+        self._codec = codec.codec_for(limits or codec.Limits())
         self._next_id = 0
 
     @property

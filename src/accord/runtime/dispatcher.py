@@ -7,7 +7,7 @@ exchange the message belongs to.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -105,7 +105,7 @@ class Dispatcher:
         self.closed: AccordError | None = None
         self.running: dict[RequestId, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background: dict[asyncio.Task[Any], None] = {}
 
     # -- receiving
 
@@ -130,12 +130,12 @@ class Dispatcher:
         return requests
 
     def _serve(self, exchange: Exchange, params: Any) -> None:
-        if len(self.running) >= self.in_flight:
+        if len(self.running) >= self.in_flight and exchange.name != "ping":
             busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
             return self._fail(exchange, busy)
         try:
             outcome = self.handlers.request(exchange, params, self)
-        except Exception as error:  # a handler must not end the conversation
+        except (Exception, SystemExit) as error:  # a handler must not end the conversation
             return self._fail(exchange, error)
         if iscoroutine(outcome):
             label = exchange.name if exchange.state is None else str(exchange.state)
@@ -151,9 +151,14 @@ class Dispatcher:
         try:
             self._respond(exchange, await work)
         except asyncio.CancelledError:
-            if not exchange.cancelled:
-                raise
-        except Exception as error:
+            task = asyncio.current_task()
+            if self.closed is not None or (task is not None and task.cancelling()):
+                if not exchange.cancelled:
+                    raise
+            else:
+                # Something that the handler awaited was cancelled; the peer waits all the same.
+                self._fail(exchange, InternalError("the work was cancelled"))
+        except (Exception, SystemExit) as error:
             self._fail(exchange, error)
         finally:
             self.running.pop(exchange.id, None)
@@ -169,7 +174,7 @@ class Dispatcher:
             if reply is not None and self.closed is None:
                 self.write(reply, exchange)
 
-    def _fail(self, exchange: Exchange, error: Exception) -> None:
+    def _fail(self, exchange: Exchange, error: BaseException) -> None:
         if not isinstance(error, RequestError):
             # Nothing of it reaches the peer: it may name files, hosts or secrets.
             log.error("%s failed", exchange.name, exc_info=error)
@@ -201,6 +206,8 @@ class Dispatcher:
         exchange = event.exchange
         if event.name == "notifications/cancelled":
             task = self.running.get(exchange.id) if exchange else None
+            if event.reply is not None and self.closed is None:
+                self.write(event.reply, exchange)
             if task is not None:
                 # Not before its first step, or the handler's coroutine would never be awaited.
                 self._loop.call_soon(task.cancel)
@@ -209,18 +216,21 @@ class Dispatcher:
             if exchange.state.on_progress is not None:
                 self.spawn(exchange.state.on_progress(event.params))
             return
-        self.handlers.notification(event, self)
+        try:
+            self.handlers.notification(event, self)
+        except Exception:  # nor must a callback
+            log.exception("%s could not be passed on", event.name)
 
     def spawn(self, outcome: Any) -> None:
         """Let a callback's coroutine run by itself; its failure is logged."""
         if not iscoroutine(outcome):
             return
         task = self._loop.create_task(outcome)
-        self._background.add(task)
+        self._background[task] = None
         task.add_done_callback(self._background_done)
 
     def _background_done(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
+        self._background.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             log.error("a callback failed", exc_info=task.exception())
 
@@ -318,7 +328,16 @@ class Dispatcher:
         for task in (*self.running.values(), *self._background):
             self._loop.call_soon(task.cancel)
 
-    async def drained(self) -> None:
-        """Wait until no handler runs any more."""
-        waiting: list[Awaitable[Any]] = [*self.running.values(), *self._background]
-        await asyncio.gather(*waiting, return_exceptions=True)
+    def end_of_input(self) -> None:
+        """Take note that the peer says nothing more: our questions stay without answer."""
+        gone = ConnectionClosed("the peer has closed its side of the connection")
+        for exchange in list(self.endpoint.conversation.parties[self.endpoint.role].open.values()):
+            self._settle(exchange, None, gone)
+
+    async def drained(self, timeout: float | None = None) -> bool:
+        """Wait until no handler runs any more; returns whether that came about in time."""
+        working = [*self.running.values(), *self._background]
+        if not working:
+            return True
+        _, left = await asyncio.wait(working, timeout=timeout)
+        return not left

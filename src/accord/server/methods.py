@@ -87,12 +87,12 @@ async def read_resource(
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     if session.server.find_resource(params.uri) is None:
         raise resources.not_found(params.uri)
-    session.subscriptions.add(params.uri)
+    session.subscriptions |= {params.uri}
     return EmptyResult()
 
 
 def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParams) -> EmptyResult:
-    session.subscriptions.discard(params.uri)
+    session.subscriptions -= {params.uri}
     return EmptyResult()
 
 

@@ -40,8 +40,9 @@ class Session:
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
         )
         self.log_level: LoggingLevel = server.log_level
-        self.subscriptions: set[str] = set()
-        self._changed: set[str] = set()
+        # Sets that are replaced, not changed: an idle session owns none.
+        self.subscriptions: frozenset[str] = frozenset()
+        self._changed: frozenset[str] = frozenset()
         self._contexts: dict[Any, Context[Any]] = {}
 
     @property
@@ -160,10 +161,10 @@ class Session:
             return
         if not self._changed:
             self.loop.call_later(_BURST, self._flush_changes)
-        self._changed.add(kind)
+        self._changed |= {kind}
 
     def _flush_changes(self) -> None:
-        changed, self._changed = sorted(self._changed), set()
+        changed, self._changed = sorted(self._changed), frozenset()
         for kind in changed:
             self.notify(f"notifications/{kind}/list_changed")
 
