@@ -1,5 +1,6 @@
 """Params and results between raw JSON and message types, by method and revision; read once."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,7 +18,17 @@ from accord.types import InputRequiredResult
 from accord.types._base import JsonObject
 
 BY_NAME: Final = {method.name: method for method in METHODS}
-READERS: Final = {method.name: msgspec.json.Decoder(method.params).decode for method in METHODS}
+
+
+class _Readers(dict[str, Callable[[msgspec.Raw], Any]]):
+    """Decoders by method, each made when it is first needed."""
+
+    def __missing__(self, name: str) -> Callable[[msgspec.Raw], Any]:
+        self[name] = reader = msgspec.json.Decoder(BY_NAME[name].params).decode
+        return reader
+
+
+READERS: Final = _Readers()
 """The first reading of params: as the newest superset of their type."""
 
 

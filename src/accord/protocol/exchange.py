@@ -1,14 +1,16 @@
 """An exchange is one request until its reply; a step is one message as the conversation sees it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from accord.protocol.jsonrpc import ErrorBody, Kind
 from accord.protocol.revision import Method, Revision
 from accord.protocol.violation import Party
-from accord.trace import Record
 from accord.types._base import ProgressToken, RequestId
+
+if TYPE_CHECKING:
+    from accord.trace import Record
 
 
 class Exchange(msgspec.Struct):
@@ -59,7 +61,7 @@ class Step(msgspec.Struct, gc=False):
     body: Any = None
     error: ErrorBody | None = None
     exchange: Exchange | None = None
-    record: Record | None = None
+    record: "Record | None" = None
     in_batch: bool = False
 
 

@@ -3,27 +3,27 @@
 import re
 from typing import Final
 
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+# Compiled when first used, by `re` itself: most servers never look at most of them.
+_BASE64: Final = r"[A-Za-z0-9+/]*={0,2}"
 
 _RESTRICTED_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
 _TCHARS: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _QUOTED: Final = r'"(?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[\x20-\x7e])*"'
-_MIME_TYPE: Final = re.compile(
+_MIME_TYPE: Final = (
     rf"{_RESTRICTED_NAME}/{_RESTRICTED_NAME}(?:[ \t]*;[ \t]*{_TCHARS}=(?:{_TCHARS}|{_QUOTED}))*"
 )
-_HTTP_TOKEN: Final = re.compile(_TCHARS)
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*(?=:)"
 _USER: Final = r"[A-Za-z0-9._~!$&'()*+,;=:%-]"
 _IN_PATH: Final = r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]"
 _AFTER_PATH: Final = r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]"
-_URI: Final = re.compile(
+_URI: Final = (
     rf"[A-Za-z][A-Za-z0-9+.-]*:"
     rf"(?://(?:{_USER}*@)?(?:\[[0-9A-Za-z:._~!$&'()*+,;=-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?"
     rf"(?=[/?#]|\Z)|(?!//))"
     rf"{_IN_PATH}*(?:\?{_AFTER_PATH}*)?(?:\#{_AFTER_PATH}*)?"
 )
-_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BAD_ESCAPE: Final = r"%(?![0-9A-Fa-f]{2})"
 
 
 def is_base64(text: str) -> bool:
@@ -32,7 +32,7 @@ def is_base64(text: str) -> bool:
     >>> is_base64("aGk="), is_base64("aGk"), is_base64("aG-_")
     (True, False, False)
     """
-    return len(text) % 4 == 0 and _BASE64.fullmatch(text) is not None
+    return len(text) % 4 == 0 and re.fullmatch(_BASE64, text) is not None
 
 
 def is_mime_type(text: str) -> bool:
@@ -41,7 +41,7 @@ def is_mime_type(text: str) -> bool:
     >>> is_mime_type("text/plain;charset=utf-8"), is_mime_type("text"), is_mime_type("image/*")
     (True, False, False)
     """
-    return _MIME_TYPE.fullmatch(text) is not None
+    return re.fullmatch(_MIME_TYPE, text) is not None
 
 
 def is_http_token(text: str) -> bool:
@@ -50,7 +50,7 @@ def is_http_token(text: str) -> bool:
     >>> is_http_token("Region"), is_http_token("two words"), is_http_token("")
     (True, False, False)
     """
-    return _HTTP_TOKEN.fullmatch(text) is not None
+    return re.fullmatch(_TCHARS, text) is not None
 
 
 def scheme_of(text: str) -> str | None:
@@ -59,7 +59,7 @@ def scheme_of(text: str) -> str | None:
     >>> scheme_of("Note://a"), scheme_of("/a:b"), scheme_of("1st:a")
     ('note', None, None)
     """
-    found = _SCHEME.match(text)
+    found = re.match(_SCHEME, text)
     return found[0].lower() if found else None
 
 
@@ -69,4 +69,4 @@ def is_uri(text: str) -> bool:
     >>> is_uri("note://a/b?c#d"), is_uri("a/b"), is_uri("note://a b"), is_uri("note:%zz")
     (True, False, False, False)
     """
-    return _URI.fullmatch(text) is not None and _BAD_ESCAPE.search(text) is None
+    return re.fullmatch(_URI, text) is not None and re.search(_BAD_ESCAPE, text) is None

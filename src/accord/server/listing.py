@@ -5,11 +5,10 @@ that come or go between two pages neither hide nor repeat any other.
 """
 
 import base64
-import hashlib
-import hmac
-import secrets
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -89,9 +88,7 @@ class Listing(Generic[Entry]):
         self.cache_scope: CacheScope | None = cache_scope
         self._result_type = result_type
         self._member = _member_of(result_type)
-        self._key = hashlib.sha256(
-            b"accord cursor\0" + self._member.encode() + b"\0" + (key or secrets.token_bytes(32))
-        ).digest()
+        self._key = key or os.urandom(32)
         self._cache: _Cache[Entry] = _Cache(registry.snapshot(), {})
 
     def get(self, key: str) -> Entry | None:
@@ -177,19 +174,31 @@ class Listing(Generic[Entry]):
 
     # -- cursors
 
+    # Most lists are one page; those of several load what it takes to seal a cursor.
+
+    @cached_property
+    def _seal_key(self) -> bytes:
+        from hashlib import sha256
+
+        return sha256(b"accord cursor\0" + self._member.encode() + b"\0" + self._key).digest()
+
     def _cursor(self, number: int) -> str:
+        from hashlib import blake2b
+
         position = number.to_bytes(_NUMBER_BYTES)
-        seal = hashlib.blake2b(position, key=self._key, digest_size=_SEAL_BYTES).digest()
+        seal = blake2b(position, key=self._seal_key, digest_size=_SEAL_BYTES).digest()
         return base64.urlsafe_b64encode(position + seal).decode().rstrip("=")
 
     def _number(self, cursor: str) -> int:
+        from hmac import compare_digest
+
         padded = cursor + "=" * (-len(cursor) % 4)
         try:
             number = int.from_bytes(base64.b64decode(padded, b"-_")[:_NUMBER_BYTES])
         except ValueError:
             number = 0
         # Made anew and compared, so that a cursor can be written in one way only.
-        if not hmac.compare_digest(self._cursor(number).encode(), cursor.encode()):
+        if not compare_digest(self._cursor(number).encode(), cursor.encode()):
             shown = cursor if len(cursor) <= _SHOWN else cursor[:_SHOWN] + "..."
             raise InvalidParams(
                 f"cursor {shown!r} is invalid: expected the nextCursor of an earlier page of this "
