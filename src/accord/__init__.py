@@ -6,6 +6,8 @@ Names are loaded when they are first used, so that importing accord costs next t
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from accord.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from accord import errors, types
     from accord.client import Client
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from accord.server import Context, Server
 
 __all__ = ["Client", "Context", "Server", "ToolError", "connect", "errors", "types"]
-__version__ = "0.1.0"
+
 
 _HOMES = {
     "Client": "accord.client",

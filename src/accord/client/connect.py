@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, Unpack
 
-from accord import __version__
 from accord.client.client import Client
 from accord.client.link import Link
 from accord.client.options import ConnectOptions, Settings
@@ -24,6 +23,7 @@ from accord.errors import (
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
+from accord.version import __version__
 
 __all__ = ["Connecting", "Target", "connect"]
 
