@@ -13,13 +13,14 @@ PLAIN = {key: value for key, value in os.environ.items() if key not in ("NO_COLO
 def accord():
     """Run the command line as a process of its own; returns what it printed and its exit code."""
 
-    def run(*args, data=None, **env):
+    def run(*args, data=None, cwd=None, **env):
         return subprocess.run(
             [*ACCORD, *map(str, args)],
             input=data,
             capture_output=True,
             encoding="utf-8",
             timeout=120,
+            cwd=cwd,
             env={**PLAIN, "PYTHONUTF8": "1", **env},
             check=False,
         )

@@ -13,7 +13,7 @@ from accord.cli.arguments import read_tool_arguments, split_pairs
 from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
 from accord.cli.questions import ask_user
-from accord.cli.terminal import note, say
+from accord.cli.terminal import harmless, note, say
 from accord.types import (
     AudioContent,
     CallToolResult,
@@ -208,11 +208,9 @@ def _show(result: CallToolResult | ReadResourceResult | GetPromptResult, form: s
         plain = msgspec.to_builtins(result)
         say(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
     elif isinstance(result, CallToolResult):
-        texts = [_block(each) for each in result.content]
-        say("".join(f"{text}\n" for text in texts))
+        _say("".join(f"{_block(each)}\n" for each in result.content))
     elif isinstance(result, GetPromptResult):
-        lines = [f"{each.role}: {_block(each.content)}\n" for each in result.messages]
-        say("".join(lines))
+        _say("".join(f"{each.role}: {_block(each.content)}\n" for each in result.messages))
     else:
         for contents in result.contents:
             _show_contents(contents)
@@ -222,12 +220,17 @@ def _show_contents(contents: ResourceContents) -> None:
     """Print text, and bytes as they are where they go to a file or another program."""
     if contents.blob is None:
         text = contents.text or ""
-        say(text if text.endswith("\n") else f"{text}\n")
+        _say(text if text.endswith("\n") else f"{text}\n")
     elif sys.stdout is None or sys.stdout.isatty():
-        say(f"{_held(contents)}; redirect the output to keep it\n")
+        _say(f"{_held(contents)}; redirect the output to keep it\n")
     else:
         sys.stdout.buffer.write(base64.b64decode(contents.blob))
         sys.stdout.buffer.flush()
+
+
+def _say(text: str) -> None:
+    """Print what a server said: as it is into a file, without mischief on a terminal."""
+    say(harmless(text) if sys.stdout is not None and sys.stdout.isatty() else text)
 
 
 def _block(block: ContentBlock) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accord.cli.arguments import described
 from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
-from accord.cli.terminal import painter, say, width
+from accord.cli.terminal import harmless, painter, say, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
@@ -109,16 +109,16 @@ def _as_json(client: "Client", offer: _Offer) -> str:
 
 
 def _as_text(client: "Client", offer: _Offer) -> str:
-    rows = _rows(offer)
+    rows = [_Row(*map(_on_one_line, row)) for row in _rows(offer)]
     columns = width()
     if columns is None:
-        return "".join("\t".join(map(_on_one_line, row)) + "\n" for row in rows)
+        return "".join("\t".join(row) + "\n" for row in rows)
     paint = painter()
     info = client.server_info
-    title = paint("bold", info.title or info.name)
-    lines = [f"{title} {info.version}, revision {client.revision}"]
+    title = paint("bold", _on_one_line(info.title or info.name))
+    lines = [f"{title} {_on_one_line(info.version)}, revision {client.revision}"]
     if client.instructions:
-        lines += textwrap.wrap(client.instructions, columns)
+        lines += textwrap.wrap(harmless(client.instructions), columns)
     for kind in dict.fromkeys(row.kind for row in rows):
         chosen = [row for row in rows if row.kind == kind]
         lines += ["", paint("bold", f"{kind}s"), *_table(chosen, columns, paint)]
@@ -156,7 +156,7 @@ def _about(entry: Tool | Resource | ResourceTemplate | Prompt) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+    return harmless(" ".join(text.split()))
 
 
 def _table(rows: Sequence[_Row], columns: int, paint: Callable[[str, str], str]) -> list[str]:
@@ -166,7 +166,7 @@ def _table(rows: Sequence[_Row], columns: int, paint: Callable[[str, str], str])
     indent = size + 4
     lines = []
     for row in rows:
-        wrapped = textwrap.wrap(_on_one_line(row.about), max(20, columns - indent)) or [""]
+        wrapped = textwrap.wrap(row.about, max(20, columns - indent)) or [""]
         if len(row.name) > size:
             lines.append(f"  {paint('cyan', row.name)}")
         else:

@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("run serves a Python file or module; a command needs no accord to run")
     if not options.target:
         raise UsageError("run needs a TARGET: a Python file or module with a Server")
+    _refuse_command([options.target, *options.rest])
     place = locate(options.target, options.rest)
     if options.rest:
         raise UsageError(f"run takes one TARGET; {' '.join(options.rest)} is too much")
@@ -67,6 +68,13 @@ def run(options: argparse.Namespace) -> int:
         complain(f"serving {server.info.name} on stdin and stdout, one message a line; Ctrl-C ends")
     server.run(grace=options.grace)
     return 0
+
+
+def _refuse_command(words: list[str]) -> None:
+    """Notice that somebody wrote how the file would be run without accord."""
+    files = [word for word in words[1:] if word.endswith(".py")]
+    if files and not words[0].endswith(".py"):
+        raise UsageError(f"run takes the file alone, without {words[0]}: accord run {files[0]}")
 
 
 def _claim() -> None:

@@ -77,8 +77,8 @@ def locate(target: str, following: Sequence[str] = ()) -> Place:
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
         raise UsageError(f"{where} is a folder; name the file in it{_files_in(path)}")
     if path.is_file() and path.suffix == ".py":
-        return Place(where, path, _module_name(path), name)
-    if path.suffix == ".py":
+        return Place(_short(where), path, _module_name(path), name)
+    if path.suffix == ".py" and not _is_command_line(where):
         raise UsageError(f"there is no file {where}{_neighbours(path)}")
     if _OBJECT.fullmatch(where) and _is_module(where):
         return Place(where, None, where, name)
@@ -103,6 +103,8 @@ def _is_module(name: str) -> bool:
 
 
 def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
+    if _is_command_line(where):
+        return f"{where!r} is a command line, and commands stand after --: -- {where}"
     if path.is_file():
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "
@@ -115,23 +117,27 @@ def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
     python = path.with_name(f"{path.name}.py")
     if python.is_file():
         return f"there is no module {where}; did you mean {python}?"
-    if not following and len(words := shlex.split(where)) > 1 and shutil.which(words[0]):
-        return f"{where!r} is a command line, and commands stand after --: -- {where}"
     known_names = [each.stem for each in Path.cwd().glob("*.py")]
     hint = _did_you_mean(where, known_names)
     return f"there is no module {where} in {Path.cwd()} or among the installed packages{hint}"
+
+
+def _is_command_line(text: str) -> bool:
+    first, space, _ = text.partition(" ")
+    return bool(space) and shutil.which(first) is not None
 
 
 def _neighbours(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f": there is no folder {folder}"
-    files = sorted(each.name for each in folder.glob("*.py"))
-    close = get_close_matches(path.name, files, n=2, cutoff=0.6)
+    stems = sorted(each.stem for each in folder.glob("*.py"))
+    close = get_close_matches(path.stem, stems, n=2, cutoff=0.6)
     if close:
-        return f"; did you mean {' or '.join(str(folder / each) for each in close)}?"
+        return f"; did you mean {' or '.join(str(folder / f'{each}.py') for each in close)}?"
     here = "here" if str(folder) == "." else f"in {folder}"
-    return f"; {here} are {_some(files)}" if files else f": there are no Python files {here}"
+    files = _some(f"{stem}.py" for stem in stems)
+    return f"; {here} are {files}" if files else f": there are no Python files {here}"
 
 
 def _files_in(folder: Path) -> str:
@@ -229,7 +235,7 @@ def _syntax(error: SyntaxError, place: Place) -> str:
 
 
 def _failed_import(error: Exception, place: Place) -> str:
-    where = _frame(error.__traceback__)
+    where = _frame(error.__traceback__) or place.shown
     if isinstance(error, ModuleNotFoundError) and error.name:
         if f"{place.module}.".startswith(f"{error.name}."):
             return f"there is no module {error.name}{_did_you_mean_module(error.name)}"
@@ -258,14 +264,17 @@ def _frame(traceback: TracebackType | None) -> str:
     ]
     users = [each for each in frames if not os.path.realpath(each[0]).startswith(installed)]
     if not frames:
-        return "the import failed"
+        return ""
     file, line = (users or frames)[-1]
     source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
     return f"{_short(file)}:{line}" + (f" `{source}`" if source else "")
 
 
 def _short(file: str) -> str:
-    relative = os.path.relpath(file)
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
     return file if relative.startswith("..") else relative
 
 
@@ -296,9 +305,9 @@ def _made(factory: Any, place: Place) -> Any:
     try:
         return factory()
     except Exception as error:
-        where = _frame(error.__traceback__)
+        where = _frame(error.__traceback__) or place.shown
         raise UsageError(
-            f"{place.shown}:{place.object}() failed at {where}: {type(error).__name__}: {error}"
+            f"{where}: {place.object}() failed: {type(error).__name__}: {error}"
         ) from None
 
 

@@ -1,14 +1,17 @@
 """Where results and complaints go: plain text everywhere, colours only where a person looks on."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import TextIO
+from typing import Final, TextIO
 
-__all__ = ["complain", "note", "painter", "progress", "say", "width"]
+__all__ = ["complain", "harmless", "note", "painter", "progress", "say", "width"]
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def say(text: str) -> None:
@@ -22,8 +25,17 @@ def complain(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print to stderr what belongs beside the result, as it is."""
-    _print(sys.stderr, f"{text}\n")
+    """Print to stderr what belongs beside the result."""
+    _print(sys.stderr, f"{harmless(text)}\n")
+
+
+def harmless(text: str) -> str:
+    r"""Spell out control characters, which could make a terminal do things; lines stay lines.
+
+    >>> print(harmless("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def _print(stream: TextIO | None, text: str) -> None:
