@@ -16,6 +16,8 @@ log = logging.getLogger("accord")
 
 # Long enough for honest work between two awaits, short enough that a person would notice.
 THRESHOLD: Final = 0.25
+# Starting a thread costs 0.1 ms: too much for every request, nothing for one a second.
+_IDLE: Final = 1.0
 
 
 class Watchdog:
@@ -28,9 +30,8 @@ class Watchdog:
         self._running = 0
         self._beating = False
         self._beat_at = 0.0
-        self._wake = threading.Event()
-        self._ended = False
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._watched = False
 
     def enter(self) -> None:
         """A handler begins."""
@@ -38,34 +39,25 @@ class Watchdog:
         if not self._beating:
             self._beating = True
             self._beat()
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._watch, name="accord-watch", daemon=True
-                )
-                self._thread.start()
-            self._wake.set()
+            with self._lock:
+                is_watched, self._watched = self._watched, True
+            if not is_watched:
+                threading.Thread(target=self._watch, name="accord-watch", daemon=True).start()
 
     def leave(self) -> None:
         """A handler has ended."""
         self._running -= 1
 
-    def close(self) -> None:
-        """Stop watching."""
-        self._ended = True
-        self._wake.set()
-
     def _beat(self) -> None:
         self._beat_at = time.monotonic()
-        if self._running and not self._ended:
+        if self._running:
             self._loop.call_later(self._threshold / 4, self._beat)
         else:
             self._beating = False
-            self._wake.clear()
 
     def _watch(self) -> None:
         reported = 0.0
-        while not self._ended:
-            self._wake.wait()
+        while not self._is_over():
             time.sleep(self._threshold / 4)
             beat = self._beat_at
             if self._running and self._beating and beat != reported:
@@ -73,6 +65,14 @@ class Watchdog:
                 if late > self._threshold:
                     reported = beat
                     self._report(late)
+
+    def _is_over(self) -> bool:
+        """Whether nothing was to watch for a while, so that the thread may end."""
+        with self._lock:
+            idle = not self._beating and time.monotonic() - self._beat_at > _IDLE
+            if idle or self._loop.is_closed():
+                self._watched = False
+            return not self._watched
 
     def _report(self, late: float) -> None:
         try:

@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
 
 from accord.errors import ElicitationRefused, MissingCapability
 from accord.protocol.exchange import Exchange
@@ -26,7 +29,9 @@ from accord.types import (
 from accord.types._base import RequestId, RevisionId
 
 if TYPE_CHECKING:
-    from accord.server.session import Session
+    from concurrent.futures import Future
+
+    from accord.server.session import Flow, Session
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -40,14 +45,30 @@ Value = TypeVar("Value")
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")
 
 
+# What a client that does not read may cost; what it is only told for its convenience is left out.
+_BACKLOG_MOST: Final = 8 * 1024 * 1024
+
+
 class Done:
     """The outcome of something that has already happened: may be awaited, need not be."""
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[None, None, None]:
+    def __await__(self) -> Generator[Any, None, None]:
         return
         yield
+
+
+class _Delayed(Done):
+    """The same for a client that reads slowly: to await it is to wait until it has caught up."""
+
+    __slots__ = ("_flow",)
+
+    def __init__(self, flow: "Flow") -> None:
+        self._flow = flow
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._flow.writable().__await__()
 
 
 DONE: Final = Done()
@@ -61,13 +82,14 @@ class Context(Generic[State]):
     for with `wait`.
     """
 
-    __slots__ = ("_exchange", "_flag", "_session", "_values")
+    __slots__ = ("_exchange", "_is_cancelled", "_session", "_values", "_waits")
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
-        self._flag: threading.Event | None = None
+        self._is_cancelled = False
         self._values: dict[type, Any] | None = None
+        self._waits: set[Future[Any]] | None = None
 
     @staticmethod
     def current() -> "Context[Any]":
@@ -119,7 +141,7 @@ class Context(Generic[State]):
     @property
     def is_cancelled(self) -> bool:
         """Whether the answer is no longer wanted; work in threads should look now and then."""
-        return self._exchange.cancelled or (self._flag is not None and self._flag.is_set())
+        return self._is_cancelled or self._exchange.cancelled
 
     # -- per-request state
 
@@ -150,10 +172,24 @@ class Context(Generic[State]):
         Values that do not rise are left out, as are those after the end.
         """
         token = self._exchange.token
-        if token is not None:
-            params = ProgressParams(token, progress, total, message)
-            self._session.run_here(self._progress, params)
-        return DONE
+        if token is None:
+            return DONE
+        params = ProgressParams(token, progress, total, message)
+        return self._tell(self._progress, params)
+
+    def _tell(self, send: Callable[[Any], None], params: Any) -> Done:
+        session = self._session
+        flow = session.flow
+        if flow is None or not flow.congested:
+            session.run_here(send, params)
+            return DONE
+        if flow.backlog > _BACKLOG_MOST:
+            return _Delayed(flow)
+        session.run_here(send, params)
+        if threading.get_ident() != session.thread:
+            with suppress(RuntimeError):  # the loop is closed
+                asyncio.run_coroutine_threadsafe(flow.writable(), session.loop).result()
+        return _Delayed(flow)
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -163,12 +199,12 @@ class Context(Generic[State]):
 
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
-        if self._session.wants_log(level):
-            params = LogMessageParams(level, data, logger)
-            self._session.run_here(
-                lambda: self._session.notify("notifications/message", params, self._exchange)
-            )
-        return DONE
+        if not self._session.wants_log(level):
+            return DONE
+        return self._tell(self._log, LogMessageParams(level, _as_json(data), logger))
+
+    def _log(self, params: LogMessageParams) -> None:
+        self._session.notify("notifications/message", params, self._exchange)
 
     def debug(self, data: Any) -> Done:
         """Log at level debug."""
@@ -273,16 +309,32 @@ class Context(Generic[State]):
         async def awaited() -> Value:
             return await awaitable
 
-        return asyncio.run_coroutine_threadsafe(awaited(), loop).result()
+        future = asyncio.run_coroutine_threadsafe(awaited(), loop)
+        waits = self._waits = self._waits or set()
+        waits.add(future)
+        try:
+            if self.is_cancelled:
+                future.cancel()
+            return future.result()
+        finally:
+            waits.discard(future)
 
     def _cancel(self) -> None:
-        """Raise the flag that work in a thread looks at."""
-        if self._flag is None:
-            self._flag = threading.Event()
-        self._flag.set()
+        """Raise the flag that work in a thread looks at, and end what it waits for."""
+        self._is_cancelled = True
+        for future in list(self._waits or ()):
+            future.cancel()
 
     def __repr__(self) -> str:
         return f"Context({self.method!r}, id={self.request_id!r})"
+
+
+def _as_json(data: Any) -> msgspec.Raw:
+    """Encode what is logged, whatever it is: no log may fail what it tells about."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(data))
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(str(data)))
 
 
 def _message(given: str | SamplingMessage) -> SamplingMessage:

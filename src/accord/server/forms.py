@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from accord.errors import InvalidParams, RegistrationError
+from accord.errors import RegistrationError, ToolError
 from accord.server.schemas import convert, schema_of
 from accord.types._base import JsonObject
 
@@ -44,7 +44,7 @@ def form_of(type_: type[Form]) -> tuple[JsonObject, Callable[[JsonObject], Form]
         try:
             answer: Form = convert(content, type_, strict=False)
         except ValueError as error:
-            raise InvalidParams(f"the answer does not fit {type_.__name__}: {error}") from None
+            raise ToolError(f"the answer does not fit {type_.__name__}: {error}") from None
         return answer
 
     return form, read

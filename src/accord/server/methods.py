@@ -9,7 +9,7 @@ import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.errors import InvalidParams
+from accord.errors import InternalError, InvalidParams, ToolError
 from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
@@ -116,7 +116,15 @@ async def complete(
 ) -> CompleteResult:
     completer = session.server.completions.find(params.ref, params.argument.name)
     resolved = (params.context.arguments if params.context else None) or {}
-    value = completer(params.argument.value, resolved)
+    context = session.context(exchange)
+    current.set(context)
+    variables = contextvars.copy_context()
+    # In a thread, since an author's completer may well ask a database.
+    value = await in_thread(
+        session.server.threads,
+        lambda: variables.run(completer, params.argument.value, resolved),
+        timeout=None,
+    )
     if asyncio.iscoroutine(value):
         value = await value
     return CompleteResult(completion.trim(value))
@@ -137,16 +145,19 @@ async def call_user(
     """Call a reader or prompt of the author: on the loop if it is async, else in a thread."""
     context = session.context(exchange)
     current.set(context)
-    if signature.is_async:
-        return await signature.call(function, bound, context)
-    variables = contextvars.copy_context()
-    session.track(exchange, context)
     try:
+        if signature.is_async:
+            return await signature.call(function, bound, context)
+        variables = contextvars.copy_context()
+        session.track(exchange, context)
         return await in_thread(
             session.server.threads,
             lambda: variables.run(signature.call, function, bound, context),
             timeout=None,
         )
+    except ToolError as error:
+        # No tool, but its author means the same: the caller should read the text.
+        raise InternalError(str(error)) from error
     finally:
         session.untrack(exchange)
 

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, get_args
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from accord.errors import LocalProtocolError, MethodNotFound
 from accord.protocol.conversation import PartyState
@@ -27,6 +28,21 @@ _SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLev
 _BURST: Final = 0.02
 
 
+class Flow(Protocol):
+    """How well a client reads what it is sent; of transports that can tell."""
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes it has yet to read."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether that is a lot."""
+
+    async def writable(self) -> None:
+        """Wait until it has caught up, or is gone."""
+
+
 class Session:
     """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
 
@@ -39,6 +55,7 @@ class Session:
         self.dispatcher = Dispatcher(
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
         )
+        self.flow: Flow | None = None
         self.log_level: LoggingLevel = server.log_level
         # Sets that are replaced, not changed: an idle session owns none.
         self.subscriptions: frozenset[str] = frozenset()
@@ -107,11 +124,6 @@ class Session:
         """Forget a context that is no longer at work."""
         self._contexts.pop(exchange.id, None)
 
-    @property
-    def has_tracked(self) -> bool:
-        """Whether work in threads goes on."""
-        return bool(self._contexts)
-
     # -- telling
 
     def run_here(self, function: Callable[..., None], *args: Any) -> None:
@@ -119,7 +131,8 @@ class Session:
         if threading.get_ident() == self.thread:
             function(*args)
         else:
-            self.loop.call_soon_threadsafe(function, *args)
+            with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+                self.loop.call_soon_threadsafe(function, *args)
 
     def is_open(self, exchange: Exchange) -> bool:
         """Whether a request still waits for its answer."""

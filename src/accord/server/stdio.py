@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 from accord.bindings.lines import LineTooLong
 from accord.protocol import codec
 from accord.protocol.jsonrpc import INVALID_REQUEST, ErrorBody
-from accord.transports.stdio import StdioConnection, Stop, claim, exit_at_once
+from accord.server.threads import finished, is_working
+from accord.transports.ending import Stop, exit_at_once, leave_threads
+from accord.transports.stdio import StdioConnection, claim
 
 if TYPE_CHECKING:
     from accord.server.server import Server
@@ -20,51 +21,51 @@ log = logging.getLogger("accord.stdio")
 def run(server: "Server[Any]", *, grace: float) -> None:
     """Serve until the input ends, a signal comes or the parent is gone; then leave.
 
-    A sync tool that does not end keeps nobody waiting longer than the grace period.
+    A tool that does not end keeps nobody waiting longer than the grace period.
     """
+    server.was_run = True
     claim()
+    stop = Stop(grace=grace)
     try:
-        asyncio.run(serve(server, grace=grace))
-    except KeyboardInterrupt:
-        pass
+        with stop.signals():
+            asyncio.run(serve(server, stop))
     except BaseException:
         log.critical("the server stopped", exc_info=True)
-        sys.stderr.flush()
         exit_at_once(1)
-    executor = vars(server).get("threads")
+    if is_working():
+        log.warning("sync work did not stop within %g s and is left behind", grace)
+        exit_at_once(0)
+    executor = vars(server).pop("threads", None)
     if executor is not None:
         executor.shutdown(wait=False, cancel_futures=True)
-        if any(thread.is_alive() for thread in executor._threads) and server_is_busy(server):
-            exit_at_once(0)
+    leave_threads(grace)
 
 
-def server_is_busy(server: "Server[Any]") -> bool:
-    """Whether work in threads outlived its session."""
-    return any(session.has_tracked for session in list(server.sessions))
-
-
-async def serve(server: "Server[Any]", *, grace: float) -> None:
+async def serve(server: "Server[Any]", stop: Stop) -> None:
     """Serve the process's own stdin and stdout."""
     async with server.running() as state:
-        connection = StdioConnection(
-            lambda line: session.dispatcher.receive(line), limit=server.limits.message_bytes
-        )
-        session: Session = server.session(connection.write, state)
-        connection.refuse = lambda error: connection.write(_too_long(error))
+        session: Session
+
+        def receive(line: bytes) -> None:
+            session.dispatcher.receive(line)
+
+        def refuse(error: LineTooLong) -> None:
+            connection.write(_too_long(error))
+
+        connection = StdioConnection(receive, refuse, limit=server.limits.message_bytes)
+        session = server.session(lambda message, _: connection.write(message), state)
+        session.flow = connection
         await connection.start()
-        await Stop(connection.ended).wait()
-        await _finish(session, grace)
-        connection.finish()
-
-
-async def _finish(session: "Session", grace: float) -> None:
-    """Let answers that are on their way get out, then cancel what still runs."""
-    session.close()
-    try:
-        async with asyncio.timeout(grace):
-            await session.dispatcher.drained()
-    except TimeoutError:
-        log.warning("handlers did not stop within %g s", grace)
+        only_input_ended = await stop.wait(connection.ended)
+        session.dispatcher.end_of_input()
+        if only_input_ended:
+            # Whoever closed the input may still want its answers. The last quarter is for those
+            # who clean up when they are cancelled.
+            await stop.unless_signalled(session.dispatcher.drained(), stop.left * 3 / 4)
+        session.close()
+        await session.dispatcher.drained(stop.left)
+        await finished(stop.left)
+        connection.finish(max(stop.left, 0.1))
 
 
 def _too_long(error: LineTooLong) -> bytes:

@@ -5,9 +5,17 @@ import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+__all__ = ["OutOfTime", "finished", "in_thread", "is_working"]
 
 Value = TypeVar("Value")
+
+_running: Final[set["_Job"]] = set()
+
+
+class OutOfTime(TimeoutError):
+    """The time for some work ran out, as opposed to a time-out within the work."""
 
 
 class _Stopped(BaseException):
@@ -28,13 +36,24 @@ class _Job:
             if self._stopped:
                 return None
             self._thread = threading.get_ident()
+        _running.add(self)
         try:
             return self._work()
         except _Stopped:
             return None
         finally:
-            with self._lock:
-                self._thread = None
+            try:
+                self._leave()
+            except _Stopped:  # it came at the last moment, and comes only once
+                self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            if self._stopped and self._thread is not None:
+                # What was not raised yet must not hit the next work of this thread.
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), None)
+            self._thread = None
+        _running.discard(self)
 
     def stop(self) -> None:
         """Raise in the thread at its next bytecode; a call into C is left only when it returns."""
@@ -51,18 +70,37 @@ async def in_thread(
     """Run work in a thread and wait for it.
 
     Raises:
-        TimeoutError: the time ran out; the work is stopped, and nobody waits for it any more.
+        OutOfTime: the time ran out; the work is stopped, and nobody waits for it any more.
     """
     job = _Job(work)
     future = asyncio.get_running_loop().run_in_executor(executor, job)
+    result: Value
     if timeout is None:
-        result: Value = await future
+        result = await future
         return result
     try:
-        async with asyncio.timeout(timeout):
-            return await asyncio.shield(future)
-    except TimeoutError:
-        job.stop()
-        # What it still returns or raises interests nobody.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done, _ = await asyncio.wait([future], timeout=timeout)
+    except asyncio.CancelledError:
+        future.cancel()  # work that has not begun never will
         raise
+    if done:
+        result = future.result()
+        return result
+    job.stop()
+    # What it still returns or raises interests nobody.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    raise OutOfTime
+
+
+def is_working() -> bool:
+    """Whether any work goes on, wanted or not."""
+    return bool(_running)
+
+
+async def finished(timeout: float) -> bool:
+    """Wait until no work goes on; returns whether that came about in time."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout
+    while _running and loop.time() < end:
+        await asyncio.sleep(0.01)
+    return not _running

@@ -3,9 +3,9 @@
 import asyncio
 import contextvars
 import logging
-import secrets
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -15,13 +15,16 @@ from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
 from accord.server.results import ReturnType
 from accord.server.signature import Signature
-from accord.server.threads import in_thread
+from accord.server.threads import OutOfTime, in_thread
 from accord.types import CallToolResult, TextContent, Tool
 
 if TYPE_CHECKING:
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
+
+# Libraries made for the command line exit where they mean to fail.
+_FAILURES: Final = (Exception, SystemExit)
 
 
 class ToolEntry(msgspec.Struct):
@@ -59,7 +62,7 @@ class ToolEntry(msgspec.Struct):
         token = current.set(context)
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
-        except Exception as error:
+        except _FAILURES as error:
             return self._failed(error, context)
         finally:
             current.reset(token)
@@ -70,11 +73,20 @@ class ToolEntry(msgspec.Struct):
             if self.timeout is None:
                 value = await self.signature.call(self.function, bound, context)
             else:
-                async with asyncio.timeout(self.timeout):
-                    value = await self.signature.call(self.function, bound, context)
+                value = await self._within_time(bound, context)
             return self.returns.convert(value)
-        except Exception as error:
+        except _FAILURES as error:
             return self._failed(error, context)
+
+    async def _within_time(self, bound: Any, context: Context[Any]) -> Any:
+        limit = asyncio.timeout(self.timeout)
+        try:
+            async with limit:
+                return await self.signature.call(self.function, bound, context)
+        except TimeoutError:
+            if limit.expired():
+                raise OutOfTime from None
+            raise
 
     async def _call_in_thread(
         self, session: "Session", exchange: Exchange, context: Context[Any], bound: Any
@@ -89,23 +101,23 @@ class ToolEntry(msgspec.Struct):
                 timeout=self.timeout,
             )
             return self.returns.convert(value)
-        except Exception as error:
-            if isinstance(error, TimeoutError):
+        except _FAILURES as error:
+            if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failed(error, context)
         finally:
             session.untrack(exchange)
 
-    def _failed(self, error: Exception, context: Context[Any]) -> CallToolResult:
+    def _failed(self, error: BaseException, context: Context[Any]) -> CallToolResult:
         if isinstance(error, ToolError):
             return failure(str(error))
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
             return failure(error.message)
         if isinstance(error, RequestError):
             raise error
-        if isinstance(error, TimeoutError) and self.timeout is not None:
+        if isinstance(error, OutOfTime):
             return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
-        reference = secrets.token_hex(4)
+        reference = os.urandom(4).hex()
         log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
         if context.session.server.debug:
             return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")

@@ -1,10 +1,16 @@
 """Two endpoints in one process: bytes pass from hand to hand, without tasks or queues."""
 
+import logging
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 from accord.protocol.exchange import Exchange
 from accord.transports.wire import Lost, Receive
+
+log = logging.getLogger("accord.server")
+
+# How long handlers may take to clean up once they are cancelled.
+_GRACE: Final = 2.0
 
 
 class MemoryWire:
@@ -42,7 +48,8 @@ class MemoryWire:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-            await session.dispatcher.drained()
+            if not await session.dispatcher.drained(_GRACE):
+                log.warning("handlers did not stop although they were cancelled")
         await self._stack.aclose()
 
     def abort(self) -> None:

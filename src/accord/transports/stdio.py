@@ -7,16 +7,19 @@ stderr, whatever else reads gets nothing. It may be called early, before user co
 import asyncio
 import logging
 import os
-import selectors
-import signal
+import select
 import stat
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
+
+__all__ = ["StdioConnection", "claim"]
 
 log = logging.getLogger("accord.stdio")
 
@@ -25,9 +28,6 @@ _READ_SIZE: Final = 64 * 1024
 # A client that does not read what it is sent is not read from either, above this backlog.
 _BACKLOG_HIGH: Final = 1024 * 1024
 _BACKLOG_LOW: Final = 256 * 1024
-_PARENT_CHECK: Final = 1.0
-# How long a client may take, at the end, to make room for what it has not read yet.
-_LAST_WRITE: Final = 1.0
 
 _claimed: tuple[int, int] | None = None
 
@@ -54,97 +54,118 @@ def claim() -> tuple[int, int]:
 class _Writer:
     """Writes messages to a descriptor, one write per loop turn, without ever blocking on a pipe."""
 
-    def __init__(self, descriptor: int, on_backlog: Callable[[int], None]) -> None:
+    def __init__(
+        self, descriptor: int, on_backlog: Callable[[int], None], on_broken: Callable[[], None]
+    ) -> None:
         self._descriptor = descriptor
         self._on_backlog = on_backlog
+        self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._pending: list[bytes] = []
-        self._rest = memoryview(b"")
-        self._unsent = 0
+        self._queue: deque[memoryview] = deque()
         self._scheduled = False
-        self.broken = False
-        self._blocks = not _is_pipe(descriptor)
-        if not self._blocks:
+        self._waiting: list[asyncio.Future[None]] = []
+        self._is_broken = False
+        self.backlog = 0
+        if _is_pipe(descriptor):
             os.set_blocking(descriptor, False)
 
     def write(self, message: bytes) -> None:
         """Send one message with the next flush."""
+        if self._is_broken:
+            return
         self._pending.append(message)
-        self._unsent += len(message) + 1
         if not self._scheduled:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        self._scheduled = True
-        self._loop.call_soon(self.flush)
-
-    def cork(self) -> None:
-        """Collect what is written until `uncork`."""
-        self._scheduled = True
-
-    def uncork(self, expected: int) -> None:
-        """Write what was collected.
-
-        Where fewer messages than expected were written, the others come from tasks that run next:
-        a flush right behind them saves a turn of the loop.
-        """
-        missing = expected - len(self._pending)
-        self.flush()
-        if missing > 0:
-            self._schedule()
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write what is pending, as far as the reader has room."""
         self._scheduled = False
-        if self._rest:
-            self._on_backlog(self._unsent)
-        elif self._pending:
-            self._pending.append(b"")
-            data = b"\n".join(self._pending)
-            self._pending.clear()
-            self._send(memoryview(data))
+        if not self._pending:
+            return
+        self._pending.append(b"")
+        data = b"\n".join(self._pending)
+        self._pending.clear()
+        written = 0
+        if not self._queue:
+            try:
+                written = os.write(self._descriptor, data)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._break()
+                return
+            if written == len(data):
+                return
+            self._loop.add_writer(self._descriptor, self._continue)
+        self._queue.append(memoryview(data)[written:])
+        self.backlog += len(data) - written
+        self._on_backlog(self.backlog)
 
-    def _send(self, data: memoryview) -> None:
-        was_waiting = bool(self._rest)
+    def _continue(self) -> None:
         try:
-            while data:
-                sent = os.write(self._descriptor, data)
-                data = data[sent:]
-                self._unsent -= sent
-                if not self._blocks:
-                    break  # it is full, or all is written
+            while self._queue:
+                written = os.write(self._descriptor, self._queue[0])
+                self.backlog -= written
+                if written < len(self._queue[0]):
+                    self._queue[0] = self._queue[0][written:]
+                else:
+                    self._queue.popleft()
         except BlockingIOError:
             pass
         except OSError:
-            self.broken = True
-            self._pending.clear()
-            self._unsent = 0
-            data = memoryview(b"")
-        self._rest = data
-        if data and not was_waiting:
-            self._loop.add_writer(self._descriptor, self._continue)
-        elif was_waiting and not data:
+            self._break()
+        if not self._queue:
             self._loop.remove_writer(self._descriptor)
+        self._on_backlog(self.backlog)
+        if self.backlog < _BACKLOG_LOW:
+            self._wake()
 
-    def _continue(self) -> None:
-        self._send(self._rest)
-        if not self._rest:
-            self.flush()
-        self._on_backlog(self._unsent)
+    def _break(self) -> None:
+        """Let go of what nobody will read."""
+        self._is_broken = True
+        self._drop()
+        self._on_broken()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything has been written."""
-        return not self._pending and not self._rest
+    def _drop(self) -> None:
+        if self._queue:
+            self._loop.remove_writer(self._descriptor)
+        self._queue.clear()
+        self._pending.clear()
+        self.backlog = 0
+        self._wake()
 
-    def finish(self) -> None:
-        """Write what is left while the client still reads: the process is about to end."""
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    async def writable(self) -> None:
+        """Wait until most has been read, or will never be."""
+        while self.backlog > _BACKLOG_HIGH:
+            future = self._loop.create_future()
+            self._waiting.append(future)
+            await future
+
+    def finish(self, seconds: float) -> None:
+        """Write what is left, for a while: the process is about to end."""
         self.flush()
-        if self._rest:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._descriptor, selectors.EVENT_WRITE)
-                while self._rest and selector.select(_LAST_WRITE):
-                    self._continue()
+        left = [bytes(view) for view in self._queue]
+        self._drop()
+        end = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        data = memoryview(b"".join(left))
+        with suppress(OSError):
+            while data and time.monotonic() < end:
+                if poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                    with suppress(BlockingIOError):
+                        data = data[os.write(self._descriptor, data) :]
+        with suppress(OSError):
+            # The pipe may be shared, and whoever shares it expects to be blocked.
+            os.set_blocking(self._descriptor, True)
 
 
 class _Reader(asyncio.Protocol):
@@ -153,14 +174,14 @@ class _Reader(asyncio.Protocol):
     def __init__(
         self,
         limit: int,
-        receive: Callable[[bytes], object],
-        too_long: Callable[[LineTooLong], None],
-        writer: _Writer,
+        receive: Callable[[bytes], None],
+        refuse: Callable[[LineTooLong], None],
+        flush: Callable[[], None],
     ) -> None:
         self._lines = LineReader(limit)
         self._receive = receive
-        self._too_long = too_long
-        self._writer = writer
+        self._refuse = refuse
+        self._flush = flush
         self._paused = False
         self.transport: asyncio.ReadTransport | None = None
         self.ended: asyncio.Event = asyncio.Event()
@@ -172,23 +193,24 @@ class _Reader(asyncio.Protocol):
             transport.max_size = _READ_SIZE
 
     def data_received(self, data: bytes) -> None:
-        received = 0
-        self._writer.cork()
+        for line in self._lines.feed(data):
+            if line.__class__ is bytes:
+                self._take(line)
+            else:
+                self._refuse(line)  # type: ignore[arg-type]  # the only other class
+        self._flush()
+
+    def _take(self, line: bytes) -> None:
         try:
-            for line in self._lines.feed(data):
-                received += 1
-                if isinstance(line, bytes):
-                    self._receive(line)
-                else:
-                    self._too_long(line)
-        finally:
-            self._writer.uncork(received)
+            self._receive(line)
+        except Exception:  # one message must not end the connection
+            log.exception("a message could not be taken in")
 
     def eof_received(self) -> None:
         last = self._lines.end()
         if last is not None:
-            self._receive(last)
-            self._writer.flush()
+            self._take(last)
+            self._flush()
         self.ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -196,7 +218,7 @@ class _Reader(asyncio.Protocol):
 
     def hold(self, backlog: int) -> None:
         """Stop reading while the client does not read, and go on when it does."""
-        if self.transport is None:
+        if self.transport is None or self.transport.is_closing():
             return
         if backlog > _BACKLOG_HIGH and not self._paused:
             self._paused = True
@@ -207,44 +229,71 @@ class _Reader(asyncio.Protocol):
 
 
 class StdioConnection:
-    """The process's own pipes as a connection."""
+    """The process's own pipes as a connection.
 
-    def __init__(self, receive: Callable[[bytes], object], *, limit: int = LINE_LIMIT) -> None:
+    Args:
+        receive: takes one message.
+        refuse: told of a line that was too long, and is lost.
+        limit: the longest line in bytes.
+    """
+
+    def __init__(
+        self,
+        receive: Callable[[bytes], None],
+        refuse: Callable[[LineTooLong], None],
+        *,
+        limit: int = LINE_LIMIT,
+    ) -> None:
         reading, writing = claim()
         self._reading = reading
-        self._writer = _Writer(writing, self._hold)
-        self._reader = _Reader(limit, receive, self._refuse, self._writer)
-        self.refuse: Callable[[LineTooLong], None] = lambda _: None
+        self._reader = _Reader(limit, receive, refuse, lambda: self._writer.flush())
+        self._writer = _Writer(writing, self._reader.hold, self._reader.ended.set)
         self.ended = self._reader.ended
 
-    def write(self, message: bytes, exchange: object = None) -> None:
-        """Send one message; there is one stream, whatever exchange it belongs to."""
+    def write(self, message: bytes) -> None:
+        """Send one message."""
         self._writer.write(message)
 
-    def _hold(self, backlog: int) -> None:
-        self._reader.hold(backlog)
+    @property
+    def backlog(self) -> int:
+        """How many bytes the client has yet to read."""
+        return self._writer.backlog
 
-    def _refuse(self, error: LineTooLong) -> None:
-        self.refuse(error)
+    @property
+    def congested(self) -> bool:
+        """Whether the client is slow to read; `writable` waits until it has caught up."""
+        return self._writer.backlog > _BACKLOG_HIGH
+
+    async def writable(self) -> None:
+        """Wait until the client has read most of what was sent, or is gone."""
+        await self._writer.writable()
 
     async def start(self) -> None:
         """Begin to read."""
         loop = asyncio.get_running_loop()
-        if _is_pipe(self._reading) or os.isatty(self._reading):
+        if _is_pipe(self._reading):
             pipe = os.fdopen(self._reading, "rb", buffering=0, closefd=False)
             await loop.connect_read_pipe(lambda: self._reader, pipe)
         else:
-            threading.Thread(target=self._read_file, args=(loop,), daemon=True).start()
+            # Files cannot be polled. Terminals could, but their other users would be unblocked too.
+            threading.Thread(
+                target=self._read_in_thread, args=(loop,), name="accord-stdin", daemon=True
+            ).start()
 
-    def _read_file(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read what cannot be polled, such as a file."""
-        while chunk := os.read(self._reading, _READ_SIZE):
-            loop.call_soon_threadsafe(self._reader.data_received, chunk)
-        loop.call_soon_threadsafe(self._reader.eof_received)
+    def _read_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the process ends
+            with suppress(OSError):
+                while chunk := os.read(self._reading, _READ_SIZE):
+                    asyncio.run_coroutine_threadsafe(self._taken(chunk), loop).result()
+            loop.call_soon_threadsafe(self._reader.eof_received)
 
-    def finish(self) -> None:
-        """Write what is left and stop reading."""
-        self._writer.finish()
+    async def _taken(self, chunk: bytes) -> None:
+        self._reader.data_received(chunk)
+        await self._writer.writable()
+
+    def finish(self, seconds: float) -> None:
+        """Write what is left, for at most so long, and stop reading."""
+        self._writer.finish(seconds)
         if self._reader.transport is not None:
             self._reader.transport.close()
 
@@ -252,43 +301,3 @@ class StdioConnection:
 def _is_pipe(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-class Stop:
-    """Notices what ends a stdio process: end of input, a signal, the death of the parent."""
-
-    def __init__(self, ended: asyncio.Event) -> None:
-        self._ended = ended
-        self._parent = os.getppid()
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def wait(self) -> None:
-        """Wait for any of them."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError, RuntimeError, ValueError):
-                self._loop.add_signal_handler(number, self._ended.set)
-        self._watch_parent()
-        try:
-            await self._ended.wait()
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-
-    def _watch_parent(self) -> None:
-        if os.getppid() != self._parent:
-            self._ended.set()
-            return
-        self._timer = self._loop.call_later(_PARENT_CHECK, self._watch_parent)
-
-
-def exit_at_once(code: int) -> None:
-    """End the process although threads still run; what is logged gets out first."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(code)
-
-
-__all__ = ["StdioConnection", "Stop", "claim", "exit_at_once"]
