@@ -73,6 +73,8 @@ class Resolver:
         """
         if annotation is inspect.Parameter.empty:
             return Any
+        if isinstance(annotation, type):
+            return annotation
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
         try:
             return typing.get_type_hints(holder, self._globals, self.names, include_extras=True)[

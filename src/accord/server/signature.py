@@ -4,6 +4,7 @@ The parameters are compiled into one struct, so that a single decode reads and c
 into one lambda that makes the call. Everything lenient happens only after the strict decode failed.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
@@ -299,8 +300,12 @@ def _caller(reader: Parameters) -> Callable[..., Any]:
         f"{name}={fields.get(name, 'context')}" if by_name else fields.get(name, "context")
         for name, by_name in reader.order
     ]
-    source = f"lambda function, bound, context: function({', '.join(arguments)})"
-    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see above
+    return _compiled(f"lambda function, bound, context: function({', '.join(arguments)})")
+
+
+@functools.cache
+def _compiled(source: str) -> Callable[..., Any]:
+    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see _caller
 
 
 # Reading leniently
