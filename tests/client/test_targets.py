@@ -190,3 +190,15 @@ def test_a_python_file_is_run_as_a_server(run, tmp_path):
                 assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
 
     run(main())
+
+
+def test_a_file_is_found_from_here_wherever_it_runs(run, tmp_path, monkeypatch):
+    (tmp_path / "desk.py").write_text(DESK)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    async def main():
+        async with connect("desk.py", cwd=tmp_path / "elsewhere") as client:
+            assert client.server_info.name == "desk"
+
+    run(main())

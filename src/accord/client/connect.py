@@ -162,7 +162,7 @@ def _command(target: Target) -> Sequence[str]:
             )
         if not path.is_file():
             raise ConnectFailed(f"there is no file {str(target)[:200]!r}", phase="starting")
-        return [sys.executable, "-P", "-m", "accord.cli.main", "run", str(path)]
+        return [sys.executable, "-P", "-m", "accord.cli.main", "run", str(path.absolute())]
     if isinstance(target, Sequence) and all(isinstance(part, str | os.PathLike) for part in target):
         return target
     raise TypeError(
