@@ -1,0 +1,90 @@
+"""Bytes are a frame, a batch or malformed, and nothing else; what is written can be read."""
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+from msgspec import UNSET, Raw
+
+from accord.protocol.codec import Codec, encode, nests_deeper
+from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
+from support.messages import BYTES, JSON, PARAMS, written
+
+CODEC = Codec()
+IDS = some.integers(-(2**63), 2**63 - 1) | some.text()
+RAW = PARAMS.map(written).map(Raw)
+FRAMES = some.one_of(
+    some.builds(Frame, some.just("2.0"), id=IDS, method=some.text(), params=some.just(UNSET) | RAW),
+    some.builds(Frame, some.just("2.0"), method=some.text(), params=some.just(UNSET) | RAW),
+    some.builds(Frame, some.just("2.0"), id=IDS, result=JSON.map(written).map(Raw)),
+    some.builds(
+        Frame,
+        some.just("2.0"),
+        id=IDS | some.none() | some.just(UNSET),
+        error=some.builds(
+            ErrorBody,
+            some.integers(-(2**63), 2**63 - 1),
+            some.text(),
+            some.just(UNSET) | some.none() | some.text() | some.lists(some.integers(-9, 9)),
+        ),
+    ),
+)
+
+
+def parts_of(frame: Frame) -> tuple:
+    body = None if frame.body is None else bytes(frame.body)
+    return frame.id, frame.method, frame.kind, body, frame.error
+
+
+@settings(deadline=None, derandomize=True, max_examples=500)
+@given(data=BYTES)
+@example(data=b"")
+@example(data=b'{"jsonrpc":"2.0","id":1.0,"method":"x","params":"\\ud800"}')
+def test_any_bytes_are_a_frame_a_batch_or_malformed(data):
+    try:
+        decoded = CODEC.decode(data)
+    except MalformedMessage as malformed:
+        assert malformed.code in (-32700, -32600)
+        assert str(malformed)
+        assert malformed.requirement
+        assert malformed.code == -32600 or malformed.id is None
+        return
+    assert isinstance(decoded, Frame | Batch)
+    if isinstance(decoded, Batch):
+        assert decoded.parts
+        for part, raw in decoded.parts:
+            assert isinstance(part, Frame | MalformedMessage)
+            assert bytes(raw) in data
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(frame=FRAMES)
+def test_what_is_written_is_read_as_it_was(frame):
+    read = CODEC.decode(encode(frame))
+    assert isinstance(read, Frame)
+    assert parts_of(read) == parts_of(frame)
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(frame=FRAMES)
+def test_in_a_batch_a_frame_is_read_as_alone(frame):
+    data = encode(frame)
+    batch = CODEC.decode(b"[%b,%b]" % (data, data))
+    assert isinstance(batch, Batch)
+    for part, raw in batch.parts:
+        assert isinstance(part, Frame)
+        assert parts_of(part) == parts_of(frame)
+        assert bytes(raw) == data
+
+
+def depth_of(value) -> int:
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(value=JSON)
+def test_depth_is_that_of_the_value(value):
+    data, depth = written(value), depth_of(value)
+    assert not nests_deeper(data, depth)
+    assert depth == 0 or nests_deeper(data, depth - 1)
