@@ -91,8 +91,6 @@ class Link:
 
     async def _end(self) -> None:
         try:
-            # The server need not finish, before it exits, what nobody waits for.
-            self.dispatcher.cancel_all("the client is closed")
             self.dispatcher.close(ConnectionClosed("the client is closed"))
             await self.wire.close()
             await self._end_callbacks()
