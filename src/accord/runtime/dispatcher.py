@@ -28,6 +28,7 @@ from accord.protocol.endpoint import (
     ResultReceived,
 )
 from accord.protocol.exchange import Exchange
+from accord.runtime.eager import start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 
@@ -138,11 +139,12 @@ class Dispatcher:
         except (Exception, SystemExit) as error:  # a handler must not end the conversation
             return self._fail(exchange, error)
         if iscoroutine(outcome):
-            label = exchange.name if exchange.state is None else str(exchange.state)
-            task = self._loop.create_task(self._run(exchange, outcome), name=label)
-            self.running[exchange.id] = task
             if self.watchdog is not None:
                 self.watchdog.enter()
+            label = exchange.name if exchange.state is None else str(exchange.state)
+            task = start(self._loop, self._run(exchange, outcome), label)
+            if not task.done():
+                self.running[exchange.id] = task
         else:
             self._respond(exchange, outcome)
         return None
@@ -319,20 +321,31 @@ class Dispatcher:
     # -- ending
 
     def close(self, reason: AccordError | None = None) -> None:
-        """End the conversation: waiting requests fail, running handlers are cancelled."""
+        """End the conversation: waiting requests fail, running handlers are cancelled.
+
+        The peer is told that it need not finish what nobody waits for.
+        """
         if self.closed is not None:
             return
-        self.closed = reason or ConnectionClosed("the connection is closed")
-        for exchange in self.endpoint.close():
-            self._settle(exchange, None, self.closed)
+        reason = reason or ConnectionClosed("the connection is closed")
+        abandoned = self._open_requests()
+        for exchange in abandoned:
+            self.cancel(exchange, str(reason))
+        self.closed = reason
+        self.endpoint.close()
+        for exchange in abandoned:
+            self._settle(exchange, None, reason)
         for task in (*self.running.values(), *self._background):
             self._loop.call_soon(task.cancel)
 
     def end_of_input(self) -> None:
         """Take note that the peer says nothing more: our questions stay without answer."""
         gone = ConnectionClosed("the peer has closed its side of the connection")
-        for exchange in list(self.endpoint.conversation.parties[self.endpoint.role].open.values()):
+        for exchange in self._open_requests():
             self._settle(exchange, None, gone)
+
+    def _open_requests(self) -> list[Exchange]:
+        return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
 
     async def drained(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that came about in time."""
