@@ -27,12 +27,13 @@ else:
         This Python knows no eager tasks. Its own loop queues the first step as the last that is
         ready, so it can be taken from there; on other loops the task begins with the next turn.
         """
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, name=name)
+        task = asyncio.Task(work, loop=loop, name=name)
         ready = getattr(loop, "_ready", None)
         if not ready:
             return task
         step = ready.pop()
-        if getattr(step._callback, "__self__", None) is not task:
+        belongs_to: object = getattr(step._callback, "__self__", None)
+        if belongs_to is not task:
             ready.append(step)  # another thread was quicker
             return task
         outer = asyncio.current_task(loop)

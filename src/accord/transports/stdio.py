@@ -79,6 +79,10 @@ class _Writer:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
+    def cork(self) -> None:
+        """Collect what is written until it is flushed."""
+        self._scheduled = True
+
     def flush(self) -> None:
         """Write what is pending, as far as the reader has room."""
         self._scheduled = False
@@ -110,8 +114,8 @@ class _Writer:
                 self.backlog -= written
                 if written < len(self._queue[0]):
                     self._queue[0] = self._queue[0][written:]
-                else:
-                    self._queue.popleft()
+                    break
+                self._queue.popleft()
         except BlockingIOError:
             pass
         except OSError:
@@ -176,12 +180,12 @@ class _Reader(asyncio.Protocol):
         limit: int,
         receive: Callable[[bytes], None],
         refuse: Callable[[LineTooLong], None],
-        flush: Callable[[], None],
+        writer: _Writer,
     ) -> None:
         self._lines = LineReader(limit)
         self._receive = receive
         self._refuse = refuse
-        self._flush = flush
+        self._writer = writer
         self._paused = False
         self.transport: asyncio.ReadTransport | None = None
         self.ended: asyncio.Event = asyncio.Event()
@@ -193,12 +197,14 @@ class _Reader(asyncio.Protocol):
             transport.max_size = _READ_SIZE
 
     def data_received(self, data: bytes) -> None:
+        # Most answers are there at the end of this; they leave with one write, in this turn.
+        self._writer.cork()
         for line in self._lines.feed(data):
             if line.__class__ is bytes:
                 self._take(line)
             else:
                 self._refuse(line)  # type: ignore[arg-type]  # the only other class
-        self._flush()
+        self._writer.flush()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -210,7 +216,7 @@ class _Reader(asyncio.Protocol):
         last = self._lines.end()
         if last is not None:
             self._take(last)
-            self._flush()
+            self._writer.flush()
         self.ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -246,8 +252,10 @@ class StdioConnection:
     ) -> None:
         reading, writing = claim()
         self._reading = reading
-        self._reader = _Reader(limit, receive, refuse, lambda: self._writer.flush())
-        self._writer = _Writer(writing, self._reader.hold, self._reader.ended.set)
+        self._writer = _Writer(
+            writing, lambda backlog: self._reader.hold(backlog), lambda: self.ended.set()
+        )
+        self._reader = _Reader(limit, receive, refuse, self._writer)
         self.ended = self._reader.ended
 
     def write(self, message: bytes) -> None:
