@@ -197,11 +197,13 @@ class Conversation:
         if (
             exchange.name not in self._unobjectionable[exchange.sender]
             or exchange.revision is not self._indexed
-            or exchange.token is not None
             or exchange.id in party.open
+            or exchange.token in party.tokens
         ):
             return False
         party.open[exchange.id] = exchange
+        if exchange.token is not None:
+            party.tokens[exchange.token] = exchange
         return True
 
     def dismiss(self, exchange: Exchange) -> bool:
@@ -210,11 +212,11 @@ class Conversation:
         if (
             exchange.name not in self._unobjectionable_results[exchange.sender]
             or exchange.revision is not self._indexed
-            or exchange.token is not None
             or party.open.get(exchange.id) is not exchange
         ):
             return False
         del party.open[exchange.id]
+        self._forget_token(party, exchange)
         return True
 
     def settle(self, exchange: Exchange, kind: Kind) -> None:

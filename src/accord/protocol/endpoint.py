@@ -334,19 +334,12 @@ class Endpoint:
             method=row.requests[self.role].get(name),
             token=None if meta is None else meta.get("progressToken"),
         )
-        step = Step(
-            sender=self.role,
-            kind=REQUEST,
-            name=name,
-            revision=row,
-            id=exchange.id,
-            body=shaped,
-            exchange=exchange,
-        )
-        self._raise(self.conversation.judge(step))
         body = None if shaped is None else _encode(shaped)
+        if not self.conversation.admit(exchange):
+            step = Step(self.role, REQUEST, name, row, exchange.id, shaped, None, exchange)
+            self._raise(self.conversation.judge(step))
+            self.conversation.advance(step)
         self._next_id += 1
-        self.conversation.advance(step)
         return exchange, codec.encode_request(exchange.id, name, body)
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> bytes:
