@@ -361,19 +361,29 @@ def test_what_no_rule_can_object_to_passes_without_being_judged():
     assert conversation.open_exchange(CLIENT, 9) is None
 
 
+def test_a_progress_token_is_free_again_after_the_quick_way():
+    conversation = opened(LATEST.id).server.conversation
+    exchange = ask(CLIENT, 9, "tools/call", token="t").exchange
+    assert conversation.admit(exchange)
+    assert not conversation.admit(ask(CLIENT, 10, "tools/call", token="t").exchange)
+    assert conversation.dismiss(exchange)
+    assert conversation.admit(ask(CLIENT, 11, "tools/call", token="t").exchange)
+
+
 @pytest.mark.parametrize(
     ("name", "token", "revision"),
     [
         ("initialize", None, LATEST),
         ("tasks/list", None, LATEST),
         ("no/such", None, LATEST),
-        ("tools/call", "t", LATEST),
+        ("tools/call", "taken", LATEST),
         ("tools/call", None, NEWEST),
     ],
-    ids=["opening", "undeclared", "unknown", "progress", "other revision"],
+    ids=["opening", "undeclared", "unknown", "token in use", "other revision"],
 )
 def test_all_other_requests_have_to_be_judged(name, token, revision):
     conversation = opened(LATEST.id).server.conversation
+    assert conversation.admit(ask(CLIENT, 8, "tools/call", token="taken").exchange)
     exchange = ask(CLIENT, 9, name, token=token, revision=revision).exchange
     assert not conversation.admit(exchange)
 
@@ -382,11 +392,10 @@ def test_all_other_requests_have_to_be_judged(name, token, revision):
     ("name", "token", "revision"),
     [
         ("no/such", None, LATEST),
-        ("tools/call", "t", LATEST),
         ("tools/call", None, NEWEST),
         ("server/discover", None, NEWEST),
     ],
-    ids=["unknown", "progress", "other revision", "discovery"],
+    ids=["unknown", "other revision", "discovery"],
 )
 def test_so_have_all_other_answers(name, token, revision):
     conversation = opened(LATEST.id).server.conversation

@@ -198,12 +198,13 @@ class Conversation:
             exchange.name not in self._unobjectionable[exchange.sender]
             or exchange.revision is not self._indexed
             or exchange.id in party.open
-            or exchange.token in party.tokens
         ):
             return False
-        party.open[exchange.id] = exchange
         if exchange.token is not None:
+            if exchange.token in party.tokens:
+                return False
             party.tokens[exchange.token] = exchange
+        party.open[exchange.id] = exchange
         return True
 
     def dismiss(self, exchange: Exchange) -> bool:
@@ -216,7 +217,8 @@ class Conversation:
         ):
             return False
         del party.open[exchange.id]
-        self._forget_token(party, exchange)
+        if exchange.token is not None:
+            self._forget_token(party, exchange)
         return True
 
     def settle(self, exchange: Exchange, kind: Kind) -> None:
