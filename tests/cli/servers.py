@@ -11,8 +11,8 @@ print("printed at import")
 server = Server("desk", version="1.2.0", title="The desk", instructions="Be kind.")
 
 class Colour(Enum):
-    RED = "red"
     BLUE = "blue"
+    RED = "red"
 
 @dataclass
 class Point:
@@ -51,7 +51,7 @@ def refuse() -> str:
 @dataclass
 class Seat:
     row: int
-    side: Literal["window", "aisle"] = "window"
+    side: Literal["aisle", "window"] = "window"
 
 @server.tool
 async def book(ctx: Context) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import base64
 import json
+import math
 import re
 import sys
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from accord.cli.arguments import read_tool_arguments, split_pairs
 from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
-from accord.cli.questions import ask_user
+from accord.cli.questions import ask_user, somebody_is_there
 from accord.cli.terminal import harmless, note, say
 from accord.types import (
     AudioContent,
@@ -102,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
         _show(result, form)
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
+    # A person may think longer than any default, and can interrupt.
+    patience = {"timeout": math.inf} if somebody_is_there() else {}
     return talk(
         options,
         target,
@@ -111,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
         on_log=_show_log,
         on_progress=_show_progress,
         on_elicit=ask_user,
+        **patience,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accord.cli.arguments import described
 from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
+from accord.cli.target import locate
 from accord.cli.terminal import harmless, painter, say, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
@@ -69,14 +70,17 @@ def run(options: argparse.Namespace) -> int:
     form = one_of(options.format, _FORMATS, "format")
     if not options.target and not options.command:
         raise UsageError("list needs a TARGET: a Python file, a module, or -- and a command")
+    if options.command and options.target:
+        raise UsageError(f"either {options.target} or the command after --, not both")
+    if options.rest:
+        locate(options.target, options.rest)
+        raise UsageError(f"list takes one TARGET; {' '.join(options.rest)} is too much")
 
     async def work(client: "Client") -> int:
         offer = await _fetch(client)
         say(_as_json(client, offer) if form == "json" else _as_text(client, offer))
         return 0
 
-    if options.command and options.target:
-        raise UsageError(f"either {options.target} or the command after --, not both")
     return talk(options, options.target, options.rest, work)
 
 

@@ -7,13 +7,13 @@ from accord.cli.arguments import read_value, type_name
 from accord.cli.terminal import note
 from accord.types import ElicitParams
 
-__all__ = ["ask_user"]
+__all__ = ["ask_user", "somebody_is_there"]
 
 
 def ask_user(question: ElicitParams) -> dict[str, Any] | bool:
     """Ask for each field of a form; the end of input (Ctrl-D) declines."""
     note(f"the server asks: {question.message}")
-    if not _somebody_is_there():
+    if not somebody_is_there():
         note("declined: there is no terminal to answer on")
         return False
     schema = question.requested_schema or {}
@@ -33,7 +33,8 @@ def ask_user(question: ElicitParams) -> dict[str, Any] | bool:
     return {name: value for name, value in answers.items() if value is not None}
 
 
-def _somebody_is_there() -> bool:
+def somebody_is_there() -> bool:
+    """Tell whether a person can read what is asked and type an answer."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 

@@ -81,7 +81,7 @@ def _claim() -> None:
     """Take the wire before any code of the user's can print on it."""
     from accord.transports.stdio import claim
 
-    try:
-        claim()
-    except OSError:
-        raise UsageError("stdin or stdout is closed; a server needs both") from None
+    # A closed descriptor may have been given to some other file since the start.
+    if sys.stdin is None or sys.stdout is None:
+        raise UsageError("stdin or stdout is closed; a server needs both")
+    claim()

@@ -1,0 +1,107 @@
+import pytest
+
+from accord.cli.arguments import described, read_tool_arguments, read_value, type_name
+from accord.cli.options import UsageError
+
+ROOT = {"$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "integer"}, "-7", -7),
+        ({"type": "number"}, "7", 7),
+        ({"type": "number"}, "1e3", 1000.0),
+        ({"type": "boolean"}, "False", False),
+        ({"type": "boolean"}, "on", True),
+        ({"type": "string"}, "7", "7"),
+        ({"type": "string"}, "", ""),
+        ({"type": "array"}, "", []),
+        ({"type": "array", "items": {"type": "integer"}}, "1, 2", [1, 2]),
+        ({"type": "array"}, '["a,b", 2]', ["a,b", 2]),
+        ({"type": "object"}, '{"a": 1}', {"a": 1}),
+        ({"type": "null"}, "null", None),
+        ({"enum": ["a", 2, None]}, "2", 2),
+        ({"enum": ["a", 2, None]}, "null", None),
+        ({"const": "x"}, "x", "x"),
+        ({}, "7", 7),
+        ({}, "seven", "seven"),
+        (True, "seven", "seven"),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "7", 7),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"oneOf": [{"type": "boolean"}, {"type": "string"}]}, "maybe", "maybe"),
+        ({"type": ["integer", "null"]}, "7", 7),
+    ],
+)
+def test_a_text_becomes_the_value_that_the_schema_means(schema, text, value):
+    read = read_value(text, schema)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "said"),
+    [
+        ({"type": "integer"}, "1.5", "'1.5' is no integer"),
+        ({"type": "number"}, "nan", "'nan' is no number"),
+        ({"type": "number"}, "many", "'many' is no number"),
+        ({"type": "boolean"}, "maybe", "'maybe' is no boolean"),
+        ({"type": "null"}, "x", "'x' is no null"),
+        ({"enum": ["red", "blue"]}, "green", "'green' is no red|blue"),
+        ({"type": "object"}, "x", "'x' is no object; write key:=JSON for nested values"),
+        ({"type": "array"}, "[", "'[' is no array; write key:=JSON for nested values"),
+        ({"type": "array", "items": {"type": "integer"}}, "1,x", "'1,x' is no list of integer"),
+    ],
+)
+def test_a_text_that_is_no_such_value_is_refused(schema, text, said):
+    with pytest.raises(ValueError) as caught:
+        read_value(text, schema)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        ({"type": "string", "format": "date"}, "date"),
+        ({"type": ["integer", "null"]}, "integer|null"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer|null"),
+        ({"$ref": "#/$defs/Point"}, "object"),
+        ({"$ref": "#/$defs/Loop"}, "any"),
+        ({"$ref": "#/$defs/Missing"}, "any"),
+        ({"$ref": "https://example.com"}, "any"),
+        ({"enum": list("abcdefghij")}, "a|b|c|d|e|f|g|h|..."),
+        (True, "any"),
+        (None, "any"),
+    ],
+)
+def test_a_type_is_named_as_people_do(schema, name):
+    assert type_name(schema, ROOT) == name
+
+
+def test_a_key_given_twice_makes_a_list():
+    schema = {"properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
+    assert read_tool_arguments("t", schema, ["n=1", "n=2"], None) == {"n": [1, 2]}
+
+
+def test_a_tool_that_takes_anything_is_given_anything():
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert read_tool_arguments("t", schema, ["n=1"], None) == {"n": 1}
+
+
+def test_a_value_may_hold_an_equals_sign():
+    schema = {"properties": {"q": {"type": "string"}}}
+    assert read_tool_arguments("t", schema, ["q=a=b:=c"], None) == {"q": "a=b:=c"}
+
+
+def test_a_key_is_needed():
+    with pytest.raises(UsageError, match="'=1' is no argument"):
+        read_tool_arguments("t", {}, ["=1"], None)
+
+
+def test_arguments_are_described_in_order():
+    schema = {
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string", "default": "x"}, "c": {}},
+        "required": ["a"],
+    }
+    assert described(schema) == ["a: integer", 'b: string = "x"', "c?: any"]
+    assert described({}) == []

@@ -1,0 +1,255 @@
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli.conftest import ACCORD, PLAIN
+from cli.servers import GOOD
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.py"
+    path.write_text(GOOD)
+    return path
+
+
+def test_the_result_goes_to_stdout_and_the_rest_to_stderr(accord, good):
+    done = accord("call", good, "work")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    told = done.stderr.splitlines()
+    for line in ("progress 1 of 2: half", "warning: careful", 'info (deep): {"a": 1}', "on stderr"):
+        assert line in told
+
+
+def test_arguments_are_read_by_the_schema_of_the_tool(accord, good):
+    done = accord(
+        *("call", good, "kinds", "number=1.5", "flag=yes", "colour=blue", "words=a, b"),
+        *('point:={"x": 1, "y": 2}', "level=2", "maybe=3", "either=x"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout).values()) == [
+        *("1.5", "True", "<Colour.BLUE: 'blue'>", "['a', 'b']", "Point(x=1, y=2)", "2", "3", "'x'")
+    ]
+
+
+def test_options_may_stand_anywhere(accord, good):
+    for words in (
+        ["--json", '{"a": 1}', good, "add", "b=5"],
+        [good, "--json", '{"a": 1}', "add", "b=5"],
+        [good, "add", "--json", '{"a": 1}', "b=5"],
+        [good, "add", "b=5", "--json", '{"a": 1}'],
+    ):
+        assert accord("call", *words).stdout == "6\n"
+
+
+def test_arguments_come_from_standard_input_too(accord, good):
+    assert accord("call", good, "add", "--json", "-", data='{"a": 40}').stdout == "42\n"
+
+
+def test_json_is_the_whole_result(accord, good):
+    done = accord("call", good, "add", "a=1", "--format", "json")
+    assert json.loads(done.stdout) == {
+        "content": [{"type": "text", "text": "3"}],
+        "structuredContent": {"result": 3},
+        "isError": False,
+    }
+
+
+def test_a_tool_that_fails_is_exit_code_1(accord, good):
+    done = accord("call", good, "refuse")
+    assert (done.returncode, done.stdout) == (1, "not today\n")
+
+
+def test_a_command_stands_after_two_dashes(accord, good):
+    done = accord("call", "add", "a=1", "b=1", "--", sys.executable, good)
+    assert (done.returncode, done.stdout) == (0, "2\n")
+
+
+def test_every_revision_can_be_asked_for(accord, good):
+    for revision in ("2024-11-05", "2025-03-26", "2025-06-18"):
+        done = accord("call", good, "add", "a=1", "--revision", revision)
+        assert (done.returncode, done.stdout) == (0, "3\n")
+
+
+def test_a_resource_is_read_by_its_uri_or_a_template(accord, good):
+    assert accord("call", good, "note://today").stdout == "# today\n"
+    assert accord("call", good, "note://{name}", "name=a b").stdout == "# a b\n"
+
+
+def test_bytes_go_into_a_file_as_they_are(good):
+    done = subprocess.run(
+        [*ACCORD, "call", good, "pixel://one"], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"\x89PNG\x00")
+
+
+def test_bytes_are_only_described_on_a_terminal(on_terminal, good):
+    code, shown = on_terminal("call", good, "pixel://one")
+    assert code == 0
+    assert "[pixel://one: image/png, 5 bytes]; redirect the output to keep it" in shown
+
+
+def test_what_a_tool_says_cannot_command_the_terminal(accord, on_terminal, good):
+    assert r"a\x1b[2Jb" in on_terminal("call", good, "escape")[1]
+    assert accord("call", good, "escape").stdout == "a\x1b[2Jb\n"
+
+
+def test_an_error_of_the_server_is_exit_code_1(accord, good):
+    done = accord("call", good, "note://none")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "accord: resource 'note://none' not found (-32002)" in done.stderr
+
+
+def test_a_prompt_is_filled_in(accord, good):
+    done = accord("call", good, "greet", "--prompt", "name=Ada", "style=cold")
+    assert done.stdout == "user: Greet Ada.\nassistant: In a cold way:\n"
+
+
+def test_content_that_is_no_text_is_described(accord, tmp_path):
+    path = tmp_path / "blocks.py"
+    path.write_text(
+        "from accord import Server, types\nfrom accord.server import Audio, Image\n"
+        "server = Server('blocks')\n"
+        "@server.tool\ndef blocks() -> list:\n"
+        "    return ['text', Image(b'12345'), Audio(b'1234567'),\n"
+        "        types.ResourceLink('note://a', 'a', title='A note'),\n"
+        "        types.EmbeddedResource(types.ResourceContents('note://b', text='inside')),\n"
+        "        types.EmbeddedResource(types.ResourceContents('note://c', blob='AAAA'))]\n"
+    )
+    assert accord("call", path, "blocks").stdout.splitlines() == [
+        "text",
+        "[image/png, 5 bytes]",
+        "[audio/wav, 7 bytes]",
+        "[A note: note://a]",
+        "inside",
+        "[note://c: bytes, 3 bytes]",
+    ]
+
+
+def test_a_question_is_declined_where_nobody_can_answer(accord, good):
+    done = accord("call", good, "book")
+    assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
+    assert "the server asks: Which seat?" in done.stderr
+    assert "declined: there is no terminal to answer on" in done.stderr
+
+
+def talk_on_terminal(good, answers):
+    """Call `book` on a terminal, typing an answer to each prompt; returns what stdout got."""
+    main_end, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*ACCORD, "call", good, "book"],
+        stdin=terminal,
+        stderr=terminal,
+        stdout=subprocess.PIPE,
+        env=PLAIN,
+    )
+    os.close(terminal)
+    seen, deadline = "", time.monotonic() + 60
+    for prompt, answer in answers:
+        while prompt not in seen:
+            assert time.monotonic() < deadline, seen
+            seen += os.read(main_end, 65536).decode()
+        seen = seen.partition(prompt)[2]
+        os.write(main_end, answer)
+    stdout, _ = process.communicate(timeout=60)
+    os.close(main_end)
+    return process.returncode, stdout.decode()
+
+
+def test_a_question_is_asked_on_the_terminal(good):
+    answers = [
+        ("row (integer): ", b"seven\n"),
+        ("'seven' is no integer", b"7\n"),
+        ("side (aisle|window) [window]: ", b"aisle\n"),
+    ]
+    assert talk_on_terminal(good, answers) == (0, "row 7, aisle\n")
+
+
+def test_an_empty_answer_takes_the_default_and_is_refused_without_one(good):
+    answers = [
+        ("row (integer): ", b"\n"),
+        ("row (integer): ", b"3\n"),
+        ("side (aisle|window) [window]: ", b"\n"),
+    ]
+    assert talk_on_terminal(good, answers) == (0, "row 3, window\n")
+
+
+def test_the_end_of_input_declines(good):
+    answers = [("row (integer): ", b"\x04")]
+    assert talk_on_terminal(good, answers) == (1, "the user declined to answer\n")
+
+
+MISTAKES = [
+    (["add"], "add lacks a (integer); add a=..."),
+    (["kinds"], "kinds lacks number (number), flag (boolean), colour (blue|red), words (list of"),
+    (["ad", "a=1"], "there is no tool ad; did you mean add?"),
+    (["zzzzzz"], "there is no tool zzzzzz; there are add, kinds, work, refuse, book, escape"),
+    (["greet", "name=x"], "there is no tool greet, but a prompt: add --prompt"),
+    (["add", "a=one"], "argument a of add: 'one' is no integer"),
+    (["add", "a=1", "a=2"], "argument a of add: given 2 times, expected one integer"),
+    (["add", "a=1", "bb=2"], "add has no argument bb; did you mean b?"),
+    (["add", "a=1", "zzz=2"], "add has no argument zzz; it takes a: integer, b: integer = 2"),
+    (["add", "1"], "'1' is no argument; expected key=value, or key:=JSON"),
+    (["add", "a:=x"], "a:= takes JSON, and 'x' is none: "),
+    (["add", "--json", "[1]"], "--json takes an object of arguments, such as '{\"a\": 1}'"),
+    (["greet", "--prompt"], "greet lacks name; add name=..."),
+    (["gret", "--prompt"], "there is no prompt gret; did you mean greet?"),
+    (["note://{name}"], "note://{name} lacks name; add name=..."),
+    (["note://x", "name=y"], "note://x takes no arguments; only a template has {variables}"),
+    (["note://{", "name=y"], "note://{ is no URI template: "),
+    ([], "call needs the NAME of a tool; accord list good.py shows them"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_a_mistake_is_explained_in_one_line(accord, good, words, said):
+    done = accord("call", "good.py", *words, cwd=good.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = [each for each in done.stderr.splitlines() if not each.startswith("printed")]
+    assert line.startswith(f"accord: {said}")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
+        (["--", "sh"], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
+        (["goof.py"], "there is no file goof.py; did you mean good.py?"),
+        (["sh", "server.sh", "add"], "sh is a command, and commands stand after --: -- sh server"),
+        (["good.py", "add", "--wat"], "unrecognized arguments: --wat"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(accord, good, args, said):
+    done = accord("call", *args, cwd=good.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"accord: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_server_that_dies_in_a_call_is_quoted(accord, tmp_path):
+    path = tmp_path / "dying.py"
+    path.write_text(
+        "import os, sys\nfrom accord import Server\nserver = Server('dying')\n"
+        "@server.tool\ndef die() -> None:\n"
+        "    print('last words', file=sys.stderr, flush=True)\n    os._exit(9)\n"
+    )
+    done = accord("call", path, "die")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "last words" in done.stderr
+    assert "ended with exit code 9" in done.stderr
+
+
+def test_a_call_that_takes_too_long_is_exit_code_2(accord, tmp_path):
+    path = tmp_path / "slow.py"
+    path.write_text(
+        "import asyncio\nfrom accord import Server\nserver = Server('slow')\n"
+        "@server.tool\nasync def wait() -> None:\n    await asyncio.sleep(60)\n"
+    )
+    done = accord("call", path, "wait", "--timeout", "2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tools/call: no answer within 2 s" in done.stderr
