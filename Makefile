@@ -40,7 +40,7 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("accord needs Python 3.11 or newer")'
 	@echo "setting up .venv ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli]'
+	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli,http]'
 	@touch $@
 
 # The peers that benchmarks compare with live apart: they bring some 70 packages.

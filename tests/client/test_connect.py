@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from accord.client import connect
-from accord.errors import ConnectFailed, ConnectionClosed
+from accord.errors import ConnectFailed, ConnectionClosed, MissingExtra
 from accord.types import Implementation, Root
 
 
@@ -229,8 +229,13 @@ def test_a_python_file_that_does_not_exist_is_named(run, tmp_path):
     assert "desk.py" in str(failed(run, tmp_path / "desk.py"))
 
 
-def test_a_url_needs_an_extra(run):
-    assert "needs the extra 'http'" in str(failed(run, "https://example.com/mcp"))
+def test_a_url_needs_an_extra(run, monkeypatch):
+    async def main():
+        with pytest.raises(MissingExtra, match="needs the extra 'http'"):
+            await connect("https://example.com/mcp")
+
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    run(main())
 
 
 def test_anything_else_is_no_target(run):

@@ -1324,3 +1324,20 @@ def test_closing_returns_the_requests_that_will_never_be_answered(role):
     assert endpoint.close() == open_
     assert endpoint.conversation.phase is Phase.CLOSED
     assert answered not in open_
+
+
+def test_a_request_whose_answer_was_lost_on_the_way_is_forgotten():
+    client, _ = opened(LATEST)
+    exchange, _ = client.request("tools/list", t.PageParams())
+    assert client.give_up(exchange.id) is exchange
+    assert client.give_up(exchange.id) is None
+    late = only(client.receive(result(exchange.id, {"tools": []})))
+    assert isinstance(late, Refused)
+
+
+def test_an_opening_whose_answer_was_lost_on_the_way_can_be_tried_again():
+    client = Endpoint("client")
+    exchange, _ = client.request("initialize", initialize(LATEST))
+    client.give_up(exchange.id)
+    client.request("initialize", initialize(LATEST))
+    assert client.conversation.phase is Phase.NEGOTIATING

@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 SESSION: Final = "mcp-session-id"
@@ -12,6 +14,29 @@ LAST_EVENT: Final = "last-event-id"
 ACCEPT_BOTH: Final = "application/json, text/event-stream"
 
 _SENTINEL: Final = "=?base64?"
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# Set by the transport itself; a caller's value would break the connection, not change it.
+_RESERVED: Final = frozenset(
+    {SESSION, VERSION, LAST_EVENT, "accept", "content-type", "content-length", "transfer-encoding"}
+)
+
+
+def check_headers(headers: Mapping[Any, Any]) -> None:
+    """Make sure that headers can be sent beside those of the protocol.
+
+    Raises:
+        ValueError: a name or a value is malformed, or the transport sets the header itself.
+    """
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise ValueError(f"{name!r:.100} is no name of a header")
+        if not isinstance(value, str) or any(
+            char == "\x7f" or (char < " " and char != "\t") for char in value
+        ):
+            # Not shown: values are often secret.
+            raise ValueError(f"the value of header {name} is no text on one line")
+        if name.lower() in _RESERVED:
+            raise ValueError(f"header {name} is set by the transport")
 
 
 def is_session_id(text: str) -> bool:

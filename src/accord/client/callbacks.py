@@ -45,6 +45,7 @@ Value = TypeVar("Value")
 FEED_LENGTH: Final = 1_000
 # A server that prints into its own channel does so again and again; one line each would drown us.
 BREACHES_LOGGED: Final = 20
+_RENEWED: Final = "a renewed session"
 
 
 class Feed:
@@ -108,6 +109,8 @@ class Callbacks:
             "notifications/resources/updated": settings.on_resource_updated,
         }
         self._feeds = {name: Feed(call, name) for name, call in given.items() if call is not None}
+        if settings.on_renewed is not None:
+            self._feeds[_RENEWED] = Feed(settings.on_renewed, _RENEWED)
         self._progress: set[Feed] = set()
         self._breaches = 0
         self.latest = b""
@@ -135,6 +138,12 @@ class Callbacks:
             self._progress.discard(feed)
         else:
             feed.task.add_done_callback(lambda _: self._progress.discard(feed))
+
+    def renewed(self) -> None:
+        """Pass on that a new session has begun."""
+        feed = self._feeds.get(_RENEWED)
+        if feed is not None:
+            feed.deliver()
 
     def tasks(self) -> list[asyncio.Future[Any]]:
         """Return the callbacks at work."""

@@ -60,8 +60,8 @@ _encode: Final = msgspec.json.Encoder().encode
 class Client:
     """A connected client, as `connect` returns it.
 
-    Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`
-    and `meta`. Each one raises
+    Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
+    `meta` and `headers`. Each one raises
 
         LocalProtocolError: the negotiated revision or the server lacks it; nothing was sent.
         RequestError: the server answered with an error; subclasses tell the codes apart.
@@ -246,9 +246,11 @@ class Client:
     async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
         await self._link.ask("resources/subscribe", SubscribeParams(uri), how)
+        self._link.subscriptions[uri] = None
 
     async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear no more of a resource."""
+        self._link.subscriptions.pop(uri, None)
         await self._link.ask("resources/unsubscribe", UnsubscribeParams(uri), how)
 
     # -- prompts, completion
@@ -312,6 +314,7 @@ class Client:
     async def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
         """Choose the least level of log messages; they reach `on_log`."""
         await self._link.ask("logging/setLevel", SetLevelParams(level), how)
+        self._link.log_level = level
 
     async def roots_changed(self, roots: Roots | None = None) -> None:
         """Tell the server that the roots changed.

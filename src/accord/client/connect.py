@@ -5,7 +5,6 @@ import os
 import shlex
 import sys
 from collections.abc import Generator, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, Unpack
@@ -20,6 +19,7 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
 )
+from accord.transports.http_client_options import HttpClientOptions
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
@@ -28,7 +28,7 @@ from accord.version import __version__
 __all__ = ["Connecting", "Target", "connect"]
 
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
-"""A command as a list, a file with a server, or a server object."""
+"""A command as a list, a file with a server, a URL, or a server object."""
 
 # What fits on a few lines of a terminal or a log; the whole stderr is an attribute of the error.
 _MESSAGE: Final = 300
@@ -42,7 +42,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
     callbacks given. Callbacks may be sync or async; one that fails is logged and breaks nothing.
 
     Args:
-        target: a command as a list, a path to a Python file with a server, or a `Server`.
+        target: a command as a list, a path to a Python file with a server, a URL, or a `Server`.
         **options: all by keyword.
 
             revision: the one revision to speak; revisions: those to choose from (default: all that
@@ -60,6 +60,11 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
             ("keep" the last lines for errors, "forward" them, or a function called with each),
             exit_grace (2 s) and terminate_grace (2 s) when closing.
+
+            For URLs: headers of every request, or a function that returns them; transport ("http"
+            or "sse", by default the first that the server speaks); http, how requests are sent;
+            on_renewed, called after the server lost its session and a new one was begun: log level
+            and subscriptions are restored, everything else that the server knew is gone.
 
     Raises:
         ConnectFailed: there is no connection; says at which point and why.
@@ -141,14 +146,17 @@ async def _wire(target: Target, settings: Settings) -> Wire:
 
 
 def _http_wire(url: str, settings: Settings) -> Wire:
-    try:
-        transport = import_module("accord.transports.http")
-    except ImportError:
-        raise ConnectFailed(
-            f"{url[:200]}: connecting to a URL needs the extra 'http'", phase="starting"
-        ) from None
-    wire: Wire = transport.client_wire(url, settings)
-    return wire
+    from accord.transports.http import HttpTarget, HttpWire
+
+    return HttpWire(
+        HttpTarget(
+            url=url,
+            headers=settings.headers,
+            form=settings.transport,
+            options=settings.http or HttpClientOptions(),
+            limits=settings.limits,
+        )
+    )
 
 
 def _command(target: Target) -> Sequence[str]:

@@ -10,9 +10,10 @@ import contextlib
 import logging
 import math
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accord import errors
+from accord.bindings.headers import check_headers
 from accord.client.callbacks import Callbacks
 from accord.client.options import CallOptions, OnProgress, Settings
 from accord.errors import (
@@ -23,9 +24,16 @@ from accord.errors import (
     RequestTimeout,
 )
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
-from accord.transports.wire import Wire
+from accord.transports.wire import CALL_HEADERS, Wire
+from accord.types import LoggingLevel, SetLevelParams, SubscribeParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from accord.types._base import RequestId
 
 __all__ = ["Link"]
 
@@ -61,12 +69,17 @@ class Link:
         self.callbacks = Callbacks(settings)
         self.endpoint = Endpoint(CLIENT, revisions=settings.offered(), limits=settings.limits)
         self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
+        if hasattr(wire, "watch"):
+            wire.watch(self)
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
         self._usual = self._deadlines({})
+        # What a new session has to be told again.
+        self.log_level: LoggingLevel | None = None
+        self.subscriptions: dict[str, None] = {}
 
     # -- life
 
@@ -160,6 +173,41 @@ class Link:
         """Whether the connection is gone, by us or by the server."""
         return self.dispatcher.closed is not None
 
+    # -- what a wire on which each message has its own way wants to know and to tell
+
+    @property
+    def revision(self) -> Revision:
+        """The revision agreed on."""
+        return self.endpoint.revision
+
+    def waiting(self) -> "Iterable[RequestId]":
+        """The requests that wait for an answer."""
+        return self.endpoint.conversation.parties[CLIENT].open
+
+    def is_waiting(self, id: "RequestId") -> bool:
+        """Whether a request waits for its answer."""
+        return id in self.endpoint.conversation.parties[CLIENT].open
+
+    def failed(self, id: "RequestId", error: AccordError) -> None:
+        """Give up a request that will not be answered."""
+        self.dispatcher.give_up(id, error)
+
+    def renewed(self) -> None:
+        """Tell a new session what the last one knew, and the application that it began."""
+        if self.callbacks.on_tools_changed is not None:
+            self.callbacks.on_tools_changed()
+        self.dispatcher.spawn(self._restore())
+
+    async def _restore(self) -> None:
+        try:
+            if self.log_level is not None:
+                await self.ask("logging/setLevel", SetLevelParams(self.log_level), {})
+            for uri in list(self.subscriptions):
+                await self.ask("resources/subscribe", SubscribeParams(uri), {})
+        except AccordError as error:
+            log.warning("the new session lacks what the last one knew: %s", error)
+        self.callbacks.renewed()
+
     # -- asking
 
     async def ask(self, name: str, params: Any, how: CallOptions) -> Any:
@@ -167,6 +215,8 @@ class Link:
         dispatcher = self.dispatcher
         if dispatcher.closed is not None:
             raise type(dispatcher.closed)(str(dispatcher.closed))
+        if "headers" in how:
+            return await self._ask_with_headers(name, params, how)
         timeout, cap = self._deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta = how.get("meta")
@@ -189,6 +239,16 @@ class Link:
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
+
+    async def _ask_with_headers(self, name: str, params: Any, how: CallOptions) -> Any:
+        how = how.copy()
+        headers = how.pop("headers") or {}
+        check_headers(headers)
+        unset = CALL_HEADERS.set(headers)
+        try:
+            return await self.ask(name, params, how)
+        finally:
+            CALL_HEADERS.reset(unset)
 
     def tell(self, name: str, params: Any) -> None:
         """Send a notification."""

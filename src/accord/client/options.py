@@ -3,10 +3,11 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
+from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
 from accord.transports.process import StderrSink
 from accord.types import (
     CreateMessageParams,
@@ -60,13 +61,14 @@ class CallOptions(TypedDict, total=False):
 
     `timeout` is the time without answer or progress after which the request is cancelled, `cap` the
     time after which it is cancelled whatever progress comes; `math.inf` waits for ever, None takes
-    the default of the connection. `meta` travels as `_meta`.
+    the default of the connection. `meta` travels as `_meta`, `headers` with the HTTP request.
     """
 
     timeout: float | None
     cap: float | None
     on_progress: OnProgress | None
     meta: JsonObject | None
+    headers: Mapping[str, str] | None
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -92,6 +94,10 @@ class ConnectOptions(TypedDict, total=False):
     stderr: StderrSink
     exit_grace: float
     terminate_grace: float
+    transport: Literal["http", "sse"] | None
+    headers: HttpHeaders | None
+    http: HttpClientOptions | None
+    on_renewed: OnChange | None
     limits: Limits
 
 
@@ -119,6 +125,10 @@ class Settings:
     stderr: StderrSink = "keep"
     exit_grace: float = 2.0
     terminate_grace: float = 2.0
+    transport: Literal["http", "sse"] | None = None
+    headers: HttpHeaders | None = None
+    http: HttpClientOptions | None = None
+    on_renewed: OnChange | None = None
     limits: Limits = field(default_factory=Limits)
 
     def offered(self) -> tuple[RevisionId, ...]:

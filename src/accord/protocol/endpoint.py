@@ -407,6 +407,14 @@ class Endpoint:
         self.conversation.advance(self._reply_step(exchange, FAULT, None))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
+    def give_up(self, id: RequestId) -> Exchange | None:
+        """Forget a request of ours whose answer was lost on the way; None where none waits."""
+        exchange = self.conversation.open_exchange(self.role, id)
+        if exchange is not None:
+            step = Step(self.peer, FAULT, exchange.name, exchange.revision, id, exchange=exchange)
+            self.conversation.advance(step)
+        return exchange
+
     def close(self) -> list[Exchange]:
         """End the conversation; returns our requests that will never be answered."""
         abandoned = list(self.conversation.parties[self.role].open.values())

@@ -2,7 +2,7 @@
 
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import Recording
-from accord.transports.wire import Lost, Receive, Wire
+from accord.transports.wire import Lost, Receive, Watcher, Wire
 
 __all__ = ["TappedWire"]
 
@@ -13,6 +13,11 @@ class TappedWire:
     def __init__(self, inner: Wire, recording: Recording) -> None:
         self.inner = inner
         self._recording = recording
+
+    def watch(self, watcher: Watcher) -> None:
+        """Serve this party, where the wire wants to know."""
+        if hasattr(self.inner, "watch"):
+            self.inner.watch(watcher)
 
     @property
     def congested(self) -> bool:

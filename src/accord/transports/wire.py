@@ -3,12 +3,16 @@
 A wire knows nothing of the protocol. It is driven by one event loop, the one it was opened on.
 """
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import Final, Protocol, TypeAlias
 
+from accord.errors import AccordError
 from accord.protocol.exchange import Exchange
+from accord.protocol.revision import Revision
+from accord.types._base import RequestId
 
-__all__ = ["Lost", "Receive", "Wire"]
+__all__ = ["CALL_HEADERS", "Lost", "Receive", "WatchedWire", "Watcher", "Wire"]
 
 Receive: TypeAlias = Callable[[bytes], None]
 """Takes one message; must not raise."""
@@ -42,3 +46,38 @@ class Wire(Protocol):
 
     def abort(self) -> None:
         """End the connection at once, from any thread, with or without a loop; may be repeated."""
+
+
+CALL_HEADERS: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("call_headers", default=None)
+"""Headers for what is written in this context; transports without headers ignore them."""
+
+
+class Watcher(Protocol):
+    """The party that a wire serves, as seen by a wire on which each message has a way of its own.
+
+    There a single request may fail while the connection goes on, and the connection may begin anew
+    while the conversation goes on.
+    """
+
+    @property
+    def revision(self) -> Revision:
+        """The revision agreed on."""
+
+    def waiting(self) -> Iterable[RequestId]:
+        """The requests that wait for an answer."""
+
+    def is_waiting(self, id: RequestId) -> bool:
+        """Whether a request waits for its answer."""
+
+    def failed(self, id: RequestId, error: AccordError) -> None:
+        """Take note that a request will not be answered."""
+
+    def renewed(self) -> None:
+        """Take note that the server has begun a new session, which knows nothing of the last."""
+
+
+class WatchedWire(Wire, Protocol):
+    """A wire that wants to know whom it serves."""
+
+    def watch(self, watcher: Watcher) -> None:
+        """Serve this party; to be said before the wire is opened."""

@@ -1,0 +1,133 @@
+"""Pure decisions about HTTP answers: what a client makes of status, headers and body.
+
+The counterpart of `bindings.http`, which decides about requests.
+"""
+
+import re
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from accord.protocol.jsonrpc import ErrorBody
+from accord.types._base import RequestId
+
+__all__ = ["Answer", "answer_in", "endpoint_url", "excerpt", "explain", "redirect_url", "wait_of"]
+
+# What fits into an error message beside the URL and the hint.
+_EXCERPT: Final = 120
+# The title of a page stands near its beginning.
+_LOOKED_AT: Final = 2_000
+_NOT_TEXT: Final = re.compile(
+    r"<!--.*?-->|<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE
+)
+_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.DOTALL | re.IGNORECASE)
+
+_HINTS: Final = {
+    400: "the server did not accept the request as it is",
+    401: "it wants authorization, such as headers={'Authorization': 'Bearer ...'}",
+    403: "the credentials, or the host the request came from, are not allowed",
+    404: "nothing is served at this path; servers often use /mcp",
+    405: "this path takes no POST; is it the endpoint of an MCP server?",
+    406: "the server does not offer JSON and event streams",
+    407: "a proxy wants authorization",
+    413: "the message is too large for the server or a proxy",
+    415: "the server does not take JSON",
+    421: "the server does not serve this host name",
+    426: "the server wants another protocol, perhaps https",
+    429: "too many requests",
+    502: "a proxy got no answer from the server",
+    503: "the server is overloaded or stopping",
+    504: "a proxy waited too long for the server",
+}
+
+
+class Answer(msgspec.Struct):
+    """What a client looks at in a message before it knows whose it is."""
+
+    id: RequestId | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    result: msgspec.Raw | UnsetType = UNSET
+    error: ErrorBody | UnsetType = UNSET
+
+
+_decode: Final = msgspec.json.Decoder(Answer).decode
+
+
+def answer_in(body: bytes) -> Answer | None:
+    """Read a response; None where the body is none."""
+    try:
+        answer = _decode(body)
+    except (ValueError, RecursionError):
+        return None
+    has_outcome = answer.result is not UNSET or answer.error is not UNSET
+    return answer if has_outcome and answer.method is UNSET else None
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of a body in one line, of a page its title or text."""
+    text = body[:_LOOKED_AT].decode("utf-8", "replace")
+    if "<" in text[:200] and ">" in text:
+        title = _TITLE.search(text)
+        text = title[1] if title and title[1].strip() else _NOT_TEXT.sub(" ", text)
+    text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
+
+
+def explain(status: int, content_type: str, body: bytes, *, get: bool = False) -> str:
+    """Say what came instead of an answer, and what may be the reason."""
+    answer = answer_in(body)
+    if answer is not None and isinstance(answer.error, ErrorBody):
+        body = answer.error.message.encode()
+    said = excerpt(body)
+    if status >= 400:
+        hint = None if get and status == 405 else _HINTS.get(status)
+    elif 300 <= status < 400:
+        hint = "the server redirects elsewhere; connect to where it is"
+    elif content_type in ("application/json", ""):
+        hint = "no answer to the request"
+    else:
+        hint = f"the body is {content_type}, expected JSON or an event stream"
+    parts = [f"HTTP {status}", f": {said}" if said else "", f" ({hint})" if hint else ""]
+    return "".join(parts)
+
+
+def endpoint_url(base: str, named: str) -> str | None:
+    """Resolve the URI of an `endpoint` event; None where it leads to another origin."""
+    try:
+        url = urljoin(base, named.strip())
+        return url if _origin(url) == _origin(base) else None
+    except ValueError:
+        return None
+
+
+def redirect_url(base: str, location: str | None) -> str | None:
+    """Resolve a redirect; None where it leads elsewhere than the same host, or out of TLS.
+
+    Headers with credentials travel along, so only the host they were meant for may get them.
+    """
+    if not location:
+        return None
+    try:
+        url = urljoin(base, location)
+        here, there = urlsplit(base), urlsplit(url)
+        upgraded = (here.scheme, there.scheme) == ("http", "https")
+        same_host = upgraded and here.hostname == there.hostname
+        return url if same_host or _origin(url) == _origin(base) else None
+    except ValueError:
+        return None
+
+
+def wait_of(retry_after: str | None) -> float | None:
+    """Read a Retry-After header that is a number of seconds; None for any other."""
+    if retry_after is None or not retry_after.strip().isdecimal():
+        return None
+    text = retry_after.strip()
+    return float(text) if text.isascii() and len(text) < 9 else None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or default

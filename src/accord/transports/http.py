@@ -1,0 +1,351 @@
+"""The client's end of HTTP: both forms behind one wire, which begins sessions anew by itself."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from accord.bindings.answers import Answer, answer_in, explain
+from accord.errors import AccordError, ConnectFailed, ConnectionClosed, InternalError
+from accord.protocol.exchange import Exchange
+from accord.transports.http_backoff import Backoff
+from accord.transports.http_carrier import (
+    Carrier,
+    HttpTarget,
+    Message,
+    Session,
+)
+from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
+from accord.transports.http_sender import (
+    AiohttpSender,
+    Response,
+    Sender,
+    require_aiohttp,
+)
+from accord.transports.http_sse import TwoEndpoints
+from accord.transports.http_streamable import Streamable, Unfit
+from accord.transports.wire import CALL_HEADERS, Lost, Receive, Watcher
+from accord.types._base import RequestId
+
+__all__ = [
+    "HttpClientOptions",
+    "HttpHeaders",
+    "HttpTarget",
+    "HttpWire",
+    "Response",
+    "Sender",
+]
+
+log = logging.getLogger("accord.http")
+
+# Each open request costs a connection, and some 100 KB with its buffers.
+_UNDER_WAY: Final = 1_000
+# How long notifications and answers may take to leave when the wire is closed.
+_SENDING_EXPECTED: Final = 1.0
+_DELETE_EXPECTED: Final = 2.0
+
+
+class _Head(msgspec.Struct):
+    id: RequestId | None = None
+    method: str | None = None
+
+
+class _Cancelled(msgspec.Struct):
+    request_id: RequestId | None = msgspec.field(default=None, name="requestId")
+
+
+class _CancelledNotice(msgspec.Struct):
+    params: _Cancelled
+
+
+_read_head: Final = msgspec.json.Decoder(_Head).decode
+_read_cancelled: Final = msgspec.json.Decoder(_CancelledNotice).decode
+
+
+class HttpWire:
+    """The wire to a server that is reached over HTTP.
+
+    Streamable HTTP is tried first; a server that refuses it is asked for the older form.
+    """
+
+    def __init__(self, target: HttpTarget) -> None:
+        if target.options.sender is None:
+            require_aiohttp()
+        self.target = target
+        self._loop: asyncio.AbstractEventLoop
+        self._watcher: Watcher
+        self._own_sender: AiohttpSender | None = None
+        self._carrier: Carrier
+        self._form: Streamable | TwoEndpoints
+        self._lost: Lost | None = None
+        self._is_open = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._messages: dict[asyncio.Task[None], Message] = {}
+        self._requests: dict[RequestId, asyncio.Task[None]] = {}
+        self._room: asyncio.Future[None] | None = None
+        # What everybody has to wait for: the end of the opening, or of a renewal.
+        self._gate: asyncio.Task[None] | None = None
+        self._initialize: Message | None = None
+        self._initialized: Message | None = None
+        self._renewals = 0
+
+    def watch(self, watcher: Watcher) -> None:
+        """Serve this party."""
+        self._watcher = watcher
+
+    # -- life
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        """Get ready; the connection is made by the first message, in the older form now.
+
+        Raises:
+            ConnectFailed: the older form was asked for and is not there.
+        """
+        self._loop = asyncio.get_running_loop()
+        target = self.target
+        sender = target.options.sender
+        if sender is None:
+            sender = self._own_sender = AiohttpSender(target.url, target.options)
+        self._carrier = Carrier(target, sender, self._watcher, receive)
+        self._lost = lost
+        self._is_open = True
+        if target.form != "sse":
+            self._form = Streamable(self._carrier, self._spawn, self._renew)
+            return
+        older = self._form = self._older_form()
+        try:
+            await older.connect()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _older_form(self) -> TwoEndpoints:
+        return TwoEndpoints(self._carrier, self._spawn, self._renew, self._lose)
+
+    def _lose(self, why: str) -> None:
+        lost, self._lost = self._lost, None
+        if lost is not None and self._is_open:
+            lost(why)
+
+    async def close(self) -> None:
+        """Let what is being said leave, end the session, close all connections."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        leaving = {task for task, each in self._messages.items() if each.id is None}
+        await self._end_tasks(self._tasks - leaving)
+        if leaving:
+            await asyncio.wait(leaving, timeout=_SENDING_EXPECTED)
+        await self._end_tasks(self._tasks)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DELETE_EXPECTED):
+                await self._form.end()
+        sender, self._own_sender = self._own_sender, None
+        if sender is not None:
+            await sender.close()
+
+    async def _end_tasks(self, tasks: "set[asyncio.Task[None]]") -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def abort(self) -> None:
+        """Let go of everything at once."""
+        self._is_open = False
+        sender, self._own_sender = self._own_sender, None
+        if sender is None:
+            return
+        if not self._loop.is_running():
+            sender.abandon()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop was closed in between
+            self._loop.call_soon_threadsafe(self._abort_here, sender)
+
+    def _abort_here(self, sender: AiohttpSender) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._spawn(sender.close())
+
+    # -- tasks
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        message = self._messages.pop(task, None)
+        if message is not None and message.id is not None:
+            self._requests.pop(message.id, None)
+        room = self._room
+        if room is not None and not self.congested and not room.done():
+            room.set_result(None)
+        if task is self._gate:
+            self._gate = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever waits for a renewal is told by it; anything else is a mistake of ours.
+            if not isinstance(error, ConnectionClosed):
+                log.error("a task of the connection failed", exc_info=error)
+            if message is not None:
+                self._carrier.fail(message, InternalError("internal error of the client"))
+
+    @property
+    def congested(self) -> bool:
+        """Whether too many messages are under way."""
+        return len(self._messages) >= _UNDER_WAY
+
+    async def writable(self) -> None:
+        """Wait until fewer messages are under way, or the wire is closed."""
+        while self.congested and self._is_open:
+            if self._room is None or self._room.done():
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+
+    # -- sending
+
+    def write(self, data: bytes, exchange: Exchange | None = None) -> None:
+        """Send one message."""
+        if not self._is_open:
+            return
+        head = _read_head(data)
+        id = None if head.method is None else head.id
+        message = Message(data, id, head.method, CALL_HEADERS.get())
+        if head.method == "initialize":
+            self._initialize = message
+            work = self._open_session(message)
+        elif head.method == "notifications/initialized":
+            self._initialized = message
+            work = self._end_opening(message)
+        elif head.method == "notifications/cancelled":
+            work = self._cancel(message)
+        else:
+            work = self._post(message)
+        task = self._spawn(work)
+        self._messages[task] = message
+        if id is not None:
+            self._requests[id] = task
+        if head.method == "notifications/initialized":
+            self._gate = task
+
+    async def _open_session(self, message: Message) -> None:
+        form = self._form
+        try:
+            await form.initialize(message)
+        except Unfit as unfit:
+            answer = answer_in(unfit.body)
+            is_answered = answer is not None and answer.id == message.id
+            if self.target.form is None and not is_answered:  # http.compat.sse-fallback-any-4xx
+                older = self._older_form()
+                with contextlib.suppress(ConnectFailed):
+                    await older.connect()
+                    self._form = older
+            if self._form is form:
+                return self._carrier.refuse(message, unfit.response, unfit.body)
+            await self._form.initialize(message)
+        return None
+
+    async def _end_opening(self, message: Message) -> None:
+        self._form.settle()
+        try:
+            await self._carrier.tell(self._form.session, message)
+        except ConnectionClosed as error:
+            # The next request will say whether that matters.
+            log.warning("%s", error)
+        self._form.ready()
+
+    async def _post(self, message: Message) -> None:
+        while self._gate is not None:
+            try:
+                await asyncio.shield(self._gate)
+            except ConnectionClosed as error:
+                return self._carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"))
+        await self._form.post(message)
+        return None
+
+    async def _cancel(self, message: Message) -> None:
+        """Send a cancellation, then stop waiting for what it cancels."""
+        id = _read_cancelled(message.data).params.request_id
+        task = None if id is None else self._requests.get(id)
+        try:
+            await self._post(message)
+        finally:
+            if task is not None:
+                task.cancel()
+
+    # -- beginning anew
+
+    async def _renew(self, stale: Session) -> None:
+        """Begin a new session in place of a stale one, once for all who ask.
+
+        Raises:
+            ConnectionClosed: there is none.
+        """
+        while self._form.session is stale:
+            if self._gate is None:
+                self._gate = self._spawn(self._begin_anew())
+            await asyncio.shield(self._gate)
+
+    async def _begin_anew(self) -> None:
+        first, second = self._initialize, self._initialized
+        if first is None or second is None:
+            raise ConnectionClosed("the session ended before it had begun")
+        log.info("%s: the session has ended; beginning anew", self._carrier.place)
+        try:
+            async with asyncio.timeout(self.target.options.patience):
+                await self._initialize_again(first)
+                self._form.settle()
+                await self._carrier.tell(self._form.session, Message(second.data, name=second.name))
+        except TimeoutError:
+            text = "the session has ended and could not be begun anew in time"
+            raise ConnectionClosed(text) from None
+        except AccordError as error:
+            text = f"the session has ended and could not be begun anew: {error}"
+            raise ConnectionClosed(text[:300]) from None
+        self._form.ready()
+        self._watcher.renewed()
+
+    async def _initialize_again(self, first: Message) -> None:
+        backoff = Backoff()
+        while True:
+            self._renewals += 1
+            again = Message(*_renumbered(first.data, f"renewal-{self._renewals}"), "initialize")
+            try:
+                with self._carrier.asking(again) as answer:
+                    await self._form.initialize(again)
+                    return self._check(await answer)
+            except Unfit as unfit:
+                why = explain(unfit.response.status, "", unfit.body)
+                raise ConnectionClosed(why) from None
+            except AccordError:
+                if not again.is_postponed:
+                    raise
+            await asyncio.sleep(backoff.fail())
+
+    def _check(self, answer: Answer) -> None:
+        """Make sure that the conversation can go on."""
+        if isinstance(answer.error, msgspec.Struct):
+            raise ConnectionClosed(f"{answer.error.message} ({answer.error.code})")
+        try:
+            named = msgspec.json.decode(answer.result, type=_Opening).protocol_version  # type: ignore[arg-type]  # what is no error is a result
+        except msgspec.ValidationError:
+            raise ConnectionClosed("the answer to initialize is malformed") from None
+        if named != self._watcher.revision.id:
+            why = f"the server now speaks {named[:40]!r}, not {self._watcher.revision.id}"
+            self._lose(f"{why}; connect anew")
+            raise ConnectionClosed(why)
+
+
+class _Opening(msgspec.Struct):
+    protocol_version: str = msgspec.field(name="protocolVersion")
+
+
+def _renumbered(data: bytes, id: str) -> tuple[bytes, str]:
+    message = msgspec.json.decode(data)
+    message["id"] = id
+    return msgspec.json.encode(message), id

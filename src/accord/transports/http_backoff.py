@@ -1,0 +1,38 @@
+"""How long to wait before trying again."""
+
+import random
+from typing import Final
+
+__all__ = ["Backoff"]
+
+_FIRST: Final = 0.2
+_LEAST: Final = 0.01
+_MOST: Final = 30.0
+# Clients that lost one server come back spread over this part of the delay.
+_SPREAD: Final = 0.5
+# What a server asks for is taken at its word; only a herd is spread a little.
+_SPREAD_ON_REQUEST: Final = 0.05
+
+
+class Backoff:
+    """Delays that double from failure to failure, with jitter."""
+
+    __slots__ = ("_first", "failures")
+
+    def __init__(self, first: float = _FIRST) -> None:
+        self._first = first
+        self.failures = 0
+
+    def succeed(self) -> None:
+        """Begin anew."""
+        self.failures = 0
+
+    def fail(self, asked: float | None = None) -> float:
+        """Count a failure and return the delay; never less than what the server asks for."""
+        jitter = random.random()  # noqa: S311  # spreads load, protects nothing
+        first = self._first if asked is None else max(asked, _LEAST)
+        delay = min(first * 2.0 ** min(self.failures, 16), max(_MOST, first))
+        self.failures += 1
+        if asked is not None and self.failures == 1:
+            return asked * (1 + _SPREAD_ON_REQUEST * jitter)
+        return max(delay * (1 - _SPREAD * jitter), asked or 0.0)

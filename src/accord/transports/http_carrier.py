@@ -1,0 +1,386 @@
+"""What both forms of HTTP have in common: how requests are sent, and who hears of outcomes."""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.bindings import headers as names
+from accord.bindings.answers import Answer, answer_in, explain, redirect_url, wait_of
+from accord.bindings.sse import CONTENT_TYPE
+from accord.errors import (
+    AccordError,
+    ConnectFailed,
+    ConnectionClosed,
+    InternalError,
+    RequestError,
+)
+from accord.protocol.codec import Limits
+from accord.transports.http_backoff import Backoff
+from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
+from accord.transports.http_sender import Cut, NotSent, Response, Sender
+from accord.transports.wire import Receive, Watcher
+from accord.types._base import RequestId
+
+__all__ = ["OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
+
+log = logging.getLogger("accord.http")
+
+OK: Final = range(200, 300)
+# Statuses that may be others a moment later.
+PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS: Final = 5
+# How often a request that the server postpones is sent again.
+_POSTPONED: Final = 3
+# The body of an error: enough for what it says, whatever its length.
+_ERROR_BODY: Final = 64 * 1024
+_ERROR_EXPECTED: Final = 5.0
+_REDIRECTED: Final = frozenset({301, 302, 307, 308})
+_MOST_TEXT: Final = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpTarget:
+    """Where a server is, and how it is spoken to.
+
+    Args:
+        url: of its endpoint.
+        headers: sent with every request.
+        form: "http" for Streamable HTTP, "sse" for the older two endpoints; None tries both.
+        options: how requests are sent.
+        limits: what one message may cost.
+    """
+
+    url: str
+    headers: HttpHeaders | None = None
+    form: Literal["http", "sse"] | None = None
+    options: HttpClientOptions = field(default_factory=HttpClientOptions)
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{self.url[:200]!r} is not a URL of a server, http(s)://host/path")
+        if self.form not in ("http", "sse", None):
+            raise ValueError(f"transport is {self.form!r}, expected 'http' or 'sse'")
+        if self.headers is not None and not callable(self.headers):
+            names.check_headers(self.headers)
+
+
+class Message:
+    """A message on its way out.
+
+    `id` is that of a request, `name` the method, None in replies. `answer` is set where we ask for
+    ourselves, in a request that the party does not know of. `is_postponed` says after a failure
+    that it may be worth trying again.
+    """
+
+    __slots__ = ("answer", "data", "headers", "id", "is_postponed", "name", "refusals")
+
+    def __init__(
+        self,
+        data: bytes,
+        id: RequestId | None = None,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = data
+        self.id = id
+        self.name = name
+        self.headers = headers
+        self.refusals = 0
+        self.is_postponed = False
+        self.answer: asyncio.Future[Answer] | None = None
+
+    @property
+    def opens(self) -> bool:
+        """Whether the conversation begins with it."""
+        return self.name == "initialize"
+
+
+class Session:
+    """What the server wants to be told with each request, from one `initialize` to the next."""
+
+    __slots__ = ("headers", "id", "url")
+
+    def __init__(self, url: str, id: str | None = None, version: str | None = None) -> None:
+        self.url = url
+        self.id = id
+        self.headers: dict[str, str] = {
+            "Accept": names.ACCEPT_BOTH,
+            "Content-Type": "application/json",
+            # Compressing proxies hold back what should flow.
+            "Accept-Encoding": "identity",
+        }
+        if id is not None:
+            self.headers["Mcp-Session-Id"] = id
+        if version is not None:
+            self.headers["MCP-Protocol-Version"] = version
+
+
+class Carrier:
+    """Sends requests for a party and tells it what became of them."""
+
+    def __init__(
+        self, target: HttpTarget, sender: Sender, watcher: Watcher, receive: Receive
+    ) -> None:
+        self.target = target
+        self.sender = sender
+        self.watcher = watcher
+        self._receive = receive
+        self._asked: Message | None = None
+
+    # -- messages of the server
+
+    def deliver(self, data: bytes) -> None:
+        """Hand over a message of the server."""
+        asked = self._asked
+        if asked is not None and asked.answer is not None:
+            answer = answer_in(data)
+            if answer is not None and answer.id == asked.id:
+                if not asked.answer.done():
+                    asked.answer.set_result(answer)
+                return
+        self._receive(data)
+
+    @contextlib.contextmanager
+    def asking(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
+        """Keep the answer to a request that the party does not know of."""
+        message.answer = asyncio.get_running_loop().create_future()
+        self._asked = message
+        try:
+            yield message.answer
+        finally:
+            self._asked = None
+            message.answer.cancel()
+
+    def is_waiting(self, message: Message) -> bool:
+        """Whether a message is a request that waits for its answer."""
+        if message.answer is not None:
+            return not message.answer.done()
+        return message.id is not None and self.watcher.is_waiting(message.id)
+
+    # -- what became of requests
+
+    @property
+    def place(self) -> str:
+        """The URL for people: queries and names before the host may be secret."""
+        parts = urlsplit(self.target.url)
+        host = parts.netloc.rpartition("@")[2]
+        return f"{parts.scheme}://{host}{parts.path}"[:100]
+
+    def fail(self, message: Message, error: AccordError) -> None:
+        """Say that a message was not answered, or not taken."""
+        if message.id is None:
+            what = message.name or "an answer"
+            log.warning("%s did not reach the server: %s", what, error)
+        elif message.answer is not None:
+            if not message.answer.done():
+                message.answer.set_exception(error)
+        elif self.watcher.is_waiting(message.id):
+            self.watcher.failed(message.id, error)
+
+    def not_sent(self, message: Message, why: NotSent) -> None:
+        """Fail a message for which there was no connection."""
+        message.is_postponed = not why.is_lasting
+        if message.opens:
+            text = f"{self.place}: no connection: {why}"
+            self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="starting"))
+        else:
+            text = f"{message.name or 'answer'}: not sent, no connection to {self.place}: {why}"
+            self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
+
+    def cut(self, message: Message, why: str) -> None:
+        """Fail a message that the server may have seen, but did not answer."""
+        message.is_postponed = True
+        if message.opens:
+            text = f"{self.place}: no answer to initialize: {why}"
+            self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
+        else:
+            text = f"{message.name}: {why}; whether the server carried it out is unknown"
+            self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
+
+    def refuse(self, message: Message, response: Response, body: bytes) -> None:
+        """Fail a message that was answered by something else than an answer."""
+        message.is_postponed = response.status in PASSING
+        answer = answer_in(body)
+        if answer is not None and answer.id == message.id and self.is_waiting(message):
+            self.deliver(body)
+        elif answer is not None and isinstance(answer.error, msgspec.Struct) and not message.opens:
+            error = answer.error
+            data = None if error.data is msgspec.UNSET else error.data
+            text = f"{message.name}: HTTP {response.status}: {error.message}"
+            self.fail(message, RequestError(text[:_MOST_TEXT], code=error.code, data=data))
+        if self.is_waiting(message) or message.id is None:
+            self._refuse_plainly(message, response, body)
+
+    def _refuse_plainly(self, message: Message, response: Response, body: bytes) -> None:
+        content_type = names.media_type(response.header("content-type"))
+        why = explain(response.status, content_type, body)
+        if message.opens:
+            text = f"{self.place}: {why}"
+            self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
+        else:
+            text = f"{message.name or 'answer'}: {self.place}: {why}"
+            facts = {"status": response.status, "body": body[:1_000].decode("utf-8", "replace")}
+            self.fail(message, InternalError(text[:_MOST_TEXT], data=facts))
+
+    # -- requests
+
+    async def post(self, session: Session, message: Message) -> Response:
+        """Send a message; tries again as long as the server cannot have seen it.
+
+        Raises:
+            NotSent: there was no connection for too long.
+            Cut: the connection broke.
+        """
+        headers = await self._headers(session, message.headers)
+        # Whoever connects wants to know at once; what is connected is worth waiting for.
+        is_patient = not message.opens or message.answer is not None
+        postponed = 0
+        while True:
+            response = await self._send(
+                "POST", session, headers, message.data, is_patient=is_patient
+            )
+            wait = wait_of(response.header("retry-after"))
+            if response.status not in (429, 503) or wait is None or postponed >= _POSTPONED:
+                return response
+            if wait > self.target.options.patience:
+                return response
+            postponed += 1
+            response.close()
+            await asyncio.sleep(wait)
+
+    async def tell(self, session: Session, message: Message) -> None:
+        """Send a notification and make sure that it was taken.
+
+        Raises:
+            ConnectionClosed: it was not.
+        """
+        try:
+            response = await self.post(session, message)
+        except (NotSent, Cut) as error:
+            raise ConnectionClosed(f"{message.name} did not arrive: {error}") from None
+        body = await self.beginning(response)
+        response.close()
+        if response.status not in OK:
+            content_type = names.media_type(response.header("content-type"))
+            why = explain(response.status, content_type, body)
+            raise ConnectionClosed(f"{message.name} was answered with {why}")
+
+    async def get(
+        self, session: Session, last_event: str | None = None, *, is_patient: bool = False
+    ) -> Response:
+        """Ask for an event stream, from the beginning or after an event.
+
+        Raises:
+            NotSent: there is no connection.
+            Cut: the connection broke.
+        """
+        headers = dict(await self._headers(session, None))
+        headers["Accept"] = CONTENT_TYPE
+        headers["Cache-Control"] = "no-cache"
+        del headers["Content-Type"]
+        if last_event:
+            headers["Last-Event-ID"] = last_event
+        return await self._send("GET", session, headers, None, is_patient=is_patient)
+
+    async def delete(self, session: Session) -> None:
+        """End a session; whether the server wants that is its business."""
+        headers = await self._headers(session, None)
+        response = await self._send("DELETE", session, headers, None, is_patient=False)
+        response.close()
+
+    async def _send(
+        self,
+        method: str,
+        session: Session,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        is_patient: bool,
+    ) -> Response:
+        redirects = 0
+        while True:
+            response = await self._reach(method, session.url, headers, body, is_patient=is_patient)
+            if response.status not in _REDIRECTED:
+                return response
+            url = redirect_url(session.url, response.header("location"))
+            if url is None or redirects >= _REDIRECTS:
+                return response
+            # Nothing was carried out; from now on everything goes where the server wants it.
+            redirects += 1
+            response.close()
+            session.url = url
+
+    async def _reach(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        is_patient: bool,
+    ) -> Response:
+        backoff, waited = Backoff(), 0.0
+        while True:
+            try:
+                return await self.sender.send(method, url, headers, body)
+            except NotSent as error:
+                delay = backoff.fail()
+                waited += delay
+                if not is_patient or error.is_lasting or waited > self.target.options.patience:
+                    raise
+            await asyncio.sleep(delay)
+
+    async def _headers(self, session: Session, more: Mapping[str, str] | None) -> Mapping[str, str]:
+        given = self.target.headers
+        if given is None and not more:
+            return session.headers
+        if callable(given):
+            try:
+                made: Any = given()
+                given = await made if inspect.isawaitable(made) else made
+                names.check_headers(given)
+            except Exception as error:  # whatever user code raises
+                log.exception("the function for headers failed")
+                why = f"the function for headers failed: {type(error).__name__}"
+                raise NotSent(why, is_lasting=True) from None
+        return {**(given or {}), **(more or {}), **session.headers}
+
+    # -- bodies
+
+    async def body(self, response: Response) -> bytes | None:
+        """Read a whole body; None where it is larger than a message may be.
+
+        Raises:
+            Cut: the connection broke.
+        """
+        limit = self.target.limits.message_bytes
+        first = await response.chunk()
+        chunk = await response.chunk() if first else b""
+        if not chunk:
+            return first if len(first) <= limit else None
+        chunks, size = [first], len(first)
+        while chunk:
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                return None
+            chunk = await response.chunk()
+        return b"".join(chunks)
+
+    async def beginning(self, response: Response) -> bytes:
+        """Read what an error says, as far as it comes."""
+        found = b""
+        with contextlib.suppress(Cut, TimeoutError):
+            async with asyncio.timeout(_ERROR_EXPECTED):
+                while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
+                    found += chunk
+        return found[:_ERROR_BODY]

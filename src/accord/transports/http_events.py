@@ -1,0 +1,72 @@
+"""One stream of events as a client reads it, over as many responses as it takes."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from accord.bindings.sse import Decoder, Event
+from accord.transports.http_sender import Response
+
+__all__ = ["EventReader"]
+
+# How far back a server may repeat itself when a stream is taken up again.
+_REMEMBERED: Final = 1_000
+
+
+class EventReader:
+    """Reads messages from event streams, each once, also where a later response repeats some.
+
+    `place` is the data of the last `endpoint` event, if there was one.
+    """
+
+    def __init__(self, deliver: Callable[[bytes], None], limit: int) -> None:
+        self.place: bytes | None = None
+        self._deliver = deliver
+        self._decoder = Decoder(limit)
+        self._messages = 0
+        self._seen: deque[str] = deque(maxlen=_REMEMBERED)
+        self._known: frozenset[str] = frozenset()
+
+    @property
+    def last_id(self) -> str | None:
+        """Where the stream can be taken up again: the last event that came whole."""
+        return self._decoder.last_id or None
+
+    @property
+    def retry(self) -> float | None:
+        """How many seconds the server wants to pass before the stream is taken up again."""
+        milliseconds = self._decoder.retry
+        return None if milliseconds is None else milliseconds / 1_000
+
+    @property
+    def progress(self) -> tuple[int, str | None]:
+        """Something that differs once anything has come."""
+        return self._messages, self._decoder.last_id
+
+    def begin(self) -> None:
+        """Read another response from its beginning: what was incomplete will come again."""
+        self._decoder.restart()
+        self._known = frozenset(self._seen)
+
+    async def read(self, response: Response) -> bool:
+        """Read what comes next; false at the end of the response.
+
+        Raises:
+            Cut: the connection broke.
+            EventTooLong: an event outgrew the limit.
+        """
+        chunk = await response.chunk()
+        for event in self._decoder.feed(chunk):
+            self._take(event)
+        return bool(chunk)
+
+    def _take(self, event: Event) -> None:
+        if event.id:
+            if event.id in self._known:
+                return
+            self._seen.append(event.id)
+        if event.name == "message":
+            self._messages += 1
+            self._deliver(event.data)
+        elif event.name == "endpoint":
+            self.place = event.data

@@ -1,0 +1,232 @@
+"""The seam to the HTTP library: one method that sends a request and returns its response.
+
+Everything above it knows no HTTP library. What may go wrong is told apart by one question: can the
+server have received the request?
+"""
+
+import contextlib
+import io
+import os
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from accord.errors import MissingExtra
+from accord.transports.http_client_options import HttpClientOptions
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+__all__ = ["AiohttpSender", "Cut", "NotSent", "Response", "Sender"]
+
+# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
+# written to a connection that is being closed at the same moment.
+_IDLE: Final = 4.0
+_LARGE: Final = 256 * 1024
+# What is dead for a minute without a sign counts as gone, on streams that may be silent for hours.
+_PROBE_AFTER, _PROBE_EVERY, _PROBES = 30, 10, 3
+
+
+class NotSent(Exception):
+    """No connection came about: the server has not seen the request."""
+
+    def __init__(self, reason: str, *, is_lasting: bool = False) -> None:
+        super().__init__(reason)
+        self.is_lasting = is_lasting
+
+
+class Cut(Exception):
+    """The connection broke, or what came is no HTTP; the server may have seen the request."""
+
+
+class Response(Protocol):
+    """The response to one request, its head read."""
+
+    status: int
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its name in any case."""
+
+    async def chunk(self) -> bytes:
+        """Return the next bytes of the body, as they come; none at its end.
+
+        Raises:
+            Cut: the connection broke before the end.
+        """
+
+    def close(self) -> None:
+        """Let go of the response; may be repeated."""
+
+
+class Sender(Protocol):
+    """Sends HTTP requests."""
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Response:
+        """Send a request and wait for the head of its response; redirects are not followed.
+
+        Raises:
+            NotSent: there is no connection.
+            Cut: there is no response.
+        """
+
+
+class AiohttpSender:
+    """Sends requests with aiohttp; to be made and closed on the loop it is used on."""
+
+    def __init__(self, url: str, options: HttpClientOptions) -> None:
+        aiohttp = require_aiohttp()
+        self._aiohttp = aiohttp
+        self._own = options.session is None
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect)
+        self._more: dict[str, Any] = {}
+        proxy = _proxy_for(url) if options.proxy is None and self._own else options.proxy
+        if proxy:
+            self._more["proxy"] = proxy
+        if not self._own:
+            self._session: ClientSession = options.session
+            return
+        # Unlimited here: a limit on connections would let calls starve the answers to questions
+        # that their server asks. The wire limits the number of requests under way.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, ssl=options.verify)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=self._timeout, raise_for_status=False
+        )
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Response:
+        """Send a request and wait for the head of its response."""
+        aiohttp = self._aiohttp
+        # As a file, aiohttp writes a large body piece by piece.
+        data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
+        try:
+            response = await self._session.request(
+                method,
+                url,
+                headers=headers,
+                data=data,
+                timeout=self._timeout,
+                allow_redirects=False,
+                **self._more,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotSent(_reason(error, aiohttp), is_lasting=_is_lasting(error, aiohttp)) from None
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
+            raise NotSent(_reason(error, aiohttp), is_lasting=True) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Cut(_reason(error, aiohttp)) from None
+        if method == "GET":
+            _keep_alive(response)
+        return _AiohttpResponse(response, aiohttp)
+
+    async def close(self) -> None:
+        """Close the connections, if they are ours."""
+        if self._own:
+            await self._session.close()
+
+    def abandon(self) -> None:
+        """Let go of the connections without a loop to close them on."""
+        if self._own and not self._session.closed:
+            connector = self._session.connector
+            self._session.detach()
+            with contextlib.suppress(Exception):
+                # All that is possible without a loop.
+                connector._close()  # type: ignore[union-attr]  # None is suppressed with the rest
+
+
+class _AiohttpResponse:
+    """A response of aiohttp."""
+
+    __slots__ = ("_aiohttp", "_content", "_response", "status")
+
+    def __init__(self, response: "ClientResponse", aiohttp: Any) -> None:
+        self._response = response
+        self._content = response.content
+        self._aiohttp = aiohttp
+        self.status = response.status
+
+    def header(self, name: str) -> str | None:
+        return self._response.headers.get(name)
+
+    async def chunk(self) -> bytes:
+        try:
+            return await self._content.readany()
+        except (self._aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Cut(_reason(error, self._aiohttp)) from None
+
+    def close(self) -> None:
+        if self._content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+
+
+def require_aiohttp() -> Any:
+    """Return aiohttp.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import aiohttp
+    except ImportError:
+        raise MissingExtra("http", needed_for="connecting to a URL") from None
+    return aiohttp
+
+
+def _proxy_for(url: str) -> str | None:
+    """Find the proxy that the environment names; asking it for each request would be slow."""
+    import urllib.request
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if urllib.request.proxy_bypass(host) or host in ("localhost", "127.0.0.1", "::1"):
+        return None
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return proxy if proxy and proxy.startswith("http") else None
+
+
+def _is_lasting(error: Exception, aiohttp: Any) -> bool:
+    """Whether trying again is pointless."""
+    return isinstance(error, aiohttp.ClientSSLError)
+
+
+def _reason(error: BaseException, aiohttp: Any) -> str:
+    """Say in a few words what went wrong."""
+    inner = getattr(error, "os_error", None)
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"TLS failed: {_first_line(inner or error)}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(inner, OSError):
+        number = inner.errno or 0
+        return (os.strerror(number) if number > 0 else _first_line(inner)).lower()
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
+        return "the server closed the connection"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the connection broke in the middle of the answer"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is no HTTP: {' '.join(error.message.split())[:120]}"
+    return _first_line(error) or type(error).__name__
+
+
+def _first_line(error: object) -> str:
+    text = getattr(error, "strerror", None) or str(error)
+    return text.strip().split("\n", 1)[0][:160]
+
+
+def _keep_alive(response: "ClientResponse") -> None:
+    """Let the system notice a peer that is gone, on a stream that may be silent for long."""
+    connection = response.connection
+    transport = connection.transport if connection is not None else None
+    sock = None if transport is None else transport.get_extra_info("socket")
+    if sock is None:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)

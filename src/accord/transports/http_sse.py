@@ -1,0 +1,195 @@
+"""HTTP+SSE as a client speaks it: one stream for all that the server says, a POST for each message.
+
+A session of this form lives as long as its stream. When that breaks, what waited for an answer has
+lost it, and a new session begins.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from accord.bindings import headers as names
+from accord.bindings.answers import endpoint_url, explain
+from accord.bindings.sse import EventTooLong
+from accord.errors import ConnectFailed, ConnectionClosed
+from accord.transports.http_backoff import Backoff
+from accord.transports.http_carrier import OK, Carrier, Message, Session
+from accord.transports.http_events import EventReader
+from accord.transports.http_sender import Cut, NotSent, Response
+from accord.transports.http_streamable import Renew, Spawn, begin_anew, is_stream
+from accord.transports.wire import Lost
+
+if TYPE_CHECKING:
+    from accord.types._base import RequestId
+
+__all__ = ["TwoEndpoints"]
+
+log = logging.getLogger("accord.http")
+
+# The first event comes at once; a server that keeps it back does not speak this form.
+_ENDPOINT_EXPECTED: Final = 10.0
+# Streams that end sooner than this one after another are not worth beginning anew.
+_BRIEF: Final = 2.0
+_BRIEF_STREAMS: Final = 5
+
+
+class TwoEndpoints:
+    """The older form: messages go to the place that the stream names first."""
+
+    def __init__(self, carrier: Carrier, spawn: Spawn, renew: Renew, lost: Lost) -> None:
+        self._carrier = carrier
+        self._spawn = spawn
+        self._renew = renew
+        self._lost = lost
+        self.session = Session(carrier.target.url)
+        self._reader: asyncio.Task[None] | None = None
+        self._posting: set[RequestId] = set()
+        self._opening: Message | None = None
+        self._backoff = Backoff()
+
+    # -- opening and ending
+
+    async def connect(self, *, is_patient: bool = False) -> None:
+        """Open the stream and learn where messages go.
+
+        Raises:
+            ConnectFailed: there is no such stream.
+        """
+        carrier = self._carrier
+        stream = Session(carrier.target.url)
+        try:
+            response = await carrier.get(stream, is_patient=is_patient)
+        except NotSent as error:
+            text = f"{carrier.place}: no connection: {error}"
+            raise ConnectFailed(text[:300], phase="starting") from None
+        except Cut as error:
+            raise ConnectFailed(f"{carrier.place}: {error}"[:300], phase="starting") from None
+        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+        try:
+            self.session = await self._find_place(stream, response, events)
+        except BaseException:
+            response.close()
+            raise
+        if self._reader is not None:
+            self._reader.cancel()
+        self._reader = self._spawn(self._read(self.session, response, events))
+
+    async def _find_place(
+        self, stream: Session, response: Response, events: EventReader
+    ) -> Session:
+        carrier = self._carrier
+        if not is_stream(response):
+            kind = names.media_type(response.header("content-type"))
+            body = b"" if response.status in OK else await carrier.beginning(response)
+            why = explain(response.status, kind, body)
+            raise ConnectFailed(f"{carrier.place}: {why}"[:300], phase="starting")
+        why = "the stream does not name an endpoint"
+        try:
+            async with asyncio.timeout(_ENDPOINT_EXPECTED):
+                while events.place is None and await events.read(response):
+                    pass
+        except (Cut, EventTooLong) as error:
+            why = str(error)
+        except TimeoutError:
+            why += f" within {_ENDPOINT_EXPECTED:g} s"
+        if events.place is None:
+            raise ConnectFailed(f"{carrier.place}: {why}"[:300], phase="starting")
+        named = events.place.decode("utf-8", "replace")
+        url = endpoint_url(stream.url, named)
+        if url is None:
+            why = f"the stream names an endpoint elsewhere, {named[:100]!r}"
+            raise ConnectFailed(f"{carrier.place}: {why}", phase="starting")
+        return Session(url)
+
+    async def initialize(self, message: Message) -> None:
+        """Begin a session, on a new stream where there is none yet."""
+        if message.answer is not None or self._reader is None or self._reader.done():
+            try:
+                await self.connect(is_patient=message.answer is not None)
+            except ConnectFailed as error:
+                message.is_postponed = True
+                return self._carrier.fail(message, error)
+        self._opening = message
+        try:
+            await self.post(message)
+            if message.answer is not None:
+                await asyncio.wait([message.answer])
+        finally:
+            self._opening = None
+        return None
+
+    def settle(self) -> None:
+        """Take note of the revision that was agreed on."""
+        revision = self._carrier.watcher.revision
+        if revision.version_header:
+            self.session.headers["MCP-Protocol-Version"] = revision.id
+
+    def ready(self) -> None:
+        """Do nothing: the stream is open."""
+
+    async def end(self) -> None:
+        """Do nothing: the session ends with its stream."""
+
+    # -- messages
+
+    async def post(self, message: Message) -> None:
+        """Send a message; its answer comes on the stream."""
+        carrier = self._carrier
+        while True:
+            session = self.session
+            if message.id is not None:
+                self._posting.add(message.id)
+            try:
+                response = await carrier.post(session, message)
+            except NotSent as error:
+                return carrier.not_sent(message, error)
+            except Cut as error:
+                return carrier.cut(message, str(error))
+            finally:
+                if message.id is not None:
+                    self._posting.discard(message.id)
+            with contextlib.closing(response):
+                body = await carrier.beginning(response)
+            if response.status in OK:
+                if session is not self.session and carrier.is_waiting(message):
+                    carrier.cut(message, "the stream ended before the answer")
+                return None
+            if response.status != 404 or message.opens:
+                return carrier.refuse(message, response, body)
+            if not await begin_anew(carrier, message, session, self._renew):
+                return None
+
+    async def _read(self, session: Session, response: Response, events: EventReader) -> None:
+        why = "the server ended the stream"
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            while await events.read(response):
+                pass
+        except (Cut, EventTooLong) as error:
+            why = str(error)
+        finally:
+            response.close()
+        if loop.time() - began > _BRIEF:
+            self._backoff.succeed()
+        if session is self.session:
+            self._spawn(self._dropped(session, why))
+
+    async def _dropped(self, session: Session, why: str) -> None:
+        """Fail what waits for an answer that cannot come any more, and begin anew."""
+        carrier = self._carrier
+        if self._opening is not None:
+            return carrier.cut(self._opening, why)
+        for id in list(carrier.watcher.waiting()):
+            if id not in self._posting:
+                carrier.cut(Message(b"", id, "the request"), why)
+        delay = self._backoff.fail()
+        if self._backoff.failures > _BRIEF_STREAMS:
+            return self._lost(f"{why}, {_BRIEF_STREAMS} times in a row")
+        await asyncio.sleep(delay)
+        try:
+            await self._renew(session)
+        except ConnectionClosed as error:
+            self._lost(f"{why}; {error}"[:300])
+        return None

@@ -1,0 +1,292 @@
+"""Streamable HTTP as a client speaks it: a POST for each message, streams that are taken up again.
+
+What a server cannot have seen is sent again, what it may have seen is not.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from accord.bindings import headers as names
+from accord.bindings.sse import CONTENT_TYPE, EventTooLong
+from accord.errors import ConnectionClosed
+from accord.transports.http_backoff import Backoff
+from accord.transports.http_carrier import OK, PASSING, Carrier, Message, Session
+from accord.transports.http_events import EventReader
+from accord.transports.http_sender import Cut, NotSent, Response
+
+__all__ = ["Renew", "Spawn", "Streamable", "Unfit", "is_stream"]
+
+log = logging.getLogger("accord.http")
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Runs a task until it is done or the wire is closed."""
+
+Renew = Callable[[Session], Coroutine[Any, Any, None]]
+"""Begins a new session in place of one that the server has ended; raises ConnectionClosed."""
+
+# When a server ends a stream without saying when to come back.
+_RETRY: Final = 1.0
+# How long a server may take to end a stream that has brought its answer.
+_END_EXPECTED: Final = 2.0
+# A stream that ends this soon and brought nothing is a failure, not a pause.
+_BRIEF: Final = 1.0
+# How often listening fails before it is given up, until the server is heard of again.
+_LISTENING_FAILURES: Final = 10
+_CLIENT_ERRORS: Final = range(400, 500)
+
+
+class Unfit(Exception):
+    """The server refused `initialize` with a status that servers of the older form answer with."""
+
+    def __init__(self, response: Response, body: bytes) -> None:
+        super().__init__(response.status)
+        self.response = response
+        self.body = body
+
+
+class _Unresumable(Exception):
+    """A stream cannot be taken up again."""
+
+
+class Streamable:
+    """The newer form: everything goes to one URL."""
+
+    def __init__(self, carrier: Carrier, spawn: Spawn, renew: Renew) -> None:
+        self._carrier = carrier
+        self._spawn = spawn
+        self._renew = renew
+        self.session = Session(carrier.target.url)
+        self._listener: asyncio.Task[None] | None = None
+        self._has_given_up = False
+
+    # -- opening and ending
+
+    async def initialize(self, message: Message) -> None:
+        """Begin a session.
+
+        Raises:
+            Unfit: the server may speak the older form.
+        """
+        carrier = self._carrier
+        blank = Session(self.session.url)
+        try:
+            response = await carrier.post(blank, message)
+        except NotSent as error:
+            return carrier.not_sent(message, error)
+        except Cut as error:
+            return carrier.cut(message, str(error))
+        with contextlib.closing(response):
+            if response.status in _CLIENT_ERRORS:
+                raise Unfit(response, await carrier.beginning(response))
+            id = response.header(names.SESSION)
+            if id is not None and not names.is_session_id(id):
+                return carrier.cut(message, "its session id has characters that are not allowed")
+            self.session = Session(blank.url, id)
+            return await self._take(message, response)
+
+    def settle(self) -> None:
+        """Take note of the revision that was agreed on."""
+        revision = self._carrier.watcher.revision
+        version = revision.id if revision.version_header else None
+        self.session = Session(self.session.url, self.session.id, version)
+
+    def ready(self) -> None:
+        """Listen to what the server says by itself, now that the opening is over."""
+        if self._listener is not None:
+            self._listener.cancel()
+        self._has_given_up = False
+        if self._carrier.target.options.listen:
+            self._listener = self._spawn(self._listen(self.session))
+
+    async def end(self) -> None:
+        """Tell the server that the session is over."""
+        if self.session.id is not None:  # session.end.client-delete
+            with contextlib.suppress(NotSent, Cut):
+                await self._carrier.delete(self.session)
+
+    # -- one message
+
+    async def post(self, message: Message) -> None:
+        """Send a message and see to its answer."""
+        carrier = self._carrier
+        while True:
+            session = self.session
+            try:
+                response = await carrier.post(session, message)
+            except NotSent as error:
+                return carrier.not_sent(message, error)
+            except Cut as error:
+                return carrier.cut(message, str(error))
+            if response.status != 404 or session.id is None:
+                break
+            response.close()
+            if not await begin_anew(carrier, message, session, self._renew):
+                return None
+        if self._has_given_up:
+            self.ready()
+        with contextlib.closing(response):
+            await self._take(message, response)
+        return None
+
+    async def _take(self, message: Message, response: Response) -> None:
+        carrier = self._carrier
+        kind = names.media_type(response.header("content-type"))
+        if response.status not in OK:
+            carrier.refuse(message, response, await carrier.beginning(response))
+        elif message.id is None:
+            await carrier.beginning(response)  # so that the connection can be used again
+        elif kind == CONTENT_TYPE:
+            await self._follow(message, response)
+        elif kind in ("application/json", ""):
+            await self._take_json(message, response)
+        else:
+            carrier.refuse(message, response, await carrier.beginning(response))
+
+    async def _take_json(self, message: Message, response: Response) -> None:
+        carrier = self._carrier
+        try:
+            body = await carrier.body(response)
+        except Cut as error:
+            return carrier.cut(message, str(error))
+        if body is None:
+            limit = carrier.target.limits.message_bytes
+            return carrier.cut(message, f"the answer exceeds {limit} bytes (message_bytes)")
+        if body and not body.isspace():
+            carrier.deliver(body)
+        if carrier.is_waiting(message):
+            carrier.refuse(message, response, body)
+        return None
+
+    # -- the stream of a request
+
+    async def _follow(self, message: Message, response: Response) -> None:
+        """Read the stream that answers a request, and take it up again where it breaks."""
+        carrier, session = self._carrier, self.session
+        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+        backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
+        while True:
+            known, began = events.progress, loop.time()
+            try:
+                end = await self._read(message, events, response)
+            except EventTooLong as error:
+                return carrier.cut(message, str(error))
+            finally:
+                response.close()
+            if not carrier.is_waiting(message):
+                return None
+            if events.progress != known or loop.time() - began > _BRIEF:
+                backoff.succeed()
+            if events.last_id is None:
+                return carrier.cut(message, f"{end}, with no event to resume from")
+            try:
+                response = await self._resume(session, events, backoff)
+            except _Unresumable as error:
+                return carrier.cut(message, f"{end}, and {error}")
+            events.begin()
+
+    async def _read(self, message: Message, events: EventReader, response: Response) -> str:
+        """Read a response to its end; returns how it ended."""
+        try:
+            while self._carrier.is_waiting(message):
+                if not await events.read(response):
+                    return "the stream ended without the answer"
+            # The end has to be read too, or the connection cannot be used again.
+            async with asyncio.timeout(_END_EXPECTED):
+                while await events.read(response):
+                    pass
+        except TimeoutError:
+            return "the stream went on"
+        except Cut as error:
+            return str(error)
+        return "the stream ended"
+
+    async def _resume(self, session: Session, events: EventReader, backoff: Backoff) -> Response:
+        """Take up a stream after the last event that came."""
+        waited, patience = 0.0, self._carrier.target.options.patience
+        while True:
+            delay = backoff.fail(events.retry)
+            await asyncio.sleep(delay)  # http.sse.client-honours-retry
+            waited += delay
+            try:
+                response = await self._carrier.get(session, events.last_id)
+            except (NotSent, Cut) as error:
+                if waited > patience:
+                    raise _Unresumable(f"resuming failed: {error}") from None
+                continue
+            if is_stream(response):
+                return response
+            response.close()
+            if response.status not in PASSING or waited > patience:
+                raise _Unresumable(f"resuming was answered with HTTP {response.status}")
+
+    # -- the stream that belongs to no request
+
+    async def _listen(self, session: Session) -> None:
+        carrier = self._carrier
+        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+        backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
+        has_listened = False
+        while backoff.failures < _LISTENING_FAILURES:
+            known, began = events.progress, loop.time()
+            try:
+                after = events.last_id
+                response = await carrier.get(session, after)
+                with contextlib.closing(response):
+                    if is_stream(response):
+                        has_listened = True
+                        events.begin()
+                        while await events.read(response):
+                            pass
+                    elif after is not None and response.status in (400, 404):
+                        # It may have forgotten the event and still know the session.
+                        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+                        known = events.progress
+                    elif response.status not in PASSING:
+                        return await self._not_offered(session, response, was_offered=has_listened)
+            except (NotSent, Cut, EventTooLong) as error:
+                log.debug("the listening stream broke: %s", error)
+            if events.progress != known or loop.time() - began > _BRIEF:
+                backoff.succeed()
+            await asyncio.sleep(backoff.fail(events.retry))
+        self._has_given_up = True
+        log.warning("%s: the listening stream does not come back", carrier.place)
+        return None
+
+    async def _not_offered(
+        self, session: Session, response: Response, *, was_offered: bool
+    ) -> None:
+        if response.status == 404 and session.id is not None and was_offered:
+            with contextlib.suppress(ConnectionClosed):
+                await self._renew(session)
+        elif response.status != 405:
+            log.info("listening was answered with HTTP %d", response.status)
+
+
+async def begin_anew(carrier: Carrier, message: Message, session: Session, renew: Renew) -> bool:
+    """See to a message whose session is gone; true where it should be sent once more.
+
+    A server that does not know the session has not looked at the message.
+    """
+    message.refusals += 1
+    if message.name is None or message.name == "notifications/cancelled":
+        return False  # about something that ended with the session
+    if message.refusals > 1:
+        why = "HTTP 404 also for the session that was begun anew"
+        carrier.fail(message, ConnectionClosed(f"{message.name}: {carrier.place}: {why}"))
+        return False
+    try:
+        await renew(session)
+    except ConnectionClosed as error:
+        carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"[:300]))
+        return False
+    return True
+
+
+def is_stream(response: Response) -> bool:
+    """Whether a response is an event stream."""
+    return response.status == 200 and (
+        names.media_type(response.header("content-type")) == CONTENT_TYPE
+    )
