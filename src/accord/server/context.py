@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -31,7 +30,7 @@ from accord.types._base import RequestId, RevisionId
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from accord.server.session import Flow, Session
+    from accord.server.session import Session
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -45,10 +44,6 @@ Value = TypeVar("Value")
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")
 
 
-# What a client that does not read may cost; what it is only told for its convenience is left out.
-_BACKLOG_MOST: Final = 8 * 1024 * 1024
-
-
 class Done:
     """The outcome of something that has already happened: may be awaited, need not be."""
 
@@ -59,16 +54,16 @@ class Done:
         yield
 
 
-class _Delayed(Done):
+class Delayed(Done):
     """The same for a client that reads slowly: to await it is to wait until it has caught up."""
 
-    __slots__ = ("_flow",)
+    __slots__ = ("_writable",)
 
-    def __init__(self, flow: "Flow") -> None:
-        self._flow = flow
+    def __init__(self, writable: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._writable = writable
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._flow.writable().__await__()
+        return self._writable().__await__()
 
 
 DONE: Final = Done()
@@ -175,21 +170,7 @@ class Context(Generic[State]):
         if token is None:
             return DONE
         params = ProgressParams(token, progress, total, message)
-        return self._tell(self._progress, params)
-
-    def _tell(self, send: Callable[[Any], None], params: Any) -> Done:
-        session = self._session
-        flow = session.flow
-        if flow is None or not flow.congested:
-            session.run_here(send, params)
-            return DONE
-        if flow.backlog > _BACKLOG_MOST:
-            return _Delayed(flow)
-        session.run_here(send, params)
-        if threading.get_ident() != session.thread:
-            with suppress(RuntimeError):  # the loop is closed
-                asyncio.run_coroutine_threadsafe(flow.writable(), session.loop).result()
-        return _Delayed(flow)
+        return self._session.tell(self._progress, params)
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -201,7 +182,7 @@ class Context(Generic[State]):
         """Send a log message to the client, unless it asked for more severe ones only."""
         if not self._session.wants_log(level):
             return DONE
-        return self._tell(self._log, LogMessageParams(level, _as_json(data), logger))
+        return self._session.tell(self._log, LogMessageParams(level, _as_json(data), logger))
 
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)

@@ -14,7 +14,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Phase
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Dispatcher, Write
-from accord.server.context import Context, current
+from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
 from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId
 
@@ -26,6 +26,10 @@ log = logging.getLogger("accord.server")
 _SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 # Changes that come within this time are one burst, and one notification.
 _BURST: Final = 0.02
+# What a client that does not read may cost; what it is only told for its convenience is left out.
+_BACKLOG_MOST: Final = 8 * 1024 * 1024
+# So many messages a thread may send before it looks how well the client reads.
+_IN_TRANSIT_MOST: Final = 16
 
 
 class Flow(Protocol):
@@ -56,6 +60,8 @@ class Session:
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
         )
         self.flow: Flow | None = None
+        self._in_transit = 0
+        self._transit_lock = threading.Lock()
         self.log_level: LoggingLevel = server.log_level
         # Sets that are replaced, not changed: an idle session owns none.
         self.subscriptions: frozenset[str] = frozenset()
@@ -111,10 +117,11 @@ class Session:
 
     def context(self, exchange: Exchange) -> Context[Any]:
         """Return the context of a request; one that middleware made is kept."""
-        context = current.get(None)
-        if context is None or context._exchange is not exchange:
-            context = Context(self, exchange)
-        return context
+        if self.server.middleware:
+            context = current.get(None)
+            if context is not None and context._exchange is exchange:
+                return context
+        return Context(self, exchange)
 
     def track(self, exchange: Exchange, context: Context[Any]) -> None:
         """Let a cancellation reach work that cannot be cancelled from outside."""
@@ -133,6 +140,31 @@ class Session:
         else:
             with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
                 self.loop.call_soon_threadsafe(function, *args)
+
+    def tell(self, send: Callable[[Any], None], params: Any) -> Done:
+        """Send what a handler tells while it works; a client that reads slowly slows it down."""
+        flow = self.flow
+        if threading.get_ident() != self.thread:
+            self._tell_from_thread(send, params, flow)
+            return DONE
+        if flow is None or not flow.congested:
+            send(params)
+            return DONE
+        # Whoever does not await is not slowed down, so that there must be an end to it.
+        if flow.backlog < _BACKLOG_MOST:
+            send(params)
+        return Delayed(flow.writable)
+
+    def _tell_from_thread(
+        self, send: Callable[[Any], None], params: Any, flow: Flow | None
+    ) -> None:
+        with self._transit_lock:
+            self._in_transit += 1
+            is_full = self._in_transit % _IN_TRANSIT_MOST == 0
+        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+            if flow is not None and (is_full or flow.congested):
+                asyncio.run_coroutine_threadsafe(flow.writable(), self.loop).result()
+            self.loop.call_soon_threadsafe(send, params)
 
     def is_open(self, exchange: Exchange) -> bool:
         """Whether a request still waits for its answer."""

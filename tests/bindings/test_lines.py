@@ -1,0 +1,70 @@
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.bindings.lines import LineReader, LineTooLong
+
+
+def read(*chunks: bytes, limit: int = 100) -> list[bytes | str]:
+    reader = LineReader(limit)
+    found = chain.from_iterable(list(reader.feed(chunk)) for chunk in chunks)
+    lines: list[bytes | str] = [each if isinstance(each, bytes) else "too long" for each in found]
+    last = reader.end()
+    return lines if last is None else [*lines, last]
+
+
+def test_a_chunk_with_several_lines_gives_each_of_them() -> None:
+    assert read(b"one\ntwo\nthree\n") == [b"one", b"two", b"three"]
+
+
+def test_a_line_in_pieces_is_put_together() -> None:
+    assert read(b"o", b"n", b"e\nt", b"wo\n") == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\n\n\n", b"  \n", b"\r\n", b"\t\n"])
+def test_blank_lines_are_skipped(blank: bytes) -> None:
+    assert read(blank, b"one\n", blank) == [b"one"]
+
+
+def test_a_last_line_needs_no_end() -> None:
+    assert read(b"one\ntwo") == [b"one", b"two"]
+
+
+def test_an_input_without_anything_has_no_last_line() -> None:
+    assert read(b"") == []
+
+
+@pytest.mark.parametrize("size", [99, 100])
+def test_a_line_up_to_the_limit_is_accepted(size: int) -> None:
+    assert read(b"x" * size + b"\n") == [b"x" * size]
+
+
+def test_a_line_above_the_limit_costs_no_other_line() -> None:
+    assert read(b"one\n" + b"x" * 101 + b"\ntwo\n") == [b"one", "too long", b"two"]
+
+
+def test_a_line_without_end_is_reported_once_and_skipped_to_its_end() -> None:
+    assert read(*[b"x" * 60] * 20, b"\nnext\n") == ["too long", b"next"]
+
+
+def test_what_is_kept_of_an_endless_line_never_exceeds_the_limit() -> None:
+    reader = LineReader(100)
+    for _ in range(1000):
+        list(reader.feed(b"x" * 50))
+        assert sum(map(len, reader._pending)) <= 100
+
+
+def test_the_error_names_the_limit() -> None:
+    (error,) = LineReader(10).feed(b"x" * 11)
+    assert isinstance(error, LineTooLong)
+    assert "10 bytes" in str(error)
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"?"))), st.data())
+def test_chunking_changes_nothing(lines: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(line + b"\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert read(*chunks, limit=20) == read(whole, limit=20)

@@ -1,0 +1,513 @@
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from accord import types as t
+from accord.errors import (
+    ConnectionClosed,
+    InvalidParams,
+    LocalProtocolError,
+    RequestError,
+    RequestTimeout,
+    ResourceNotFound,
+)
+from accord.testing import run_in_virtual_time
+from support.endpoints import batch, request
+from support.waiting import LONG, run, until
+
+EMPTY = t.EmptyResult()
+TEXT = t.CallToolResult([t.TextContent("done")])
+
+
+def call(**meta: Any) -> t.CallToolParams:
+    return t.CallToolParams("any", meta=meta or None)
+
+
+# -- serving
+
+
+def test_a_handler_may_answer_at_once(party, join) -> None:
+    async def main() -> None:
+        client, _ = await join(server=party("server", ping=EMPTY))
+        assert await client.request("ping") == EMPTY
+
+    run(main())
+
+
+def test_a_handler_may_take_its_time(party, join) -> None:
+    async def slow(params: Any) -> t.CallToolResult:
+        await asyncio.sleep(0)
+        return TEXT
+
+    async def main() -> None:
+        client, server = await join(server=party("server", tools_call=slow))
+        assert await client.request("tools/call", call()) == TEXT
+        assert not server.running
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_error_for_the_caller_is_answered_as_it_is(party, join, is_async: bool) -> None:
+    def fail(params: Any) -> Any:
+        raise ResourceNotFound("no such note", data={"uri": "note://x"})
+
+    async def fail_later(params: Any) -> Any:
+        fail(params)
+
+    async def main() -> None:
+        server = party("server", resources_read=fail_later if is_async else fail)
+        client, _ = await join(server=server)
+        with pytest.raises(RequestError) as caught:
+            await client.request("resources/read", t.ReadResourceParams("note://x"))
+        assert (caught.value.code, caught.value.data) == (-32002, {"uri": "note://x"})
+
+    run(main())
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("secret path"), SystemExit(3)])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_nothing_of_an_unexpected_exception_reaches_the_caller(
+    party, join, caplog, raised: BaseException, is_async: bool
+) -> None:
+    def fail(params: Any) -> Any:
+        raise raised
+
+    async def fail_later(params: Any) -> Any:
+        raise raised
+
+    async def main() -> None:
+        client, _ = await join(server=party("server", tools_call=fail_later if is_async else fail))
+        with pytest.raises(RequestError) as caught:
+            await client.request("tools/call", call())
+        assert (caught.value.code, caught.value.message) == (-32603, "internal error")
+
+    run(main())
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.exc_info[1] is raised
+
+
+def test_a_result_that_cannot_be_encoded_is_an_internal_error(party, join) -> None:
+    async def main() -> None:
+        broken = t.CallToolResult([], structured_content={"x": object()})
+        client, _ = await join(server=party("server", tools_call=broken))
+        with pytest.raises(RequestError, match="internal error"):
+            await client.request("tools/call", call())
+
+    run(main())
+
+
+def test_a_slow_request_delays_no_other(party, join) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def slow(params: Any) -> t.CallToolResult:
+            await gate.wait()
+            return TEXT
+
+        client, _ = await join(server=party("server", tools_call=slow, ping=EMPTY))
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await client.request("ping")
+        assert not waiting.done()
+        gate.set()
+        assert await waiting == TEXT
+
+    run(main())
+
+
+def test_above_the_limit_requests_are_refused_at_once_but_pings_are_not(party, join) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def slow(params: Any) -> t.CallToolResult:
+            await gate.wait()
+            return TEXT
+
+        server = party("server", tools_call=slow, ping=EMPTY)
+        client, _ = await join(server=server, in_flight=2)
+        waiting = [asyncio.ensure_future(client.request("tools/call", call())) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="busy"):
+            await client.request("tools/call", call())
+        assert await client.request("ping") == EMPTY
+        gate.set()
+        assert await asyncio.gather(*waiting) == [TEXT, TEXT]
+        assert await client.request("tools/call", call()) == TEXT
+
+    run(main())
+
+
+def test_work_that_was_cancelled_from_within_is_answered_all_the_same(party, join) -> None:
+    async def awaits_what_is_cancelled(params: Any) -> Any:
+        inner = asyncio.ensure_future(asyncio.sleep(LONG))
+        asyncio.get_running_loop().call_soon(inner.cancel)
+        await inner
+
+    async def main() -> None:
+        client, _ = await join(server=party("server", tools_call=awaits_what_is_cancelled))
+        with pytest.raises(RequestError, match="cancelled") as caught:
+            await client.request("tools/call", call())
+        assert caught.value.code == -32603
+
+    run(main())
+
+
+def test_what_is_no_message_is_answered_and_noted(party, join) -> None:
+    async def main() -> None:
+        server = party("server", ping=EMPTY)
+        client, dispatcher = await join(server=server)
+        dispatcher.receive(b"no json")
+        assert server.sent[-1]["error"]["code"] == -32700
+        assert len(server.refused) == 1
+        assert await client.request("ping") == EMPTY
+
+    run(main())
+
+
+def test_a_batch_is_answered_in_one_message(party, join) -> None:
+    async def later(params: Any) -> t.CallToolResult:
+        await asyncio.sleep(0)
+        return TEXT
+
+    async def main() -> None:
+        server = party("server", ping=EMPTY, tools_call=later)
+        _, dispatcher = await join(server=server, revision="2025-03-26")
+        server.other.dispatcher.receive = lambda data: None
+        two = batch(request("a", "ping"), request("b", "tools/call", {"name": "any"}))
+        assert dispatcher.receive(two) == 2
+        await until(lambda: not dispatcher.running)
+        assert sorted(each["id"] for each in server.sent[-1]) == ["a", "b"]
+
+    run(main())
+
+
+def test_a_batch_waits_no_longer_for_a_request_that_is_cancelled(party, join) -> None:
+    async def never(params: Any) -> Any:
+        await asyncio.sleep(LONG)
+
+    async def main() -> None:
+        server = party("server", ping=EMPTY, tools_call=never)
+        _, dispatcher = await join(server=server, revision="2025-03-26")
+        server.other.dispatcher.receive = lambda data: None
+        dispatcher.receive(batch(request("a", "ping"), request("b", "tools/call", {"name": "any"})))
+        await asyncio.sleep(0)
+        dispatcher.receive(
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}'
+        )
+        assert [each["id"] for each in server.sent[-1]] == ["a"]
+        await until(lambda: not dispatcher.running)
+
+    run(main())
+
+
+# -- cancelling
+
+
+@pytest.mark.requirement("cancellation.receiver.stops", "cancellation.receiver.no-response")
+def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
+    stopped = []
+
+    async def never(params: Any) -> Any:
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            stopped.append(True)
+
+    async def main() -> None:
+        server = party("server", tools_call=never)
+        client, dispatcher = await join(server=server)
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await until(lambda: dispatcher.running)
+        before = len(server.sent)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await until(lambda: not dispatcher.running)
+        assert stopped == [True]
+        assert len(server.sent) == before
+
+    run(main())
+
+
+def test_a_cancelled_handler_that_answers_anyway_is_not_heard(party, join) -> None:
+    async def stubborn(params: Any) -> Any:
+        try:
+            await asyncio.sleep(LONG)
+        except asyncio.CancelledError:
+            return TEXT
+
+    async def main() -> None:
+        server = party("server", tools_call=stubborn)
+        client, dispatcher = await join(server=server)
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await until(lambda: dispatcher.running)
+        before = len(server.sent)
+        waiting.cancel()
+        await until(lambda: not dispatcher.running)
+        assert len(server.sent) == before
+
+    run(main())
+
+
+def test_a_request_cancelled_before_it_began_never_begins(party, join) -> None:
+    begun = []
+
+    async def work(params: Any) -> Any:
+        begun.append(True)
+        await asyncio.sleep(LONG)
+
+    async def main() -> None:
+        client, dispatcher = await join(server=party("server", tools_call=work))
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await until(lambda: not dispatcher.running)
+
+    run(main())
+    assert begun == []
+
+
+def test_initialize_is_never_cancelled(party) -> None:
+    async def main() -> None:
+        client, silent = party("client"), party("server")
+        client.other, silent.other = silent, client
+        client.start()
+        silent.start()
+        silent.dispatcher.receive = lambda data: None
+        params = t.InitializeParams(
+            "2025-06-18", t.ClientCapabilities(), t.Implementation("someone", "1")
+        )
+        with pytest.raises(RequestTimeout):
+            await client.dispatcher.request("initialize", params, timeout=0.01)
+        assert [each["method"] for each in client.sent] == ["initialize"]
+
+    run(main())
+
+
+# -- deadlines
+
+
+@pytest.mark.requirement("lifecycle.timeout.cancels")
+def test_silence_ends_a_request_and_cancels_it(party, join) -> None:
+    async def never(params: Any) -> Any:
+        await asyncio.sleep(1000)
+
+    async def main() -> None:
+        client_party = party("client")
+        client, server = await join(client=client_party, server=party("server", tools_call=never))
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(RequestTimeout):
+            await client.request("tools/call", call(), timeout=60)
+        assert asyncio.get_running_loop().time() - started == pytest.approx(60, abs=1)
+        assert client_party.sent[-1]["method"] == "notifications/cancelled"
+        await asyncio.sleep(0.01)
+        assert not server.running
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.requirement("lifecycle.timeout.progress-may-reset", "lifecycle.timeout.maximum")
+def test_progress_extends_the_deadline_up_to_the_cap(party, join) -> None:
+    async def main() -> None:
+        told: list[float] = []
+
+        async def works(params: Any) -> Any:
+            for step in range(1, 100):
+                await asyncio.sleep(40)
+                server.notify("notifications/progress", t.ProgressParams("p", step))
+
+        client, server = await join(server=party("server", tools_call=works))
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        with pytest.raises(RequestTimeout):
+            await client.request(
+                "tools/call",
+                call(progressToken="p"),
+                timeout=60,
+                cap=500,
+                on_progress=lambda params: told.append(params.progress),
+            )
+        assert loop.time() - started == pytest.approx(500, abs=1)
+        assert told == list(range(1, 13))
+
+    run_in_virtual_time(main())
+
+
+def test_without_deadlines_a_request_waits(party, join) -> None:
+    async def main() -> None:
+        async def slow(params: Any) -> Any:
+            await asyncio.sleep(100_000)
+            return TEXT
+
+        client, _ = await join(server=party("server", tools_call=slow))
+        assert await client.request("tools/call", call()) == TEXT
+
+    run_in_virtual_time(main())
+
+
+# -- asking and telling
+
+
+def test_a_request_that_would_break_a_rule_is_not_sent(party, join) -> None:
+    async def main() -> None:
+        client_party = party("client")
+        client, _ = await join(client=client_party, server=party("server"))
+        before = len(client_party.sent)
+        with pytest.raises(LocalProtocolError):
+            await client.request("sampling/createMessage", None)
+        assert len(client_party.sent) == before
+
+    run(main())
+
+
+def test_an_async_progress_callback_runs_by_itself_and_may_fail(party, join, caplog) -> None:
+    async def main() -> None:
+        heard = []
+
+        async def on_progress(params: Any) -> None:
+            heard.append(params.progress)
+            raise ValueError("callback")
+
+        async def work(params: Any) -> Any:
+            server.notify("notifications/progress", t.ProgressParams("p", 1))
+            return TEXT
+
+        client, server = await join(server=party("server", tools_call=work))
+        answer = await client.request(
+            "tools/call", call(progressToken="p"), on_progress=on_progress
+        )
+        assert answer == TEXT
+        await client.drained()
+        assert heard == [1]
+
+    run(main())
+    assert "callback" in caplog.text
+
+
+def test_a_failing_callback_ends_nothing(party, join, caplog) -> None:
+    async def main() -> None:
+        client, _ = await join(server=party("server", ping=EMPTY))
+        client.notify("notifications/roots/list_changed")
+        assert await client.request("ping") == EMPTY
+
+    run(main())
+    assert "callbacks fail too" in caplog.text
+
+
+def test_an_error_without_id_is_logged(party, join, caplog) -> None:
+    async def main() -> None:
+        client, _ = await join(server=party("server"))
+        client.receive(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}')
+
+    run(main())
+    assert "what?" in caplog.text or "without id" in caplog.text or caplog.text == ""
+
+
+# -- ending
+
+
+def test_closing_fails_what_waits_cancels_what_runs_and_tells_the_peer(party, join) -> None:
+    async def never(params: Any) -> Any:
+        await asyncio.sleep(LONG)
+
+    async def main() -> None:
+        client_party, server_party = party("client"), party("server", tools_call=never)
+        client, server = await join(client=client_party, server=server_party)
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await until(lambda: server.running)
+        client.close()
+        client.close()
+        with pytest.raises(ConnectionClosed):
+            await waiting
+        assert client_party.sent[-1]["method"] == "notifications/cancelled"
+        assert await server.drained(LONG)
+        with pytest.raises(ConnectionClosed):
+            await client.request("ping")
+        client.notify("notifications/roots/list_changed")
+
+    run(main())
+
+
+def test_after_closing_nothing_is_written(party, join) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def stubborn(params: Any) -> Any:
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    gate.set()
+            return TEXT
+
+        server_party = party("server", tools_call=stubborn)
+        client, server = await join(server=server_party)
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await until(lambda: server.running)
+        before = len(server_party.sent)
+        server.close()
+        assert await server.drained(LONG)
+        assert len(server_party.sent) == before
+        waiting.cancel()
+
+    run(main())
+
+
+def test_waiting_for_handlers_is_bounded(party, join) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def slow(params: Any) -> Any:
+            await gate.wait()
+            return TEXT
+
+        client, server = await join(server=party("server", tools_call=slow))
+        assert await server.drained(0)
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await until(lambda: server.running)
+        assert not await server.drained(0.01)
+        gate.set()
+        assert await server.drained(LONG)
+        await waiting
+
+    run(main())
+
+
+def test_at_the_end_of_input_our_own_questions_fail_and_answers_still_leave(party, join) -> None:
+    async def main() -> None:
+        async def asks(params: Any) -> t.CallToolResult:
+            with pytest.raises(ConnectionClosed):
+                await server.request("roots/list")
+            return TEXT
+
+        never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def roots(params: Any) -> Any:
+            await never
+
+        client, server = await join(
+            client=party("client", roots_list=roots), server=party("server", tools_call=asks)
+        )
+        waiting = asyncio.ensure_future(client.request("tools/call", call()))
+        await until(lambda: client.running)
+        server.end_of_input()
+        assert await waiting == TEXT
+        client.close()
+        await client.drained(LONG)
+
+    run(main())
+
+
+def test_an_invalid_answer_of_a_handler_is_told_as_internal_error(party, join) -> None:
+    def refuse(params: Any) -> Any:
+        raise InvalidParams("no such tool")
+
+    async def main() -> None:
+        client, _ = await join(server=party("server", tools_call=refuse))
+        with pytest.raises(RequestError) as caught:
+            await client.request("tools/call", call())
+        assert caught.value.code == -32602
+
+    run(main())

@@ -1,0 +1,405 @@
+"""Servers over stdin and stdout as real processes, spoken to in bytes."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.processes import OPENING, Child, accord_run, python
+from support.waiting import LONG, until_sync
+
+SERVERS = Path(__file__).parent / "servers"
+NOISY, ENDING, BULK = SERVERS / "noisy.py", SERVERS / "ending.py", SERVERS / "bulk.py"
+
+reads_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+
+
+def text_of(answer: Any) -> str:
+    return answer["result"]["content"][0]["text"]
+
+
+# -- nothing but messages
+
+
+@pytest.mark.requirement("stdio.server.stdout-only-messages", "stdio.stderr.logging-allowed")
+@pytest.mark.parametrize(
+    ("command", "env"),
+    [
+        pytest.param(accord_run(NOISY), {"NOISY": "1"}, id="accord run"),
+        pytest.param(python(NOISY), {}, id="python"),
+    ],
+)
+def test_whatever_is_printed_only_messages_reach_stdout(command: Any, env: Any) -> None:
+    # Unbuffered, what is printed before run() is gone before anybody could divert it.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Child(*command, env={**inherited, **env}) as child:
+        child.open()
+        for id, tool in enumerate(("shout", "shout_inline", "shout_async")):
+            child.call(id, tool)
+            assert text_of(child.answer_to(id)) == "done"
+        child.close_input()
+        assert child.wait() == 0
+        for line in child.output:
+            assert json.loads(line)["jsonrpc"] == "2.0"
+        printed = child.stderr
+    expected = ["at import", "in a tool", "in a tool, flushed", "written", "to the original"]
+    expected += ["to the descriptor", "of a shell", "of a child", "in a thread", "inline", "async"]
+    expected += ["at exit"]
+    if env:
+        expected += ["at import, descriptor", "at import, child"]
+    else:
+        expected += ["before run", "after run"]
+    assert [each for each in expected if each not in printed] == []
+
+
+def test_user_code_cannot_read_the_messages() -> None:
+    with Child(*accord_run(NOISY)) as child:
+        child.open()
+        child.call(1, "listen")
+        child.request(2, "ping")
+        assert text_of(child.answer_to(1)) == "''b''"
+        assert child.answer_to(2)["result"] == {}
+
+
+# -- input
+
+
+def test_what_is_no_message_is_answered_and_the_session_goes_on() -> None:
+    with Child(*python(BULK)) as child:
+        child.open()
+        child.write(b"garbage\n\n   \n\xff\xfe\n{}\n")
+        codes = [child.receive()["error"]["code"] for _ in range(3)]
+        assert codes == [-32700, -32700, -32600]
+        child.request(1, "ping")
+        assert child.answer_to(1)["result"] == {}
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b" \n"])
+def test_lines_may_end_as_they_like(end: bytes) -> None:
+    with Child(*python(BULK)) as child:
+        child.open()
+        child.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}' + end)
+        assert child.answer_to(1)["result"] == {}
+
+
+def test_a_message_may_arrive_byte_by_byte() -> None:
+    with Child(*python(BULK)) as child:
+        child.open()
+        for byte in b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n':
+            child.write(bytes([byte]))
+        assert child.answer_to(1)["result"] == {}
+
+
+@reads_proc
+def test_a_line_without_end_is_refused_in_bounded_memory() -> None:
+    with Child(*python(BULK)) as child:
+        child.open()
+        before = child.memory("VmHWM")
+        chunk = b"x" * (1024 * 1024)
+        for _ in range(100):
+            child.write(chunk)
+        refusal = child.receive()
+        assert refusal["id"] is None
+        assert refusal["error"]["code"] == -32600
+        assert "16777216 bytes" in refusal["error"]["message"]
+        child.write(b'\n{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        assert child.answer_to(1)["result"] == {}
+        assert child.memory("VmHWM") - before < 40
+
+
+@pytest.mark.parametrize("size", [200_000, 8_000_000])
+def test_long_messages_pass_both_ways(size: int) -> None:
+    with Child(*python(BULK)) as child:
+        child.open()
+        child.call(1, "size", text="x" * size)
+        assert text_of(child.answer_to(1)) == str(size)
+        child.call(2, "echo", text="y" * size)
+        assert len(text_of(child.answer_to(2))) == size
+
+
+@pytest.mark.parametrize("source", ["file", "pipe"])
+def test_everything_in_a_finished_input_is_answered_before_the_end(source: str) -> None:
+    messages = [
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": OPENING},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        *(
+            {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "nap"}}
+            for id in range(1, 21)
+        ),
+        {"jsonrpc": "2.0", "id": 21, "method": "ping"},
+    ]
+    text = b"\n".join(json.dumps(each).encode() for each in messages)
+    with tempfile.TemporaryFile() as file:
+        file.write(text)
+        file.seek(0)
+        options = {"stdin": file} if source == "file" else {}
+        with Child(*python(BULK), **options) as child:
+            if source == "pipe":
+                child.write(text)
+                child.close_input()
+            assert child.wait() == 0
+            answers = [json.loads(line) for line in child.output]
+    assert sorted(each["id"] for each in answers) == list(range(22))
+    assert all("result" in each for each in answers)
+
+
+def test_a_terminal_is_served_and_stays_as_it_was() -> None:
+    master, slave = pty.openpty()
+    try:
+        with Child(*python(BULK), stdin=slave) as child:
+            os.write(master, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            assert child.answer_to(1)["result"] == {}
+            assert os.get_blocking(slave)
+            child.process.send_signal(signal.SIGINT)
+            assert child.wait() == 0
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+# -- output
+
+
+@reads_proc
+def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing() -> None:
+    with Child(*python(BULK)) as opened:
+        opened.open()
+        baseline = opened.memory()
+    with Child(*python(BULK), reading=False) as child:
+        child.request("open", "initialize", OPENING)
+        child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert child.process.stdin is not None
+        os.set_blocking(child.process.stdin.fileno(), False)
+        sent, left = 0, memoryview(b"")
+        quiet_since = time.monotonic()
+        while sent < 3000 and time.monotonic() - quiet_since < 0.3:
+            if not left:
+                sent += 1
+                call = {"name": "echo", "arguments": {"text": "x" * 20_000}}
+                message = {"jsonrpc": "2.0", "id": sent, "method": "tools/call", "params": call}
+                left = memoryview(json.dumps(message).encode() + b"\n")
+            written = child.process.stdin.write(left)
+            if written is None:
+                time.sleep(0.01)
+            else:
+                left = left[written:]
+                quiet_since = time.monotonic()
+        assert sent < 1000  # it has stopped reading
+        assert child.memory("VmHWM") - baseline < 20
+        os.set_blocking(child.process.stdin.fileno(), True)
+        child.start_reading()
+        child.write(bytes(left))
+        assert sorted(child.answer_to(id)["id"] for id in range(1, sent + 1)) == list(
+            range(1, sent + 1)
+        )
+
+
+@reads_proc
+@pytest.mark.parametrize("tool", ["flood", "flood_in_thread", "flood_heedlessly"])
+def test_a_tool_that_tells_much_to_a_client_that_does_not_read_costs_little(tool: str) -> None:
+    with Child(*python(BULK), reading=False) as child:
+        child.request("open", "initialize", OPENING)
+        child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        child.call(1, tool, count=300, bytes=100_000)
+        steady_since, before = time.monotonic(), 0.0
+        while time.monotonic() - steady_since < 0.3:
+            now = child.memory()
+            if now != before:
+                steady_since, before = time.monotonic(), now
+            time.sleep(0.02)
+        assert child.memory("VmHWM") < 60
+        child.start_reading()
+        assert text_of(child.answer_to(1)) == "done"
+        told = sum(b"notifications/message" in line for line in child.output)
+        assert told == 300 or tool == "flood_heedlessly"
+
+
+def test_a_client_that_closes_its_end_ends_the_server() -> None:
+    with Child(*python(BULK), reading=False) as child:
+        assert child.process.stdout is not None
+        child.process.stdout.close()
+        child.request(1, "ping")
+        assert child.wait() == 0
+
+
+# -- the end
+
+
+def ended_by_input(child: Child) -> None:
+    child.close_input()
+
+
+def ended_by_sigint(child: Child) -> None:
+    child.process.send_signal(signal.SIGINT)
+
+
+def ended_by_sigterm(child: Child) -> None:
+    child.process.send_signal(signal.SIGTERM)
+
+
+ENDS = [ended_by_input, ended_by_sigint, ended_by_sigterm]
+SIGNALS = [ended_by_sigint, ended_by_sigterm]
+
+
+@pytest.mark.requirement("stdio.shutdown.server-exits")
+@pytest.mark.parametrize("end", ENDS)
+def test_an_idle_server_ends_in_good_order(end: Any) -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        end(child)
+        assert child.wait() == 0
+        assert "STOPPED" in child.stderr
+        assert "AFTER RUN" in child.stderr
+        assert "Traceback" not in child.stderr
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_sync_tool_that_blocks_delays_no_end(end: Any) -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        child.call(1, "block")
+        child.until_stderr("BLOCKING")
+        end(child)
+        assert child.wait() == 0
+        assert "STOPPED" in child.stderr
+        assert "left behind" in child.stderr
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_tools_learn_of_the_end(end: Any) -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        child.call(1, "cooperate")
+        child.call(2, "wait")
+        child.until_stderr("WORKING")
+        child.until_stderr("WAITING")
+        end(child)
+        assert child.wait() == 0
+        assert "CANCELLED" in child.stderr
+        assert "CLEANED UP" in child.stderr
+        assert "AFTER RUN" in child.stderr
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_async_tool_that_ignores_its_cancellation_delays_no_end(end: Any) -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        child.call(1, "ignore")
+        child.until_stderr("IGNORING")
+        end(child)
+        assert child.wait() == 0
+        assert "IGNORED" in child.stderr
+
+
+@pytest.mark.parametrize("end", SIGNALS)
+def test_a_tool_that_blocks_the_loop_cannot_hold_up_a_signal(end: Any) -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        child.call(1, "block_loop")
+        child.until_stderr("BLOCKING THE LOOP")
+        end(child)
+        assert child.wait() == 0
+
+
+@pytest.mark.parametrize("end", SIGNALS)
+def test_a_second_signal_ends_at_once(end: Any) -> None:
+    with Child(*python(ENDING, "60")) as child:
+        child.open()
+        child.call(1, "ignore")
+        child.until_stderr("IGNORING")
+        end(child)
+        child.until_stderr("IGNORED")
+        end(child)
+        assert child.wait() == 0
+
+
+def test_a_signal_cuts_short_the_wait_for_answers() -> None:
+    with Child(*python(ENDING, "60")) as child:
+        child.open()
+        child.call(1, "wait")
+        child.until_stderr("WAITING")
+        child.close_input()
+        child.process.send_signal(signal.SIGTERM)
+        assert child.wait() == 0
+        assert "CLEANED UP" in child.stderr
+
+
+def test_answers_that_are_on_their_way_at_the_end_of_input_get_out() -> None:
+    with Child(*python(ENDING, "10")) as child:
+        child.open()
+        child.call(1, "soon")
+        child.close_input()
+        assert text_of(child.answer_to(1)) == "in time"
+        assert child.wait() == 0
+
+
+def test_a_thread_that_user_code_left_behind_delays_no_end() -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        child.call(1, "leave_a_thread")
+        assert text_of(child.answer_to(1)) == "started"
+        child.close_input()
+        assert child.wait() == 0
+
+
+def test_the_death_of_the_parent_ends_the_server() -> None:
+    # The input stays open: the test itself holds its other end.
+    parent = f"import subprocess, time; subprocess.Popen({list(python(ENDING))}); time.sleep(60)"
+    with Child(sys.executable, "-c", parent) as child:
+        child.open()
+        child.call(1, "block")
+        child.call(2, "pid")
+        server = int(text_of(child.answer_to(2)))
+        child.process.kill()
+        assert child.receive() is None  # nobody holds its stdout any more
+        until_sync(lambda: _is_gone(server))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("when", ["fail-at-start", "fail-at-end"])
+def test_an_unhandled_error_is_logged_and_ends_with_1(when: str) -> None:
+    with Child(*python(ENDING, "0.4", when)) as child:
+        child.close_input()
+        assert child.wait() == 1
+        assert "RuntimeError: cannot" in child.stderr
+        assert child.output == []
+
+
+def test_a_tool_that_exits_ends_nothing_but_itself() -> None:
+    with Child(*python(ENDING)) as child:
+        child.open()
+        child.call(1, "quit_process")
+        assert child.answer_to(1)["result"]["isError"] is True
+        child.request(2, "ping")
+        assert child.answer_to(2)["result"] == {}
+
+
+def test_a_server_without_stdin_says_so() -> None:
+    run = f"runpy.run_path({str(BULK)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os, runpy; os.close(0); {run}"],
+        capture_output=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"stdin" in done.stderr
