@@ -25,6 +25,8 @@ log = logging.getLogger("accord.stdio")
 
 # asyncio's 256 KiB reads cost a third of the rate: the buffer falls out of the cache.
 _READ_SIZE: Final = 64 * 1024
+# What a pipe holds: more than that gains nothing from being written together.
+_WRITE_SIZE: Final = 64 * 1024
 # A client that does not read what it is sent is not read from either, above this backlog.
 _BACKLOG_HIGH: Final = 1024 * 1024
 _BACKLOG_LOW: Final = 256 * 1024
@@ -36,7 +38,10 @@ def claim() -> tuple[int, int]:
     """Take stdin and stdout for messages; returns their private descriptors. Idempotent."""
     global _claimed  # noqa: PLW0603  # the process has one pair
     if _claimed is None:
-        reading, writing = os.dup(0), os.dup(1)
+        try:
+            reading, writing = os.dup(0), os.dup(1)
+        except OSError:
+            raise RuntimeError("stdin or stdout is closed; a server needs both") from None
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
         try:
@@ -62,6 +67,7 @@ class _Writer:
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._pending: list[bytes] = []
+        self._size = 0
         self._queue: deque[memoryview] = deque()
         self._scheduled = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -75,7 +81,10 @@ class _Writer:
         if self._is_broken:
             return
         self._pending.append(message)
-        if not self._scheduled:
+        self._size += len(message)
+        if self._size > _WRITE_SIZE:
+            self.flush()
+        elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
@@ -91,6 +100,7 @@ class _Writer:
         self._pending.append(b"")
         data = b"\n".join(self._pending)
         self._pending.clear()
+        self._size = 0
         written = 0
         if not self._queue:
             try:
