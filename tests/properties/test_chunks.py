@@ -48,15 +48,8 @@ class Trickle(io.RawIOBase):
 
 def facts(record: Record) -> tuple:
     message = None if record.message is None else bytes(record.message)
-    return (
-        record.sender,
-        record.t,
-        record.transport,
-        message,
-        record.raw,
-        record.http,
-        record.number,
-    )
+    said = (record.sender, record.t, record.transport, message, record.raw, record.http)
+    return (*said, record.number)
 
 
 @settings(deadline=None, derandomize=True, max_examples=200)

@@ -29,6 +29,13 @@ FRAMES = some.one_of(
 )
 
 
+def outcome(data: bytes) -> Frame | Batch | MalformedMessage:
+    try:
+        return CODEC.decode(data)
+    except MalformedMessage as malformed:
+        return malformed
+
+
 def parts_of(frame: Frame) -> tuple:
     body = None if frame.body is None else bytes(frame.body)
     return frame.id, frame.method, frame.kind, body, frame.error
@@ -39,15 +46,13 @@ def parts_of(frame: Frame) -> tuple:
 @example(data=b"")
 @example(data=b'{"jsonrpc":"2.0","id":1.0,"method":"x","params":"\\ud800"}')
 def test_any_bytes_are_a_frame_a_batch_or_malformed(data):
-    try:
-        decoded = CODEC.decode(data)
-    except MalformedMessage as malformed:
-        assert malformed.code in (-32700, -32600)
-        assert str(malformed)
-        assert malformed.requirement
-        assert malformed.code == -32600 or malformed.id is None
-        return
-    assert isinstance(decoded, Frame | Batch)
+    decoded = outcome(data)
+    assert isinstance(decoded, Frame | Batch | MalformedMessage)
+    if isinstance(decoded, MalformedMessage):
+        assert decoded.code in (-32700, -32600)
+        assert decoded.code == -32600 or decoded.id is None
+        assert str(decoded)
+        assert decoded.requirement
     if isinstance(decoded, Batch):
         assert decoded.parts
         for part, raw in decoded.parts:
@@ -76,10 +81,9 @@ def test_in_a_batch_a_frame_is_read_as_alone(frame):
 
 
 def depth_of(value) -> int:
-    inner = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    )
-    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(depth_of, value), default=0) if isinstance(value, list) else 0
 
 
 @settings(deadline=None, derandomize=True, max_examples=300)
