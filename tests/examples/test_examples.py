@@ -1,0 +1,280 @@
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accord import ToolError
+from accord.errors import LocalProtocolError, ResourceNotFound
+from accord.testing import Recording, connected
+from accord.types import (
+    CreateMessageResult,
+    PromptReference,
+    ResourceTemplateReference,
+    TextContent,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
+# Ten lines leave no room to describe parameters.
+TERSE = ("practice.tools.descriptive-schemas",)
+SCRIPTS = {
+    "tour.py": "0 broken",
+    "typed_client.py": "Booked Lima, row 7, aisle.",
+}
+SERVERS = ("ten_lines.py", "everything.py", "orchestrator.py", "plugins/server.py")
+
+
+def run(awaitable):
+    async def bounded():
+        return await asyncio.wait_for(awaitable, 60)
+
+    return asyncio.run(bounded())
+
+
+def text_of(result):
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def test_every_example_is_among_those_tested_here():
+    found = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    assert found - {"plugins/tools/dice.py", "plugins/tools/words.py"} == {*SCRIPTS, *SERVERS}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_runs_and_says_what_it_should(name):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SCRIPTS[name] in done.stdout
+
+
+def test_the_tour_shows_every_feature():
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "tour.py"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    shown = {line[2:15].strip() for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert shown >= {
+        *("connected", "tools", "structured", "content", "tool error", "validation"),
+        *("progress", "logging", "sampling", "elicitation", "roots", "resources", "read"),
+        *("not found", "subscription", "prompt", "completion", "cancellation", "list change"),
+    }
+    assert "accord check trace examples/traces/2025-06-18-faulty.jsonl" in done.stdout
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_serves_and_keeps_the_protocol(name):
+    async def talk():
+        async with connected(EXAMPLES / name, transport="stdio", allow=TERSE) as client:
+            return [tool.name async for tool in client.tools()]
+
+    assert run(talk())
+
+
+def test_the_examples_hold_to_their_types():
+    for files in ([*EXAMPLES.glob("*.py")], [*EXAMPLES.glob("plugins/**/*.py")]):
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", *files],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+# -- ten lines
+
+
+def test_ten_lines_add():
+    async def talk():
+        async with connected(EXAMPLES / "ten_lines.py", transport="stdio", allow=TERSE) as client:
+            return await client.call_tool("add", {"a": 1, "b": 2}, result_type=int)
+
+    assert run(talk()) == 3
+
+
+# -- everything
+
+
+def everything(**options):
+    return connected(EXAMPLES / "everything.py", transport="stdio", **options)
+
+
+@pytest.mark.parametrize("revision", MISSION)
+def test_everything_speaks_every_mission_revision(revision):
+    async def talk():
+        seen = {}
+        async with everything(
+            revision=revision,
+            on_sample=lambda asked: CreateMessageResult("assistant", TextContent("Go."), model="m"),
+            roots=[EXAMPLES],
+        ) as client:
+            seen["pass"] = await client.call_tool("boarding_pass", {"name": "Ada"})
+            seen["advice"] = text_of(await client.call_tool("advise", {"city": "Lima"}))
+            seen["luggage"] = text_of(await client.call_tool("luggage"))
+            seen["weather"] = await client.call_tool("weather", {"city": "Lima"}, result_type=dict)
+            seen["postcard"] = await client.get_prompt("postcard", {"city": "Lima"})
+            seen["resources"] = [each.uri async for each in client.resources()]
+            seen["templates"] = [each.uri_template async for each in client.resource_templates()]
+            try:
+                seen["book"] = text_of(await client.call_tool("book", {"city": "Lima"}))
+            except LocalProtocolError as error:
+                seen["book"] = str(error)
+        return seen
+
+    seen = run(talk())
+    assert len(seen["pass"].content) == 5
+    assert seen["advice"] == "Go."
+    assert seen["luggage"] == '["examples"]'
+    assert seen["weather"]["celsius"] == 18
+    assert len(seen["postcard"].messages) == 6
+    assert "desk://departures" in seen["resources"]
+    assert seen["templates"] == ["city://{country}/{city}", "source://{+path}"]
+    assert "elicitation" in seen["book"]
+
+
+def test_everything_is_told_no():
+    async def talk(answer):
+        async with everything(on_elicit=lambda question: answer) as client:
+            return await client.call_tool("book", {"city": "Lima"}, result_type=str)
+
+    assert run(talk(False)) == "No seat, no booking (decline)."
+    assert run(talk(None)) == "No seat, no booking (cancel)."
+    assert run(talk({"row": 3})) == "Booked Lima, row 3, window."
+
+
+def test_everything_knows_its_caller_and_reads_and_completes():
+    async def talk():
+        async with everything() as client:
+            who = await client.call_tool("whoami", result_type=dict)
+            with pytest.raises(ResourceNotFound):
+                await client.read_resource("source://../pyproject.toml")
+            source = await client.read_resource("source://everything.py")
+            city = ResourceTemplateReference("city://{country}/{city}")
+            typed = await client.complete(city, "city", "C", context={"country": "Peru"})
+            country = await client.complete(PromptReference("plan"), "country", "ma")
+            return who, source.contents[0].text, typed.values, country.values
+
+    who, source, cities, countries = run(talk())
+    assert (who["client"], who["capabilities"]) == ("accord", [])
+    assert source == (EXAMPLES / "everything.py").read_text()
+    assert (cities, countries) == (["Cusco"], ["Mali"])
+
+
+def test_everything_stays_short_enough_to_read():
+    assert len((EXAMPLES / "everything.py").read_text().splitlines()) < 300
+
+
+# -- plugins
+
+
+def test_plugins_come_and_go_while_the_server_runs(tmp_path):
+    (tmp_path / "one.py").write_text('def hello() -> str:\n    "Say it."\n    return "hello"\n')
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+
+    async def talk():
+        changed = asyncio.Event()
+        lists = []
+        async with connected(
+            EXAMPLES / "plugins/server.py",
+            transport="stdio",
+            allow=TERSE,
+            env={"PLUGINS": str(tmp_path)},
+            on_tools_changed=changed.set,
+        ) as client:
+            lists.append([tool.name async for tool in client.tools()])
+            (tmp_path / "one.py").unlink()
+            (tmp_path / "two.py").write_text('def bye() -> str:\n    "Go."\n    return "bye"\n')
+            loaded = await client.call_tool("reload", result_type=dict)
+            await changed.wait()
+            lists.append([tool.name async for tool in client.tools()])
+            return loaded, lists, await client.call_tool("bye", result_type=str)
+
+    assert run(talk()) == (
+        {"two.py": ["bye"]},
+        [["reload", "hello"], ["reload", "bye"]],
+        "bye",
+    )
+
+
+def test_the_plugins_of_the_example_work():
+    async def talk():
+        async with connected(
+            EXAMPLES / "plugins/server.py", transport="stdio", allow=TERSE
+        ) as client:
+            return (
+                await client.call_tool("shout", {"text": "hello"}, result_type=str),
+                await client.call_tool("count_words", {"text": "a b c"}, result_type=int),
+                await client.call_tool("roll", {"times": 3, "sides": 1}, result_type=list),
+            )
+
+    assert run(talk()) == ("HELLO!", 3, [1, 1, 1])
+
+
+# -- orchestrator
+
+
+def test_the_orchestrator_calls_other_servers():
+    async def talk():
+        steps = []
+        recording = Recording()
+        async with connected(
+            EXAMPLES / "orchestrator.py", transport="stdio", allow=TERSE, recording=recording
+        ) as client:
+            found = await client.call_tool(
+                "journey", {"cities": ["Lima", "Kyoto"]}, result_type=dict
+            )
+            with pytest.raises(ToolError, match="nobody flies to Atlantis"):
+                await client.call_tool("journey", {"cities": ["Atlantis"]}, result_type=dict)
+            landed = await client.call_tool(
+                "fly", {"city": "Lima"}, result_type=str, on_progress=steps.append
+            )
+            offers = await client.call_tool("offers", result_type=dict)
+        return found, landed, [step.progress for step in steps], offers
+
+    found, landed, steps, offers = run(talk())
+    assert found["total_celsius"] == 37
+    assert (landed, steps) == ("Landed in Lima.", [1, 2, 3])
+    assert offers["adder"] == ["add"]
+
+
+def test_the_orchestrator_works_without_a_server_that_does_not_start(tmp_path):
+    (tmp_path / "ten_lines.py").write_text("raise SystemExit('no adder today')\n")
+    for name in ("orchestrator.py", "everything.py"):
+        (tmp_path / name).write_text((EXAMPLES / name).read_text())
+
+    async def talk():
+        async with connected(
+            tmp_path / "orchestrator.py", transport="stdio", allow=TERSE
+        ) as client:
+            offers = await client.call_tool("offers", result_type=dict)
+            failed = await client.call_tool("journey", {"cities": ["Lima"]})
+            return offers, failed
+
+    offers, failed = run(talk())
+    assert list(offers) == ["desk"]
+    assert (failed.is_error, text_of(failed)) == (True, "the server 'adder' is not available")
+
+
+# -- traces
+
+
+def test_the_clean_recordings_are_clean_and_the_faulty_ones_are_not():
+    for path in sorted((EXAMPLES / "traces").glob("*.jsonl")):
+        done = subprocess.run(
+            [sys.executable, "-m", "accord.cli.main", "check", "trace", path, "--format", "json"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == (1 if "faulty" in path.name else 0)
+        assert json.loads(done.stdout)["target"] == str(path)
