@@ -10,7 +10,7 @@ run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
 # Fast parts first, so that a mistake shows in seconds.
-test: .venv/ready
+test: .venv/ready .venv-interop/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -19,6 +19,7 @@ test: .venv/ready
 	$(BIN)/pytest -n 2 --cov --cov-report= tests
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include='src/accord/protocol/*'
+	.venv-interop/bin/pytest -q interop
 
 bench: .venv-bench/ready
 	@.venv-bench/bin/python benchmarks/core.py
@@ -32,7 +33,7 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-bench .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-interop interop/node_modules .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -48,4 +49,12 @@ clean:
 	@echo "setting up .venv-bench ..."
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/pip install -q -r benchmarks/requirements.txt -e .
+	@touch $@
+
+# Foreign peers in both roles: Python packages, and Node.js with the packages of its own.
+.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json
+	@echo "setting up .venv-interop ..."
+	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
+	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema]'
+	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@touch $@

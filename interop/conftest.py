@@ -1,0 +1,40 @@
+"""The sessions that tests look at, and what foreign peers broke in them."""
+
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+from sessions import HERE, Pairing, Session, Stage
+
+FINDINGS = HERE / "findings.toml"
+# Breaches of foreign peers that the table of findings does not know yet.
+unknown: dict[tuple[str, str], str] = {}
+
+
+@pytest.fixture(scope="session")
+def stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    stage = Stage(tmp_path_factory.mktemp("sessions"))
+    asked = [getattr(item, "callspec", None) for item in request.session.items]
+    stage.begin(spec.params["pairing"] for spec in asked if spec and "pairing" in spec.params)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def session(stage: Stage, pairing: Pairing) -> Session:
+    return stage.session(pairing)
+
+
+@pytest.fixture(scope="session")
+def findings() -> dict[str, dict[str, str]]:
+    """What is known: by foreign peer, then by requirement."""
+    return tomllib.loads(FINDINGS.read_text(encoding="utf-8"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if unknown:
+        terminalreporter.section("breaches by foreign peers that interop/findings.toml lacks")
+        for (peer, requirement), example in sorted(unknown.items()):
+            terminalreporter.line(f"{peer}: {requirement}: {example}")

@@ -1,0 +1,283 @@
+"""A server written with the low-level API of the official Python SDK: everything by hand."""
+
+import asyncio
+import base64
+import json
+import warnings
+from typing import Any, ClassVar
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.stdio import stdio_server
+
+# Logging, roots and sampling are deprecated by the newest revision, and used by all others.
+warnings.simplefilter("ignore")
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVE").decode()
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+PAGE = 4
+
+
+def schema(**properties: str) -> dict[str, Any]:
+    members = {name: {"type": kind, "description": name} for name, kind in properties.items()}
+    return {"type": "object", "properties": members, "required": list(properties)}
+
+
+def tool(name: str, description: str, **properties: str) -> types.Tool:
+    return types.Tool(name=name, description=description, input_schema=schema(**properties))
+
+
+TOOLS = {
+    each.name: each
+    for each in (
+        types.Tool(
+            name="add",
+            title="Addition",
+            description="Add two numbers.",
+            input_schema=schema(a="integer", b="integer"),
+            output_schema=schema(result="integer"),
+            annotations=types.ToolAnnotations(read_only_hint=True),
+        ),
+        types.Tool(
+            name="weather",
+            description="Tell the weather.",
+            input_schema=schema(city="string"),
+            output_schema=schema(city="string", celsius="number", sky="string"),
+        ),
+        tool("fail", "Fail."),
+        tool("count", "Count, telling how far it is.", to="integer"),
+        tool("wait", "Wait until cancelled."),
+        tool("cancelled", "Tell how many calls were cancelled."),
+        tool("say", "Log something.", level="string", text="string"),
+        tool("ask_model", "Ask the client's model.", question="string"),
+        tool("ask_user", "Ask the user.", question="string"),
+        tool("folders", "Ask for the roots."),
+        tool("media", "Return content of every kind."),
+        tool("grow", "Offer one more tool."),
+        tool("touch", "Say that a resource changed.", uri="string"),
+    )
+}
+
+
+class State:
+    """What the one client of this process did and wants."""
+
+    cancelled = 0
+    level = "info"
+    subscribed: ClassVar[set[str]] = set()
+
+
+def text(value: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=value)], is_error=is_error
+    )
+
+
+def structured(value: dict[str, Any], shown: types.CallToolResult) -> types.CallToolResult:
+    return shown.model_copy(update={"structured_content": value})
+
+
+async def list_tools(ctx: Any, params: types.PaginatedRequestParams | None) -> Any:
+    cursor = params.cursor if params is not None else None
+    if cursor is not None and not cursor.isdecimal():
+        raise MCPError(types.INVALID_PARAMS, "unknown cursor")
+    start = int(cursor or 0)
+    tools = list(TOOLS.values())
+    following = str(start + PAGE) if start + PAGE < len(tools) else None
+    return types.ListToolsResult(tools=tools[start : start + PAGE], next_cursor=following)
+
+
+async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    if params.name not in TOOLS:
+        raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name}")
+    return await globals()[f"_{params.name}"](ctx, **(params.arguments or {}))
+
+
+async def _add(ctx: Any, a: Any, b: Any) -> Any:
+    if not isinstance(a, int):
+        return text("a is no integer", is_error=True)
+    return structured({"result": a + b}, text(str(a + b)))
+
+
+async def _weather(ctx: Any, city: str) -> Any:
+    told = {"city": city, "celsius": 21.5, "sky": "clear"}
+    return structured(told, text(json.dumps(told)))
+
+
+async def _fail(ctx: Any) -> Any:
+    return text("the tool says no", is_error=True)
+
+
+async def _count(ctx: Any, to: int) -> Any:
+    for step in range(1, to + 1):
+        await ctx.session.report_progress(step, to, f"step {step}")
+    return text(f"counted to {to}")
+
+
+async def _wait(ctx: Any) -> Any:
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        State.cancelled += 1
+        raise
+    return text("waited")
+
+
+async def _cancelled(ctx: Any) -> Any:
+    return text(str(State.cancelled))
+
+
+async def _say(ctx: Any, level: Any, text: str) -> Any:
+    if LEVELS.index(level) >= LEVELS.index(State.level):
+        await ctx.session.send_log_message(level, text, logger="interop")
+    return globals()["text"]("said")
+
+
+async def _ask_model(ctx: Any, question: str) -> Any:
+    asked = types.SamplingMessage(
+        role="user", content=types.TextContent(type="text", text=question)
+    )
+    answer = await ctx.session.create_message([asked], max_tokens=50, system_prompt="Be brief.")
+    return text(f"{answer.model}: {answer.content.text}")
+
+
+async def _ask_user(ctx: Any, question: str) -> Any:
+    form = schema(name="string", age="integer")
+    answer = await ctx.session.elicit_form(question, form)
+    if answer.action != "accept":
+        return text(answer.action)
+    return text(f"{answer.content['name']} is {answer.content['age']}")
+
+
+async def _folders(ctx: Any) -> Any:
+    return text(" ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots))
+
+
+async def _media(ctx: Any) -> Any:
+    held = types.TextResourceContents(uri="memo://today", text="sunny", mime_type="text/plain")
+    return types.CallToolResult(
+        content=[
+            types.TextContent(type="text", text="text"),
+            types.ImageContent(type="image", data=PNG, mime_type="image/png"),
+            types.AudioContent(type="audio", data=WAV, mime_type="audio/wav"),
+            types.EmbeddedResource(type="resource", resource=held),
+            types.ResourceLink(type="resource_link", uri="memo://today", name="today"),
+        ]
+    )
+
+
+async def _grow(ctx: Any) -> Any:
+    TOOLS["extra"] = tool("extra", "Be new.")
+    await ctx.session.send_tool_list_changed()
+    return text("grown")
+
+
+async def _extra(ctx: Any) -> Any:
+    return text("new")
+
+
+async def _touch(ctx: Any, uri: str) -> Any:
+    if uri in State.subscribed:
+        await ctx.session.send_resource_updated(uri)
+    return text("touched")
+
+
+async def list_resources(ctx: Any, params: Any) -> Any:
+    return types.ListResourcesResult(
+        resources=[
+            types.Resource(uri="memo://today", name="today", mime_type="text/plain"),
+            types.Resource(uri="memo://logo", name="logo", mime_type="image/png"),
+        ]
+    )
+
+
+async def list_templates(ctx: Any, params: Any) -> Any:
+    note = types.ResourceTemplate(
+        uri_template="memo://notes/{name}", name="note", mime_type="text/plain"
+    )
+    return types.ListResourceTemplatesResult(resource_templates=[note])
+
+
+async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> Any:
+    uri = str(params.uri)
+    held: Any
+    if uri == "memo://logo":
+        held = types.BlobResourceContents(uri=uri, mime_type="image/png", blob=PNG)
+    elif uri == "memo://today":
+        held = types.TextResourceContents(uri=uri, mime_type="text/plain", text="sunny")
+    elif uri.startswith("memo://notes/"):
+        name = uri.rpartition("/")[2]
+        held = types.TextResourceContents(uri=uri, mime_type="text/plain", text=f"note {name}")
+    else:
+        raise MCPError(-32002, "no such resource", {"uri": uri})
+    return types.ReadResourceResult(contents=[held])
+
+
+async def subscribe(ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    State.subscribed.add(str(params.uri))
+    return types.EmptyResult()
+
+
+async def unsubscribe(ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+    State.subscribed.discard(str(params.uri))
+    return types.EmptyResult()
+
+
+async def set_level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    State.level = params.level
+    return types.EmptyResult()
+
+
+async def list_prompts(ctx: Any, params: Any) -> Any:
+    arguments = [
+        types.PromptArgument(name="name", required=True),
+        types.PromptArgument(name="mood", required=False),
+    ]
+    return types.ListPromptsResult(prompts=[types.Prompt(name="greet", arguments=arguments)])
+
+
+async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> Any:
+    if params.name != "greet" or "name" not in (params.arguments or {}):
+        raise MCPError(types.INVALID_PARAMS, "no such prompt, or no name")
+    filled = {"mood": "happy", **(params.arguments or {})}
+    content = types.TextContent(
+        type="text", text=f"Greet {filled['name']}, who is {filled['mood']}."
+    )
+    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+
+async def complete(ctx: Any, params: types.CompleteRequestParams) -> Any:
+    is_prompt = isinstance(params.ref, types.PromptReference)
+    known = ("happy", "hungry", "sad") if is_prompt else ("monday", "moon", "tuesday")
+    values = [each for each in known if each.startswith(params.argument.value)]
+    return types.CompleteResult(completion=types.Completion(values=values))
+
+
+server = Server(
+    "interop",
+    version="1.2.3",
+    instructions="Call anything.",
+    on_list_tools=list_tools,
+    on_call_tool=call_tool,
+    on_list_resources=list_resources,
+    on_list_resource_templates=list_templates,
+    on_read_resource=read_resource,
+    on_subscribe_resource=subscribe,
+    on_unsubscribe_resource=unsubscribe,
+    on_set_logging_level=set_level,
+    on_list_prompts=list_prompts,
+    on_get_prompt=get_prompt,
+    on_completion=complete,
+)
+
+
+async def main() -> None:
+    async with stdio_server() as (reading, writing):
+        changes = NotificationOptions(tools_changed=True)
+        await server.run(reading, writing, server.create_initialization_options(changes))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,180 @@
+"""A server written with the high-level API of the official Python SDK, `mcp`.
+
+Without: subscriptions and log levels, which that API leaves to the low-level one, and pages.
+"""
+
+import asyncio
+import base64
+import warnings
+from typing import Annotated, Any, Literal
+
+import mcp_types as types
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+# Logging, roots and sampling are deprecated by the newest revision, and used by all others.
+warnings.simplefilter("ignore")
+
+PNG = b"\x89PNG\r\n\x1a\n"
+WAV = b"RIFF\x24\x00\x00\x00WAVE"
+
+server = MCPServer("interop", version="1.2.3", instructions="Call anything.", log_level="ERROR")
+cancelled = 0
+
+
+Number = Annotated[int, Field(description="a number")]
+Text = Annotated[str, Field(description="a text")]
+
+
+class Weather(BaseModel):
+    city: str
+    celsius: float
+    sky: Literal["clear", "cloudy"]
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@server.tool(title="Addition", annotations=types.ToolAnnotations(read_only_hint=True))
+def add(a: Number, b: Number) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool()
+async def weather(city: Text) -> Weather:
+    """Tell the weather."""
+    return Weather(city=city, celsius=21.5, sky="clear")
+
+
+@server.tool(structured_output=False)
+def fail() -> str:
+    """Fail."""
+    raise ToolError("the tool says no")
+
+
+@server.tool(structured_output=False)
+async def count(ctx: Context, to: Number) -> str:
+    """Count, telling how far it is."""
+    for step in range(1, to + 1):
+        await ctx.report_progress(step, to, f"step {step}")
+    return f"counted to {to}"
+
+
+@server.tool(structured_output=False)
+async def wait() -> str:
+    """Wait until cancelled."""
+    global cancelled
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        cancelled += 1
+        raise
+    return "waited"
+
+
+@server.tool(name="cancelled", structured_output=False)
+async def count_cancelled() -> str:
+    """Tell how many calls were cancelled."""
+    return str(cancelled)
+
+
+@server.tool(structured_output=False)
+async def say(ctx: Context, level: Text, text: Text) -> str:
+    """Log something."""
+    await ctx.log(level, text, logger_name="interop")
+    return "said"
+
+
+@server.tool(structured_output=False)
+async def ask_model(ctx: Context, question: Text) -> str:
+    """Ask the client's model."""
+    asked = types.SamplingMessage(
+        role="user", content=types.TextContent(type="text", text=question)
+    )
+    answer = await ctx.session.create_message([asked], max_tokens=50, system_prompt="Be brief.")
+    return f"{answer.model}: {answer.content.text}"
+
+
+@server.tool(structured_output=False)
+async def ask_user(ctx: Context, question: Text) -> str:
+    """Ask the user."""
+    answer = await ctx.elicit(question, Person)
+    return (
+        f"{answer.data.name} is {answer.data.age}" if answer.action == "accept" else answer.action
+    )
+
+
+@server.tool(structured_output=False)
+async def folders(ctx: Context) -> str:
+    """Ask for the roots."""
+    return " ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
+
+
+@server.tool(structured_output=False)
+def media() -> list[Any]:
+    """Return content of every kind."""
+    held = types.TextResourceContents(uri="memo://today", text="sunny", mime_type="text/plain")
+    return [
+        types.TextContent(type="text", text="text"),
+        types.ImageContent(
+            type="image", data=base64.b64encode(PNG).decode(), mime_type="image/png"
+        ),
+        types.AudioContent(
+            type="audio", data=base64.b64encode(WAV).decode(), mime_type="audio/wav"
+        ),
+        types.EmbeddedResource(type="resource", resource=held),
+        types.ResourceLink(type="resource_link", uri="memo://today", name="today"),
+    ]
+
+
+@server.tool(structured_output=False)
+async def grow(ctx: Context) -> str:
+    """Offer one more tool."""
+
+    def extra() -> str:
+        """Be new."""
+        return "new"
+
+    server.add_tool(extra, structured_output=False)
+    await ctx.session.send_tool_list_changed()
+    return "grown"
+
+
+@server.resource("memo://today", mime_type="text/plain")
+def today() -> str:
+    """Say what today is like."""
+    return "sunny"
+
+
+@server.resource("memo://logo", mime_type="image/png")
+def logo() -> bytes:
+    """Show the logo."""
+    return PNG
+
+
+@server.resource("memo://notes/{name}", mime_type="text/plain")
+def note(name: str) -> str:
+    """Read a note."""
+    return f"note {name}"
+
+
+@server.prompt()
+def greet(name: str, mood: str = "happy") -> str:
+    """Greet somebody."""
+    return f"Greet {name}, who is {mood}."
+
+
+@server.completion()
+async def complete(ref: Any, argument: Any, context: Any) -> types.Completion:
+    """Complete a mood or the name of a note."""
+    is_prompt = isinstance(ref, types.PromptReference)
+    known = ("happy", "hungry", "sad") if is_prompt else ("monday", "moon", "tuesday")
+    return types.Completion(values=[each for each in known if each.startswith(argument.value)])
+
+
+if __name__ == "__main__":
+    server.run()

@@ -1,0 +1,131 @@
+// What both generations of the TypeScript SDK offer as servers; `sdk` settles where they differ.
+import * as z from 'zod';
+
+const PNG = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1').toString('base64');
+const WAV = Buffer.from('RIFF\x24\x00\x00\x00WAVE', 'latin1').toString('base64');
+
+const number = z.number().int().describe('a number');
+const words = z.string().describe('a text');
+const text = (value, more = {}) => ({ content: [{ type: 'text', text: value }], ...more });
+const starting = (values) => (typed) => values.filter((value) => value.startsWith(typed ?? ''));
+
+export function offer(server, sdk) {
+  const subscribed = new Set();
+  let cancelled = 0;
+  const tool = (name, members, run, more = {}) =>
+    server.registerTool(name, { inputSchema: sdk.shape(members), description: name, ...more }, run);
+
+  tool(
+    'add',
+    { a: number, b: number },
+    ({ a, b }) => text(String(a + b), { structuredContent: { result: a + b } }),
+    {
+      title: 'Addition',
+      annotations: { readOnlyHint: true },
+      outputSchema: sdk.shape({ result: z.number().int() }),
+    },
+  );
+  tool(
+    'weather',
+    { city: words },
+    ({ city }) => {
+      const told = { city, celsius: 21.5, sky: 'clear' };
+      return text(JSON.stringify(told), { structuredContent: told });
+    },
+    { outputSchema: sdk.shape({ city: z.string(), celsius: z.number(), sky: z.enum(['clear', 'cloudy']) }) },
+  );
+  tool('fail', {}, () => {
+    throw new Error('the tool says no');
+  });
+  tool('count', { to: number }, async ({ to }, ctx) => {
+    const [progressToken, notify] = sdk.progressOf(ctx);
+    for (let step = 1; step <= to && progressToken !== undefined; step += 1) {
+      const params = { progressToken, progress: step, total: to, message: `step ${step}` };
+      await notify({ method: 'notifications/progress', params });
+    }
+    return text(`counted to ${to}`);
+  });
+  tool('wait', {}, (_, ctx) =>
+    new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(text('waited')), 60_000);
+      sdk.signalOf(ctx).addEventListener('abort', () => {
+        clearTimeout(timer);
+        cancelled += 1;
+        resolve(text('cancelled'));
+      });
+    }),
+  );
+  tool('cancelled', {}, () => text(String(cancelled)));
+  tool('say', { level: words, text: words }, async ({ level, text: data }, ctx) => {
+    await sdk.log(ctx, { level, data, logger: 'interop' });
+    return text('said');
+  });
+  tool('ask_model', { question: words }, async ({ question }, ctx) => {
+    const answer = await sdk.sample(ctx, {
+      messages: [{ role: 'user', content: { type: 'text', text: question } }],
+      maxTokens: 50,
+      systemPrompt: 'Be brief.',
+    });
+    return text(`${answer.model}: ${answer.content.text}`);
+  });
+  tool('ask_user', { question: words }, async ({ question }, ctx) => {
+    const { action, content } = await sdk.elicit(ctx, {
+      message: question,
+      requestedSchema: {
+        type: 'object',
+        properties: { name: { type: 'string' }, age: { type: 'integer' } },
+        required: ['name', 'age'],
+      },
+    });
+    return text(action === 'accept' ? `${content.name} is ${content.age}` : action);
+  });
+  tool('folders', {}, async () => text((await sdk.roots()).roots.map((root) => root.uri).join(' ')));
+  tool('media', {}, () => ({
+    content: [
+      { type: 'text', text: 'text' },
+      { type: 'image', data: PNG, mimeType: 'image/png' },
+      { type: 'audio', data: WAV, mimeType: 'audio/wav' },
+      { type: 'resource', resource: { uri: 'memo://today', text: 'sunny', mimeType: 'text/plain' } },
+      { type: 'resource_link', uri: 'memo://today', name: 'today' },
+    ],
+  }));
+  tool('grow', {}, () => {
+    tool('extra', {}, () => text('new'));
+    return text('grown');
+  });
+  tool('touch', { uri: words }, async ({ uri }) => {
+    if (subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
+    return text('touched');
+  });
+
+  const held = (uri, mimeType, value) => ({ contents: [{ uri: uri.href, mimeType, ...value }] });
+  server.registerResource('today', 'memo://today', { mimeType: 'text/plain' }, (uri) =>
+    held(uri, 'text/plain', { text: 'sunny' }),
+  );
+  server.registerResource('logo', 'memo://logo', { mimeType: 'image/png' }, (uri) =>
+    held(uri, 'image/png', { blob: PNG }),
+  );
+  server.registerResource(
+    'note',
+    new sdk.ResourceTemplate('memo://notes/{name}', {
+      list: undefined,
+      complete: { name: starting(['monday', 'moon', 'tuesday']) },
+    }),
+    { mimeType: 'text/plain' },
+    (uri, { name }) => held(uri, 'text/plain', { text: `note ${name}` }),
+  );
+  server.registerPrompt(
+    'greet',
+    {
+      description: 'Greet somebody.',
+      argsSchema: sdk.shape({
+        name: z.string(),
+        mood: sdk.mood(starting(['happy', 'hungry', 'sad'])),
+      }),
+    },
+    ({ name, mood = 'happy' }) => ({
+      messages: [{ role: 'user', content: { type: 'text', text: `Greet ${name}, who is ${mood}.` } }],
+    }),
+  );
+  return subscribed;
+}

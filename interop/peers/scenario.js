@@ -1,0 +1,205 @@
+// The scenario that both generations of the TypeScript SDK play as clients; they differ in their
+// imports and in how handlers are named, which the files beside this one settle.
+
+const PATIENCE = 15_000;
+
+function bounded(promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error('no outcome in time')), PATIENCE);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+// What does not come stays out of the outcome, where the test finds it missing.
+async function until(condition) {
+  for (let turn = 0; turn < 400 && !condition(); turn += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+function told(result) {
+  return {
+    error: result.isError ?? false,
+    text: result.content.filter((block) => block.type === 'text').map((block) => block.text).join(' '),
+    structured: result.structuredContent ?? null,
+    types: result.content.map((block) => block.type),
+  };
+}
+
+export const CAPABILITIES = { sampling: {}, roots: { listChanged: true }, elicitation: {} };
+
+export function answers() {
+  const actions = ['accept', 'decline', 'cancel'];
+  return {
+    sample: (request) => ({
+      role: 'assistant',
+      content: { type: 'text', text: `echo ${[request.params.messages[0].content].flat()[0].text}` },
+      model: 'parrot',
+      stopReason: 'endTurn',
+    }),
+    elicit: () => {
+      const action = actions.shift();
+      return action === 'accept' ? { action, content: { name: 'Ada', age: 36 } } : { action };
+    },
+    roots: () => ({ roots: [{ uri: 'file:///work', name: 'work' }] }),
+  };
+}
+
+export async function play(client, transport, heard, revisionOf) {
+  const outcomes = {};
+  const step = async (name, work) => {
+    try {
+      outcomes[name] = (await bounded(work())) ?? null;
+    } catch (error) {
+      outcomes[name] = { error: { type: error.name, code: error.code ?? null, text: error.message } };
+    }
+  };
+  try {
+    await bounded(client.connect(transport));
+    await tools(client, heard, step, revisionOf);
+    await questions(client, step);
+    await resources(client, heard, step);
+    await prompts(client, step);
+    await bounded(client.close());
+    outcomes.closed = true;
+  } catch (error) {
+    outcomes.broken = { error: String(error) };
+  } finally {
+    process.stdout.write(JSON.stringify(outcomes) + '\n');
+  }
+}
+
+async function everyPage(fetch, member) {
+  let page = await fetch();
+  let pages = 1;
+  const entries = [...page[member]];
+  while (page.nextCursor !== undefined) {
+    page = await fetch({ cursor: page.nextCursor });
+    pages += 1;
+    entries.push(...page[member]);
+  }
+  return { entries, pages };
+}
+
+async function tools(client, heard, step, revisionOf) {
+  const call = async (name, args = {}) => told(await client.callTool({ name, arguments: args }));
+  const list = () => everyPage((params) => client.listTools(params), 'tools');
+  const waitFor = async (options) => {
+    const raised = await client
+      .callTool({ name: 'wait', arguments: {} }, ...options)
+      .then(() => null, (error) => error.name);
+    return { raised, ...(await call('cancelled')) };
+  };
+
+  await step('opened', async () => ({
+    revision: revisionOf(client),
+    server: [client.getServerVersion().name, client.getServerVersion().version],
+    instructions: client.getInstructions(),
+    capabilities: Object.keys(client.getServerCapabilities()).sort(),
+  }));
+  await step('tools', async () => {
+    const { entries, pages } = await list();
+    return { names: entries.map((tool) => tool.name), pages, first: entries[0] };
+  });
+  await step('add', () => call('add', { a: 1, b: 2 }));
+  await step('weather', () => call('weather', { city: 'Oslo' }));
+  await step('fail', () => call('fail'));
+  await step('media', () => call('media'));
+  await step('unknown tool', () => call('nothing'));
+  await step('bad arguments', () => call('add', { a: 'x', b: 2 }));
+  await step('progress', async () => {
+    const seen = [];
+    const onprogress = (now) => seen.push([now.progress, now.total ?? null, now.message ?? null]);
+    const result = await client.callTool({ name: 'count', arguments: { to: 3 } }, ...heard.options({ onprogress }));
+    await until(() => seen.length === 3);
+    return { seen, ...told(result) };
+  });
+  await step('cancel', async () => {
+    const aborter = new AbortController();
+    setTimeout(() => aborter.abort('no longer wanted'), 200);
+    const { raised, ...rest } = await waitFor(heard.options({ signal: aborter.signal }));
+    return { 'gave up': raised !== null, ...rest };
+  });
+  await step('time-out', () => waitFor(heard.options({ timeout: 200 })));
+  await step('log', async () => {
+    await client.setLoggingLevel('warning');
+    await call('say', { level: 'info', text: 'unheard' });
+    await call('say', { level: 'error', text: 'heard' });
+    await until(() => heard.logs.length > 0);
+    return heard.logs;
+  });
+  await step('grow', async () => {
+    await call('grow');
+    await until(() => heard.changes.length > 0);
+    const { entries } = await list();
+    const isNew = entries.some((tool) => tool.name === 'extra');
+    return { changes: heard.changes, new: isNew, ...(await call('extra')) };
+  });
+  await step('ping', async () => {
+    const { _meta, resultType, ...rest } = await client.ping();
+    return rest;
+  });
+}
+
+async function questions(client, step) {
+  const call = async (name, args = {}) => told(await client.callTool({ name, arguments: args }));
+  await step('sample', () => call('ask_model', { question: 'hello' }));
+  await step('elicit accept', () => call('ask_user', { question: 'who?' }));
+  await step('elicit decline', () => call('ask_user', { question: 'who?' }));
+  await step('elicit cancel', () => call('ask_user', { question: 'who?' }));
+  await step('roots', () => call('folders'));
+  await step('roots changed', () => client.sendRootsListChanged());
+}
+
+async function resources(client, heard, step) {
+  const read = async (uri) => {
+    const held = (await client.readResource({ uri })).contents[0];
+    return [held.uri, held.mimeType, held.text ?? held.blob];
+  };
+  const uri = 'memo://today';
+  const touch = () => client.callTool({ name: 'touch', arguments: { uri } });
+
+  await step('resources', async () => {
+    const { entries } = await everyPage((params) => client.listResources(params), 'resources');
+    return entries.map((each) => [each.uri, each.mimeType]);
+  });
+  await step('templates', async () => {
+    const { entries } = await everyPage((params) => client.listResourceTemplates(params), 'resourceTemplates');
+    return entries.map((each) => each.uriTemplate);
+  });
+  await step('read text', () => read(uri));
+  await step('read blob', () => read('memo://logo'));
+  await step('read template', () => read('memo://notes/monday'));
+  await step('read missing', () => read('memo://nowhere'));
+  await step('subscribe', async () => {
+    await client.subscribeResource({ uri });
+    await touch();
+    await until(() => heard.updates.length > 0);
+    await client.unsubscribeResource({ uri });
+    await touch();
+    await client.ping();
+    return heard.updates;
+  });
+}
+
+async function prompts(client, step) {
+  const get = async (name, args) => {
+    const { role, content } = (await client.getPrompt({ name, arguments: args })).messages[0];
+    return [role, content.text];
+  };
+  const complete = async (ref, name, value) =>
+    (await client.complete({ ref, argument: { name, value } })).completion.values;
+
+  await step('prompts', async () => {
+    const { entries } = await everyPage((params) => client.listPrompts(params), 'prompts');
+    return entries.map((each) => [each.name, (each.arguments ?? []).map((a) => [a.name, a.required ?? false])]);
+  });
+  await step('prompt', () => get('greet', { name: 'Ada' }));
+  await step('unknown prompt', () => get('nothing', {}));
+  await step('missing argument', () => get('greet', {}));
+  await step('complete prompt', () => complete({ type: 'ref/prompt', name: 'greet' }, 'mood', 'h'));
+  await step('complete template', () =>
+    complete({ type: 'ref/resource', uri: 'memo://notes/{name}' }, 'name', 'mo'),
+  );
+}

@@ -1,0 +1,90 @@
+"""The scenario that every client in Python plays, and how it reports: one JSON object at the end.
+
+A player has one method per kind of step. What it returns is the outcome; what it raises is one too,
+as `{"error": ...}`, so that a failure does not keep us from the next step.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+# What a step may take; the slowest waits for a server that starts.
+PATIENCE: Final = 15.0
+# How often, and how long in all, we look whether a notification has come.
+TURN: Final = 0.005
+TURNS: Final = 400
+
+WHO: Final = {"question": "who?"}
+SCENARIO: Final[list[tuple[str, str, tuple[Any, ...]]]] = [
+    ("opened", "opened", ()),
+    ("tools", "tools", ()),
+    ("add", "call", ("add", {"a": 1, "b": 2})),
+    ("typed result", "typed", ()),
+    ("weather", "weather", ()),
+    ("fail", "call", ("fail", {})),
+    ("raised", "raised", ()),
+    ("media", "call", ("media", {})),
+    ("unknown tool", "call", ("nothing", {})),
+    ("bad arguments", "call", ("add", {"a": "x", "b": 2})),
+    ("progress", "progress", ()),
+    ("cancel", "cancel", ()),
+    ("time-out", "time_out", ()),
+    ("log", "log", ()),
+    ("grow", "grow", ()),
+    ("ping", "ping", ()),
+    ("sample", "call", ("ask_model", {"question": "hello"})),
+    ("elicit accept", "call", ("ask_user", WHO)),
+    ("elicit decline", "call", ("ask_user", WHO)),
+    ("elicit cancel", "call", ("ask_user", WHO)),
+    ("roots", "call", ("folders", {})),
+    ("roots changed", "roots_changed", ()),
+    ("resources", "resources", ()),
+    ("templates", "templates", ()),
+    ("read text", "read", ("memo://today",)),
+    ("read blob", "read", ("memo://logo",)),
+    ("read template", "read", ("memo://notes/monday",)),
+    ("read missing", "read", ("memo://nowhere",)),
+    ("subscribe", "subscribe", ("memo://today",)),
+    ("prompts", "prompts", ()),
+    ("prompt", "prompt", ("greet", {"name": "Ada"})),
+    ("unknown prompt", "prompt", ("nothing", {})),
+    ("missing argument", "prompt", ("greet", {})),
+    ("complete prompt", "complete_prompt", ("greet", "mood", "h")),
+    ("complete template", "complete_template", ("memo://notes/{name}", "name", "mo")),
+]
+
+
+async def play(
+    connected: Callable[[], AbstractAsyncContextManager[Any]],
+    scenario: list[tuple[str, str, tuple[Any, ...]]] = SCENARIO,
+) -> None:
+    """Play the scenario with the player that a connection yields, and print the outcomes."""
+    outcomes: dict[str, Any] = {}
+    try:
+        async with connected() as player:
+            for name, method, args in scenario:
+                step = getattr(player, method, None)
+                if step is not None:
+                    outcomes[name] = await _outcome(step(*args))
+        outcomes["closed"] = True
+    finally:
+        print(json.dumps(outcomes))
+
+
+async def _outcome(step: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await step
+    except Exception as error:
+        code = getattr(getattr(error, "error", error), "code", None)
+        return {"error": {"type": type(error).__name__, "code": code, "text": str(error)}}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what a notification brings; what does not come is missing in the outcome."""
+    for _ in range(TURNS):
+        if condition():
+            return
+        await asyncio.sleep(TURN)

@@ -1,0 +1,236 @@
+"""Every feature, in both roles, against every foreign peer, under every revision it can speak.
+
+The scenario is the same for all. Where a foreign library deviates, the expectation says so: what it
+does otherwise stands in the tables at the top, and is tested too.
+"""
+
+from typing import Any
+
+import pytest
+from sessions import AS_CLIENT, AS_SERVER, Pairing, Session
+
+PAIRINGS = [*AS_SERVER, *AS_CLIENT]
+pytestmark = pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
+
+TOOLS = {
+    *("add", "weather", "fail", "count", "wait", "cancelled", "say"),
+    *("ask_model", "ask_user", "folders", "media", "grow"),
+}
+CODE_INVALID = -32602
+CODE_NOT_FOUND = -32002
+# They answer a missing resource as only 2026-07-28 has it; the second SDK also reads it so.
+NOT_FOUND_AS_INVALID = {"mcp server", "fastmcp server", "sdk-1 server", "sdk-2 server"} | {
+    "sdk-2 client"
+}
+# They report an unknown tool as the failure of a tool.
+UNKNOWN_TOOL_AS_RESULT = {"mcp server", "fastmcp server", "sdk-1 server"}
+NO_SUBSCRIPTIONS = {"mcp server", "fastmcp server"}
+NO_LOG_LEVEL = {"mcp server"}
+# They have no pages, or their clients put pages together themselves.
+ONE_PAGE = {"mcp server", "sdk-1 server", "sdk-2 server", "sdk-2 client"}
+# FastMCP chooses the model's name itself.
+SAMPLING_MODEL = {"fastmcp client": "fastmcp-slim"}
+WRONG_PROMPT_CODES = {"mcp server": (0, 0), "fastmcp server": (CODE_INVALID, -32603)}
+
+
+def has(pairing: Pairing, since: str) -> bool:
+    return pairing.agreed >= since
+
+
+def raised(outcome: Any) -> dict[str, Any]:
+    assert isinstance(outcome, dict), outcome
+    assert isinstance(outcome["error"], dict), outcome
+    return outcome["error"]
+
+
+def answered(outcome: Any) -> str:
+    assert outcome["error"] is False, outcome
+    return outcome["text"]
+
+
+def test_both_agree_on_the_revision(session: Session, pairing: Pairing) -> None:
+    opened = session["opened"]
+    assert opened["revision"] == pairing.agreed
+    assert opened["server"] == ["interop", "1.2.3"]
+    assert opened["instructions"] == "Call anything."
+    assert {"prompts", "resources", "tools"} <= set(opened["capabilities"])
+
+
+def test_all_tools_are_listed_page_by_page(session: Session, pairing: Pairing) -> None:
+    listed = session["tools"]
+    assert set(listed["names"]) >= TOOLS
+    assert len(set(listed["names"])) == len(listed["names"])
+    if "pages" in listed:
+        assert (listed["pages"] == 1) is (pairing.peer in ONE_PAGE)
+
+
+def test_a_listed_tool_has_what_its_revision_allows(session: Session, pairing: Pairing) -> None:
+    first = session["tools"].get("first")
+    if pairing.foreign == "server":
+        assert first is None
+        return
+    assert first["name"] == "add"
+    assert first["inputSchema"]["required"] == ["a", "b"]
+    assert ("outputSchema" in first) is has(pairing, "2025-06-18")
+    assert (first.get("title") == "Addition") is has(pairing, "2025-06-18")
+    assert ("annotations" in first) is has(pairing, "2025-03-26")
+
+
+def test_a_tool_answers(session: Session, pairing: Pairing) -> None:
+    assert answered(session["add"]) == "3"
+    if pairing.foreign == "client":
+        structured = {"result": 3} if has(pairing, "2025-06-18") else None
+        assert session["add"]["structured"] == structured
+
+
+def test_structured_results_arrive(session: Session, pairing: Pairing) -> None:
+    weather = session["weather"]
+    if pairing.foreign == "server":
+        # Typed by the caller, from structured content or, where there is none, from the text.
+        assert weather == ["Oslo", 21.5, "clear"]
+        assert session["typed result"] == 3
+    elif has(pairing, "2025-06-18"):
+        assert weather["structured"] == {"city": "Oslo", "celsius": 21.5, "sky": "clear"}
+    else:
+        assert weather["structured"] is None
+        assert weather["text"] == '{"city":"Oslo","celsius":21.5,"sky":"clear"}'
+
+
+def test_a_tool_that_fails_tells_why(session: Session) -> None:
+    assert session["fail"]["error"] is True
+    assert "the tool says no" in session["fail"]["text"]
+    if "raised" in session.outcomes:
+        assert "the tool says no" in session["raised"]
+
+
+def test_arguments_that_do_not_fit_are_explained(session: Session) -> None:
+    assert session["bad arguments"]["error"] is True
+    assert "a" in session["bad arguments"]["text"]
+
+
+def test_an_unknown_tool_is_refused(session: Session, pairing: Pairing) -> None:
+    outcome = session["unknown tool"]
+    if pairing.peer in UNKNOWN_TOOL_AS_RESULT:
+        assert outcome["error"] is True
+    else:
+        assert raised(outcome)["code"] == CODE_INVALID
+
+
+def test_content_of_every_kind_arrives(session: Session, pairing: Pairing) -> None:
+    audio = "audio" if has(pairing, "2025-03-26") else "text"
+    link = "resource_link" if has(pairing, "2025-06-18") else "text"
+    if pairing.foreign == "server":
+        audio, link = "audio", "resource_link"  # they send it in every revision
+    assert session["media"]["types"] == ["text", "image", audio, "resource", link]
+
+
+def test_progress_arrives_in_order(session: Session, pairing: Pairing) -> None:
+    outcome = session["progress"]
+    assert answered(outcome) == "counted to 3"
+    steps = [[step, 3, f"step {step}"] for step in (1, 2, 3)]
+    if pairing.foreign == "client" and not has(pairing, "2025-03-26"):
+        steps = [[step, 3, None] for step in (1, 2, 3)]
+    if pairing.peer == "sdk-1 client":
+        # It loses what it reads together with the answer.
+        assert [step for step in steps if step in outcome["seen"]] == outcome["seen"]
+    else:
+        assert outcome["seen"] == steps
+
+
+def test_a_cancelled_call_stops_on_the_server(session: Session) -> None:
+    assert session["cancel"]["gave up"] is True
+    assert answered(session["cancel"]) == "1"
+
+
+def test_a_call_that_takes_too_long_stops_on_the_server(session: Session) -> None:
+    assert session["time-out"]["raised"]
+    assert answered(session["time-out"]) == "2"
+
+
+def test_the_log_level_is_respected(session: Session, pairing: Pairing) -> None:
+    if pairing.peer in NO_LOG_LEVEL:
+        assert "did not declare" in raised(session["log"])["text"]
+        return
+    ((level, data, logger),) = session["log"]
+    assert (level, logger) == ("error", "interop")
+    assert data in ("heard", {"msg": "heard", "extra": None})
+
+
+def test_a_new_tool_is_announced_and_callable(session: Session) -> None:
+    assert session["grow"]["changes"] == ["tools"]
+    assert session["grow"]["new"] is True
+    assert answered(session["grow"]) == "new"
+
+
+def test_ping_is_answered(session: Session) -> None:
+    assert session["ping"] in ({}, None)
+
+
+def test_the_model_of_the_client_answers(session: Session, pairing: Pairing) -> None:
+    model = SAMPLING_MODEL.get(pairing.peer, "parrot")
+    assert answered(session["sample"]) == f"{model}: echo hello"
+
+
+@pytest.mark.parametrize(
+    ("step", "answer"),
+    [
+        ("elicit accept", "Ada is 36"),
+        ("elicit decline", "decline"),
+        ("elicit cancel", "cancel"),
+    ],
+)
+def test_the_user_of_the_client_answers(
+    session: Session, pairing: Pairing, step: str, answer: str
+) -> None:
+    outcome = session[step]
+    if has(pairing, "2025-06-18"):
+        assert answered(outcome) == answer
+    else:
+        # The method does not exist yet, and whoever tries is told so.
+        assert outcome["error"]
+
+
+def test_the_roots_of_the_client_are_told(session: Session) -> None:
+    assert answered(session["roots"]) == "file:///work"
+    assert session["roots changed"] is None
+
+
+def test_resources_are_listed_and_read(session: Session) -> None:
+    assert session["resources"] == [["memo://today", "text/plain"], ["memo://logo", "image/png"]]
+    assert session["templates"] == ["memo://notes/{name}"]
+    assert session["read text"] == ["memo://today", "text/plain", "sunny"]
+    assert session["read blob"] == ["memo://logo", "image/png", "iVBORw0KGgo="]
+    assert session["read template"] == ["memo://notes/monday", "text/plain", "note monday"]
+
+
+def test_a_missing_resource_is_an_error(session: Session, pairing: Pairing) -> None:
+    expected = CODE_INVALID if pairing.peer in NOT_FOUND_AS_INVALID else CODE_NOT_FOUND
+    assert raised(session["read missing"])["code"] == expected
+
+
+def test_updates_reach_subscribers_only(session: Session, pairing: Pairing) -> None:
+    if pairing.peer in NO_SUBSCRIPTIONS:
+        assert "did not declare" in raised(session["subscribe"])["text"]
+    else:
+        assert session["subscribe"] == ["memo://today"]
+
+
+def test_prompts_are_listed_and_filled_in(session: Session) -> None:
+    assert session["prompts"] == [["greet", [["name", True], ["mood", False]]]]
+    assert session["prompt"] == ["user", "Greet Ada, who is happy."]
+
+
+def test_a_prompt_that_cannot_be_filled_in_is_an_error(session: Session, pairing: Pairing) -> None:
+    unknown, missing = WRONG_PROMPT_CODES.get(pairing.peer, (CODE_INVALID, CODE_INVALID))
+    assert raised(session["unknown prompt"])["code"] == unknown
+    assert raised(session["missing argument"])["code"] == missing
+
+
+def test_arguments_are_completed(session: Session) -> None:
+    assert session["complete prompt"] == ["happy", "hungry"]
+    assert session["complete template"] == ["monday", "moon"]
+
+
+def test_the_connection_ends_in_peace(session: Session) -> None:
+    assert session["closed"] is True
+    assert session.exit == {"status": 0, "signals": []}
