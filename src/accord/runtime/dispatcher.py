@@ -141,8 +141,7 @@ class Dispatcher:
         if iscoroutine(outcome):
             if self.watchdog is not None:
                 self.watchdog.enter()
-            label = exchange.name if exchange.state is None else str(exchange.state)
-            task = start(self._loop, self._run(exchange, outcome), label)
+            task = start(self._loop, self._run(exchange, outcome), exchange.state or exchange.name)
             if not task.done():
                 self.running[exchange.id] = task
         else:
@@ -312,12 +311,12 @@ class Dispatcher:
         mine = self.endpoint.conversation.open_exchange(self.endpoint.role, exchange.id)
         if self.closed is None and exchange.name != "initialize" and mine is exchange:
             self.notify("notifications/cancelled", CancelledParams(exchange.id, reason))
+
     def give_up(self, id: "RequestId", error: AccordError) -> None:
         """Fail a request of ours that the transport knows will not be answered."""
         exchange = self.endpoint.give_up(id)
         if exchange is not None:
             self._settle(exchange, None, error)
-
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> None:
         """Tell the peer something; raises LocalProtocolError if that would break a rule."""

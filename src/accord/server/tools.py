@@ -36,6 +36,10 @@ class ToolEntry(msgspec.Struct):
     returns: ReturnType
     inline: bool = False
     timeout: float | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        self.label = f"tool {self.tool.name}"
 
     @property
     def key(self) -> str:
@@ -55,7 +59,7 @@ class ToolEntry(msgspec.Struct):
         except ToolError as error:
             return failure(str(error))
         if self.signature.is_async:
-            exchange.state = f"tool {self.key}"
+            exchange.state = self.label
             return self._call_async(context, bound)
         if not self.inline:
             return self._call_in_thread(session, exchange, context, bound)
