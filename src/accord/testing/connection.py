@@ -24,6 +24,8 @@ TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 Target: TypeAlias = Server[Any] | Callable[[], Server[Any]] | Sequence[str] | str | Path
 """A server, a function that makes one, a command as a list, or a Python file."""
 
+PRACTICE: Final = ("practice.*",)
+
 # Coverage measures child processes through these; a server under test is part of the test.
 _PASSED_ON: Final = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
@@ -32,7 +34,7 @@ def connected(
     target: Target,
     *,
     transport: TransportName = "memory",
-    allow: Iterable[str] = (),
+    allow: Iterable[str] = PRACTICE,
     recording: Recording | None = None,
     **options: Unpack[ConnectOptions],
 ) -> "Connected":
@@ -47,7 +49,8 @@ def connected(
             stdio, a server or function has to stand at the top of a module, where the child
             process can find it.
         transport: "memory" within this process, or "stdio" to a process of its own.
-        allow: requirements that may be broken, by id; `*` stands for any part of it.
+        allow: requirements that may be broken, by id; `*` stands for any part of it. By default
+            those of good practice, which no document demands.
         recording: where to keep what travels, to look at or to save.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
 

@@ -24,7 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
     parser.addini(
         "accord_transports",
-        "what servers are tested over: memory, stdio (default: memory)",
+        "what servers are tested over: memory, stdio (default: memory); a revision after a colon, "
+        "as in stdio:2025-06-18, limits a transport to it",
         type="args",
         default=["memory"],
     )
@@ -36,9 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "accord_allow",
-        "requirements that may be broken, by id; * stands for any part of it",
+        "requirements that may be broken, by id; * stands for any part of it (default: practice.*)",
         type="args",
-        default=[],
+        default=["practice.*"],
     )
     parser.addini(
         "accord_timeout",
@@ -155,10 +156,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     node = metafunc.definition
     transports = _choice(node, metafunc.config, "transports")
     revisions = _choice(node, metafunc.config, "revisions") or _all_revisions()
-    links = [(transport, revision) for transport in transports for revision in revisions]
+    links = [link for transport in transports for link in _links(transport, revisions)]
     metafunc.parametrize(
         "accord_link", links, indirect=True, ids=["-".join(link) for link in links]
     )
+
+
+def _links(transport: str, revisions: list[str]) -> list[tuple[str, str]]:
+    """Combine a transport with the revisions, or with the one it names itself."""
+    name, _, named = transport.partition(":")
+    return [(name, revision) for revision in ([named] if named else revisions)]
 
 
 def _all_revisions() -> list[str]:

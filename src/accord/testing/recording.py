@@ -115,11 +115,14 @@ def _single(message: Any) -> Iterator[Any]:
 def _report(violations: tuple[Violation, ...]) -> str:
     count = "once" if len(violations) == 1 else f"{len(violations)} times"
     lines = [f"the traffic broke the protocol {count}:"]
-    for violation in violations:
-        row = catalogue().get(violation.requirement)
-        lines.append(f"- {violation}")
-        if row is not None:
-            lines.append(f"  the clause: {row.text}")
-        if violation.evidence:
-            lines.append(f"  message {violation.number or '?'}: {violation.evidence}")
+    for requirement in dict.fromkeys(each.requirement for each in violations):
+        row = catalogue().get(requirement)
+        lines += [f"- {requirement}: {row.text if row else 'not in the catalogue'}"]
+        evidence: str | None = None
+        for violation in violations:
+            if violation.requirement == requirement:
+                lines.append(f"  {violation.party} {violation.why}")
+                if violation.evidence and violation.evidence != evidence:
+                    evidence = violation.evidence
+                    lines.append(f"    message {violation.number or '?'}: {evidence}")
     return "\n".join(lines)
