@@ -6,10 +6,9 @@ Exit codes: 0 fine, 1 what was checked or called failed, 2 could not be done, 13
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib import import_module
+from typing import Final, NoReturn
 
-from accord.cli import call, check, requirements, run
-from accord.cli import list as listing
 from accord.cli.terminal import be_lenient, complain, say
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
@@ -19,7 +18,8 @@ __all__ = ["main"]
 _ABOUT = (
     "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
 )
-_LAUNCHING = ("run", "list", "call")
+_COMMANDS: Final = ("run", "list", "call", "requirements", "check")
+_LAUNCHING: Final = ("run", "list", "call")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -49,7 +49,8 @@ class _Version(argparse.Action):
         sys.exit(0)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str) -> argparse.ArgumentParser:
+    """Make the parser; of the commands only the one asked for, since a server starts with it."""
     parser = _Parser(
         prog="accord",
         description=_ABOUT,
@@ -58,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (run, listing, call, requirements, check):
-        command.register(commands)
+    for command in (asked,) if asked in _COMMANDS else _COMMANDS:
+        import_module(f"accord.cli.{command}").register(commands)
     return parser
 
 
@@ -87,7 +88,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    parser = _parser()
+    parser = _parser(words[0] if words else "")
     options, rest = parser.parse_known_args(words)
     # argparse gives up on words that come after an option when there were some before it.
     if hasattr(options, "words") and not any(each.startswith("-") for each in rest):

@@ -6,11 +6,8 @@ Every mistake ends in one line that names the cause and the way out.
 import importlib.util
 import os
 import re
-import shlex
-import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -109,8 +106,10 @@ def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "
         return f"{where} is no Python file; a command stands after --: -- {runner}{where}"
-    if shutil.which(where):
-        line = shlex.join([where, *following])
+    if _is_command(where):
+        from shlex import join
+
+        line = join([where, *following])
         return f"{where} is a command, and commands stand after --: -- {line}"
     if os.sep in where or path.suffix:
         return f"there is no file {where}{_neighbours(path)}"
@@ -124,7 +123,14 @@ def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
 
 def _is_command_line(text: str) -> bool:
     first, space, _ = text.partition(" ")
-    return bool(space) and shutil.which(first) is not None
+    return bool(space) and _is_command(first)
+
+
+def _is_command(name: str) -> bool:
+    # Imported late, as all that only mistakes need: hosts wait for `accord run`.
+    from shutil import which
+
+    return which(name) is not None
 
 
 def _neighbours(path: Path) -> str:
@@ -132,9 +138,9 @@ def _neighbours(path: Path) -> str:
     if not folder.is_dir():
         return f": there is no folder {folder}"
     stems = sorted(each.stem for each in folder.glob("*.py"))
-    close = get_close_matches(path.stem, stems, n=2, cutoff=0.6)
-    if close:
-        return f"; did you mean {' or '.join(str(folder / f'{each}.py') for each in close)}?"
+    hint = _did_you_mean(path.stem, stems, lambda stem: str(folder / f"{stem}.py"))
+    if hint:
+        return hint
     here = "here" if str(folder) == "." else f"in {folder}"
     files = _some(f"{stem}.py" for stem in stems)
     return f"; {here} are {files}" if files else f": there are no Python files {here}"
@@ -160,9 +166,13 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _did_you_mean(given: str, known: Iterable[str]) -> str:
+def _did_you_mean(
+    given: str, known: Iterable[str], shown: Callable[[str], str] = lambda name: name
+) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(given, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
 
 
 # -- importing it

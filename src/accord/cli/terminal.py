@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,8 +71,10 @@ def _is_rich(stream: TextIO | None) -> bool:
 
 def width() -> int | None:
     """Return the columns of the terminal; None where stdout is no terminal."""
+    from shutil import get_terminal_size
+
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if is_terminal else None
+    return get_terminal_size().columns if is_terminal else None
 
 
 def painter() -> Callable[[str, str], str]:
