@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from interaction.servers import tools
 
 from accord.errors import InvalidParams, RemoteProtocolError, RequestError, ToolError
 from accord.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from interaction.servers import tools
 from support.links import EVERYWHERE, IN_MEMORY, text
 
 pytestmark = EVERYWHERE

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Final, Literal, TypeAlias, Unpack, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from accord import Client, Server
 from accord.client import ConnectOptions, blocking
@@ -36,7 +36,7 @@ def connected(
     transport: TransportName = "memory",
     allow: Iterable[str] = PRACTICE,
     recording: Recording | None = None,
-    **options: Unpack[ConnectOptions],
+    **options: Any,
 ) -> "Connected":
     """Connect to a server and judge everything that travels.
 
@@ -59,7 +59,8 @@ def connected(
     """
     if transport not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}, expected one of {', '.join(TRANSPORTS)}")
-    return Connected(target, transport, tuple(allow), recording or Recording(), options)
+    chosen = cast("ConnectOptions", options)
+    return Connected(target, transport, tuple(allow), recording or Recording(), chosen)
 
 
 class Connected:
