@@ -435,6 +435,17 @@ def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
     conversation.settle(late, RESULT)
 
 
+def test_what_a_peer_makes_up_costs_no_new_rules():
+    def opened_with(name: str) -> Conversation:
+        conversation = Conversation()
+        conversation.begin(LATEST, server={"tools": {}}, client={"experimental": {name: {}}})
+        return conversation
+
+    first, second = opened_with("a"), opened_with("b")
+    assert first.capabilities(CLIENT) != second.capabilities(CLIENT)
+    assert first._index is second._index
+
+
 def test_an_opening_may_have_been_elsewhere():
     conversation = Conversation()
     conversation.begin(LATEST, server={"tools": {}})

@@ -20,6 +20,7 @@ import msgspec
 from accord.protocol.exchange import Exchange, Step, member, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.memory import Bounded, Memory, UsedIds
+from accord.protocol.methods import METHODS
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.rules._rule import breaches, enforced
@@ -42,6 +43,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
 _CANCELLED_REMEMBERED: Final = 1024
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _NAMES: Final[frozenset[str]] = frozenset()
+_CAPABILITIES: Final = frozenset(
+    {each for row in METHODS for each in (row.needs, row.offers) if each}
+)
 
 
 class PartyState(msgspec.Struct):
@@ -282,16 +286,18 @@ class Conversation:
         """Find the rules for what is agreed on now."""
         ready = self.phase is Phase.READY
         self._indexed = self.current
-        self._index = enforced(
-            self.current.id,
-            ready=ready,
-            client=self.parties[CLIENT].capabilities,
-            server=self.parties[SERVER].capabilities,
-        )
+        self._index = enforced(self.current.id, ready=ready, **(self._declared() if ready else {}))
         if ready and self.memory is None:
             free = self._index.unobjectionable
             self._unobjectionable = {each: free[each, REQUEST] for each in OTHER}
             self._unobjectionable_results = {each: free[OTHER[each], RESULT] for each in OTHER}
+
+    def _declared(self) -> dict[Party, frozenset[str] | None]:
+        """What rules ask for; nobody can make up more than a few combinations of it."""
+        return {
+            party: None if state.capabilities is None else state.capabilities & _CAPABILITIES
+            for party, state in self.parties.items()
+        }
 
     def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
         """Take the opening as done elsewhere, with these capabilities of either party."""
