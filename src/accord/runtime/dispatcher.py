@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from inspect import iscoroutine
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from accord.errors import (
@@ -42,6 +43,8 @@ Write: TypeAlias = Callable[[bytes, Exchange | None], None]
 
 # Generous for any real client; what matters is that there is an end.
 IN_FLIGHT: Final = 1_000
+# Loops may wake a little early: by less than their clock can tell.
+_TICK: Final = 0.001
 
 
 class Handlers(Protocol):
@@ -62,7 +65,7 @@ class Handlers(Protocol):
 class Pending:
     """A request of ours that waits for its answer, with its deadlines."""
 
-    __slots__ = ("cap", "expiry", "future", "on_progress", "timeout")
+    __slots__ = ("cap", "ends", "future", "on_progress", "timeout")
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Pending:
         self.timeout = timeout
         self.cap = cap
         self.on_progress = on_progress
-        self.expiry: asyncio.TimerHandle | None = None
+        self.ends = inf
 
 
 class Dispatcher:
@@ -107,6 +110,7 @@ class Dispatcher:
         self.running: dict[RequestId, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._background: dict[asyncio.Task[Any], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     # -- receiving
 
@@ -213,7 +217,7 @@ class Dispatcher:
                 # Not before its first step, or the handler's coroutine would never be awaited.
                 self._loop.call_soon(task.cancel)
         elif exchange is not None and isinstance(exchange.state, Pending):
-            self._extend(exchange, exchange.state)
+            self._extend(exchange.state)
             if exchange.state.on_progress is not None:
                 self.spawn(exchange.state.on_progress(event.params))
             return
@@ -271,30 +275,44 @@ class Dispatcher:
         exchange.state = pending = Pending(
             future, timeout, cap and self._loop.time() + cap, on_progress
         )
-        self._extend(exchange, pending)
+        self._extend(pending)
         self.write(data, within)
         try:
             return await future
         except asyncio.CancelledError:
             self.cancel(exchange, "cancelled by the caller")
             raise
-        finally:
-            if pending.expiry is not None:
-                pending.expiry.cancel()
 
-    def _extend(self, exchange: Exchange, pending: Pending) -> None:
-        if pending.expiry is not None:
-            pending.expiry.cancel()
-        ends = [] if pending.cap is None else [pending.cap]
-        if pending.timeout is not None:
-            ends.append(self._loop.time() + pending.timeout)
-        if ends:
-            pending.expiry = self._loop.call_at(min(ends), self._expire, exchange, pending)
+    def _extend(self, pending: Pending) -> None:
+        ends = inf if pending.timeout is None else self._loop.time() + pending.timeout
+        if pending.cap is not None and pending.cap < ends:
+            ends = pending.cap
+        pending.ends = ends
+        # One timer for all requests: most are answered long before it would go off.
+        if ends != inf and (self._timer is None or ends < self._timer.when()):
+            self._set_timer(ends)
 
-    def _expire(self, exchange: Exchange, pending: Pending) -> None:
-        if not pending.future.done():
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._expire)
+
+    def _expire(self) -> None:
+        """Give up the requests whose time is over, and wake again for the next one."""
+        self._timer = None
+        now = self._loop.time() + _TICK
+        earliest = inf
+        for exchange in self._open_requests():
+            pending = exchange.state
+            if not isinstance(pending, Pending) or pending.future.done():
+                continue
+            if pending.ends > now:
+                earliest = min(earliest, pending.ends)
+                continue
             self.cancel(exchange, "no answer in time")
             pending.future.set_exception(RequestTimeout(f"{exchange.name}: no answer in time"))
+        if earliest != inf:
+            self._set_timer(earliest)
 
     def _settle(self, exchange: Exchange, result: Any, error: Exception | None) -> None:
         pending = exchange.state
@@ -337,6 +355,8 @@ class Dispatcher:
         for exchange in abandoned:
             self.cancel(exchange, str(reason))
         self.closed = reason
+        if self._timer is not None:
+            self._timer.cancel()
         self.endpoint.close()
         for exchange in abandoned:
             self._settle(exchange, None, reason)
