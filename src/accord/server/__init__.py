@@ -1,7 +1,17 @@
 """Writing servers: `Server` and the `Context` that its handlers get."""
 
 from accord.server.context import Context
+from accord.server.logs import ClientLogHandler
 from accord.server.results import Audio, Image
 from accord.server.server import Lifespan, Middleware, Proceed, Server
 
-__all__ = ["Audio", "Context", "Image", "Lifespan", "Middleware", "Proceed", "Server"]
+__all__ = [
+    "Audio",
+    "ClientLogHandler",
+    "Context",
+    "Image",
+    "Lifespan",
+    "Middleware",
+    "Proceed",
+    "Server",
+]
