@@ -246,7 +246,7 @@ class Endpoint:
         conversation = self.conversation
         method = BY_NAME.get(name)
         if method is None:
-            return Refused(f"notification {name!r:.100} does not exist")
+            return Refused(f"notification {name!r:.100} does not exist", is_ignored=True)
         params = None
         if not method.is_request:
             try:
@@ -255,7 +255,7 @@ class Endpoint:
                 return Refused(error.message)
         exchange = conversation.concerned(self.peer, name, params)
         if exchange is None and conversation.crossed(self.peer, name, params):
-            return Refused(f"{name}: the request was cancelled")
+            return Refused(f"{name}: the request was cancelled", is_ignored=True)
         step = Step(
             sender=self.peer,
             kind=NOTIFICATION,
@@ -290,7 +290,8 @@ class Endpoint:
         if id is not None and (exchange is None or exchange.cancelled):
             conversation.advance(step)
             why = "no open request has" if exchange is None else "was cancelled"
-            return Refused(f"answers id {id!r}, which {why}", None, violations)
+            late = exchange is not None
+            return Refused(f"answers id {id!r}, which {why}", None, violations, is_ignored=late)
         if frame.error is not UNSET:
             body = frame.error
             step.error = body

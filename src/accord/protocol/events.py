@@ -51,11 +51,15 @@ class FaultReceived(msgspec.Struct):
 
 
 class Refused(msgspec.Struct):
-    """A message that has no effect; `reply` is what to send back, None where nothing is."""
+    """A message that has no effect; `reply` is what to send back, None where nothing is.
+
+    `is_ignored` says that it is not wrong to send it: it came too late, or means nothing to us.
+    """
 
     why: str
     reply: bytes | None = None
     violations: Sequence[Violation] = ()
+    is_ignored: bool = False
 
 
 Event: TypeAlias = RequestReceived | NotificationReceived | ResultReceived | FaultReceived | Refused

@@ -70,6 +70,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cache_hints: bool = False
     sessions: bool = False
     resumable: bool = False
+    priming_event: bool = False
     two_endpoints: bool = False
     streamable_http: bool = False
     version_header: bool = False

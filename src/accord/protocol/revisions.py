@@ -18,12 +18,13 @@ R2025_03_26: Final = R2024_11_05.evolve(
     resumable=True,
 )
 R2025_06_18: Final = R2025_03_26.evolve("2025-06-18", batching=False, version_header=True)
-R2025_11_25: Final = R2025_06_18.evolve("2025-11-25")
+R2025_11_25: Final = R2025_06_18.evolve("2025-11-25", priming_event=True)
 R2026_07_28: Final = R2025_11_25.evolve(
     "2026-07-28",
     handshake=False,
     sessions=False,
     resumable=False,
+    priming_event=False,
     server_requests=False,
     rounds=True,
     mirrored_headers=True,

@@ -7,7 +7,7 @@ exchange the message belongs to.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from inspect import iscoroutine
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -22,6 +22,7 @@ from accord.errors import (
 )
 from accord.protocol.endpoint import (
     Endpoint,
+    Event,
     FaultReceived,
     NotificationReceived,
     Refused,
@@ -60,6 +61,13 @@ class Handlers(Protocol):
 
     def breach(self, event: Refused) -> None:
         """Take note of a message of the peer that had no effect."""
+
+
+class Origin(Protocol):
+    """Where a request came from, on transports on which each has a way back of its own."""
+
+    def left(self) -> None:
+        """Take note that work for a request has ended; without an answer, if none was written."""
 
 
 class Pending:
@@ -114,25 +122,24 @@ class Dispatcher:
 
     # -- receiving
 
-    def receive(self, message: bytes, origin: Any = None) -> int:
+    def receive(self, message: bytes, origin: "Origin | None" = None) -> Sequence[Event]:
         """Take in one message of the peer.
 
         Args:
             message: its bytes.
-            origin: what its exchanges remember as `origin`: the stream their answers belong on.
+            origin: where it came from, if answers have to go back there.
 
         Returns:
-            How many requests were in it that get an answer.
+            What was in it; all of it has been seen to.
         """
-        requests = 0
-        for event in self.endpoint.receive(message):
+        events = self.endpoint.receive(message)
+        for event in events:
             if event.__class__ is RequestReceived:
-                requests += 1
                 event.exchange.origin = origin
                 self._serve(event.exchange, event.params)
             else:
                 self._note(event)
-        return requests
+        return events
 
     def _serve(self, exchange: Exchange, params: Any) -> None:
         if len(self.running) >= self.in_flight and exchange.name != "ping":
@@ -169,6 +176,8 @@ class Dispatcher:
             self.running.pop(exchange.id, None)
             if self.watchdog is not None:
                 self.watchdog.leave()
+            if exchange.origin is not None:
+                exchange.origin.left()
 
     def _respond(self, exchange: Exchange, result: Any) -> None:
         try:
