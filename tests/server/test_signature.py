@@ -238,7 +238,6 @@ async def fetch(height: int) -> int:
         (functools.lru_cache(add), "add", False),
         (lambda x: x, "<lambda>", False),
     ],
-    ids=str,
 )
 def test_anything_callable_has_a_signature(function: Any, name: str, is_async: bool):
     signature = inspect(function)
