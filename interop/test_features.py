@@ -162,6 +162,22 @@ def test_a_new_tool_is_announced_and_callable(session: Session) -> None:
     assert answered(session["grow"]) == "new"
 
 
+def test_a_message_larger_than_a_pipe_survives_both_ways(session: Session) -> None:
+    assert session["large"] is True
+
+
+def test_calls_at_once_get_their_own_answers(session: Session) -> None:
+    assert session["at once"] == [str(2 * number) for number in range(20)]
+
+
+def test_a_cursor_that_nobody_gave_is_refused(session: Session, pairing: Pairing) -> None:
+    if pairing.foreign == "client":
+        assert raised(session["invalid cursor"])["code"] == CODE_INVALID
+    else:
+        # Only well-behaved clients are played against foreign servers.
+        assert "invalid cursor" not in session.outcomes
+
+
 def test_ping_is_answered(session: Session) -> None:
     assert session["ping"] in ({}, None)
 
@@ -216,8 +232,14 @@ def test_updates_reach_subscribers_only(session: Session, pairing: Pairing) -> N
 
 
 def test_prompts_are_listed_and_filled_in(session: Session) -> None:
-    assert session["prompts"] == [["greet", [["name", True], ["mood", False]]]]
-    assert session["prompt"] == ["user", "Greet Ada, who is happy."]
+    assert session["prompts"] == [["greet", [["name", True], ["mood", False]]], ["tour", []]]
+    assert session["prompt"] == [["user", "Greet Ada, who is happy."]]
+    assert session["long prompt"] == [
+        ["user", "Look."],
+        ["assistant", "At what?"],
+        ["user", "resource"],
+        ["user", "image"],
+    ]
 
 
 def test_a_prompt_that_cannot_be_filled_in_is_an_error(session: Session, pairing: Pairing) -> None:
@@ -229,6 +251,14 @@ def test_a_prompt_that_cannot_be_filled_in_is_an_error(session: Session, pairing
 def test_arguments_are_completed(session: Session) -> None:
     assert session["complete prompt"] == ["happy", "hungry"]
     assert session["complete template"] == ["monday", "moon"]
+
+
+def test_completion_knows_the_other_arguments(session: Session, pairing: Pairing) -> None:
+    if pairing.foreign == "server":
+        # The everything server is asked instead.
+        assert "complete in context" not in session.outcomes
+    elif has(pairing, "2025-06-18"):
+        assert session["complete in context"] == ["depressed"]
 
 
 def test_the_connection_ends_in_peace(session: Session) -> None:

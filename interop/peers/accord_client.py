@@ -16,6 +16,7 @@ from accord import Client, ToolError, connect
 from accord.errors import RequestTimeout
 from accord.types import (
     CallToolResult,
+    ContentBlock,
     CreateMessageParams,
     CreateMessageResult,
     ElicitParams,
@@ -71,8 +72,13 @@ class Heard:
 def told(result: CallToolResult) -> dict[str, Any]:
     """Show a tool's result as plain values."""
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
-    kinds = [type(block).__struct_config__.tag for block in result.content]
+    kinds = [kind(block) for block in result.content]
     return {"error": result.is_error, "text": " ".join(texts), "types": kinds}
+
+
+def kind(block: ContentBlock) -> Any:
+    """Say of which type a content block is, as it is called on the wire."""
+    return type(block).__struct_config__.tag
 
 
 class Player:
@@ -159,6 +165,13 @@ class Player:
         is_new = "extra" in [tool.name async for tool in self._client.tools()]
         return {"changes": self._heard.changes, "new": is_new, **await self.call("extra", {})}
 
+    async def large(self, text: str) -> Any:
+        return told(await self._client.call_tool("echo", {"text": text}))["text"] == text
+
+    async def at_once(self, number: int) -> Any:
+        calls = [self.call("add", {"a": each, "b": each}) for each in range(number)]
+        return [each["text"] for each in await asyncio.gather(*calls)]
+
     async def ping(self) -> Any:
         return await self._client.ping()
 
@@ -191,9 +204,8 @@ class Player:
         ]
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        message = (await self._client.get_prompt(name, arguments)).messages[0]
-        assert isinstance(message.content, TextContent)
-        return [message.role, message.content.text]
+        messages = (await self._client.get_prompt(name, arguments)).messages
+        return [[each.role, getattr(each.content, "text", kind(each.content))] for each in messages]
 
     async def complete_prompt(self, name: str, argument: str, typed: str) -> Any:
         return (await self._client.complete(PromptReference(name), argument, typed)).values

@@ -9,6 +9,7 @@ same names, as far as their libraries let them.
 import asyncio
 import sys
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from accord.types import (
     EmbeddedResource,
     ImageContent,
     LoggingLevel,
+    PromptMessage,
     ResourceContents,
     ResourceLink,
     TextContent,
@@ -55,6 +57,8 @@ class Person:
 
     name: str
     age: int
+    mood: Literal["happy", "sad"] = "happy"
+    is_member: bool = False
 
 
 @server.tool(title="Addition", annotations=ToolAnnotations(read_only_hint=True))
@@ -76,6 +80,16 @@ async def weather(city: str) -> Weather:
         city: where
     """
     return Weather(city, 21.5, "clear")
+
+
+@server.tool
+def echo(text: str) -> str:
+    """Say the same again.
+
+    Args:
+        text: what to say
+    """
+    return text
 
 
 @server.tool
@@ -221,9 +235,23 @@ def greet(name: str, mood: str = "happy") -> str:
     return f"Greet {name}, who is {mood}."
 
 
+@server.prompt
+def tour() -> list[PromptMessage]:
+    """Show messages of every kind."""
+    held = ResourceContents("memo://today", text="sunny", mime_type="text/plain")
+    return [
+        PromptMessage("user", TextContent("Look.")),
+        PromptMessage("assistant", TextContent("At what?")),
+        PromptMessage("user", EmbeddedResource(held)),
+        PromptMessage("user", ImageContent(b64encode(PNG).decode(), "image/png")),
+    ]
+
+
 @server.completion("greet", "mood")
-def moods(typed: str) -> list[str]:
+def moods(typed: str, known: Mapping[str, str]) -> list[str]:
     """Complete a mood."""
+    if known.get("name") == "Marvin":
+        return ["depressed"]
     return [mood for mood in ("happy", "hungry", "sad") if mood.startswith(typed)]
 
 

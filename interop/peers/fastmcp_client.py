@@ -136,6 +136,16 @@ class Player:
         is_new = "extra" in [tool.name for tool in await self._client.list_tools()]
         return {"changes": self._heard.changes, "new": is_new, **await self.call("extra", {})}
 
+    async def large(self, text: str) -> Any:
+        return told(await self._client.call_tool_mcp("echo", {"text": text}))["text"] == text
+
+    async def at_once(self, number: int) -> Any:
+        calls = [self.call("add", {"a": each, "b": each}) for each in range(number)]
+        return [each["text"] for each in await asyncio.gather(*calls)]
+
+    async def invalid_cursor(self) -> Any:
+        return len((await self._client.list_tools_mcp(cursor="nonsense")).tools)
+
     async def ping(self) -> Any:
         return {} if await self._client.ping() else "no answer"
 
@@ -169,12 +179,18 @@ class Player:
         ]
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        message = (await self._client.get_prompt(name, arguments)).messages[0]
-        return [message.role, message.content.text]
+        messages = (await self._client.get_prompt(name, arguments)).messages
+        return [[each.role, getattr(each.content, "text", each.content.type)] for each in messages]
 
     async def complete_prompt(self, name: str, argument: str, typed: str) -> Any:
         ref = types.PromptReference(type="ref/prompt", name=name)
         return (await self._client.complete(ref, {"name": argument, "value": typed})).values
+
+    async def complete_in_context(
+        self, name: str, argument: str, typed: str, known: dict[str, str]
+    ) -> Any:
+        ref = types.PromptReference(type="ref/prompt", name=name)
+        return (await self._client.complete(ref, {"name": argument, "value": typed}, known)).values
 
     async def complete_template(self, uri: str, argument: str, typed: str) -> Any:
         ref = types.ResourceTemplateReference(type="ref/resource", uri=uri)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import mcp_types as types
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
+from fastmcp.prompts import Message
 from fastmcp.tools import ToolResult
 from pydantic import BaseModel, Field
 
@@ -46,6 +47,12 @@ def add(a: Number, b: Number) -> int:
 async def weather(city: Text) -> Weather:
     """Tell the weather."""
     return Weather(city=city, celsius=21.5, sky="clear")
+
+
+@server.tool(output_schema=None)
+def echo(text: Text) -> str:
+    """Say the same again."""
+    return text
 
 
 @server.tool(output_schema=None)
@@ -164,6 +171,19 @@ def note(name: str) -> str:
 def greet(name: str, mood: str = "happy") -> str:
     """Greet somebody."""
     return f"Greet {name}, who is {mood}."
+
+
+@server.prompt
+def tour() -> list[Message]:
+    """Show messages of every kind."""
+    held = types.TextResourceContents(uri="memo://today", text="sunny", mime_type="text/plain")
+    image = base64.b64encode(PNG).decode()
+    return [
+        Message("Look."),
+        Message("At what?", role="assistant"),
+        Message(types.EmbeddedResource(type="resource", resource=held)),
+        Message(types.ImageContent(type="image", data=image, mime_type="image/png")),
+    ]
 
 
 async def complete(ref: Any, argument: Any, context: Any) -> list[str]:

@@ -162,6 +162,17 @@ class Player:
         is_new = "extra" in [tool.name for tool in tools]
         return {"changes": self._heard.changes, "new": is_new, **await self.call("extra", {})}
 
+    async def large(self, text: str) -> Any:
+        return told(await self._session.call_tool("echo", {"text": text}))["text"] == text
+
+    async def at_once(self, number: int) -> Any:
+        calls = [self.call("add", {"a": each, "b": each}) for each in range(number)]
+        return [each["text"] for each in await asyncio.gather(*calls)]
+
+    async def invalid_cursor(self) -> Any:
+        params = types.PaginatedRequestParams(cursor="nonsense")
+        return len((await self._session.list_tools(params=params)).tools)
+
     async def ping(self) -> Any:
         answer = await self._session.send_ping()
         return answer.model_dump(exclude_none=True, exclude={"result_type"})
@@ -200,13 +211,20 @@ class Player:
         ]
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        message = (await self._session.get_prompt(name, arguments)).messages[0]
-        assert isinstance(message.content, types.TextContent)
-        return [message.role, message.content.text]
+        messages = (await self._session.get_prompt(name, arguments)).messages
+        return [[each.role, getattr(each.content, "text", each.content.type)] for each in messages]
 
     async def complete_prompt(self, name: str, argument: str, typed: str) -> Any:
         ref = types.PromptReference(type="ref/prompt", name=name)
         result = await self._session.complete(ref, {"name": argument, "value": typed})
+        return result.completion.values
+
+    async def complete_in_context(
+        self, name: str, argument: str, typed: str, known: dict[str, str]
+    ) -> Any:
+        ref = types.PromptReference(type="ref/prompt", name=name)
+        filled = {"name": argument, "value": typed}
+        result = await self._session.complete(ref, filled, context_arguments=known)
         return result.completion.values
 
     async def complete_template(self, uri: str, argument: str, typed: str) -> Any:

@@ -46,6 +46,7 @@ TOOLS = {
             input_schema=schema(city="string"),
             output_schema=schema(city="string", celsius="number", sky="string"),
         ),
+        tool("echo", "Say the same again.", text="string"),
         tool("fail", "Fail."),
         tool("count", "Count, telling how far it is.", to="integer"),
         tool("wait", "Wait until cancelled."),
@@ -104,6 +105,10 @@ async def _add(ctx: Any, a: Any, b: Any) -> Any:
 async def _weather(ctx: Any, city: str) -> Any:
     told = {"city": city, "celsius": 21.5, "sky": "clear"}
     return structured(told, text(json.dumps(told)))
+
+
+async def _echo(ctx: Any, text: str) -> Any:
+    return globals()["text"](text)
 
 
 async def _fail(ctx: Any) -> Any:
@@ -235,10 +240,26 @@ async def list_prompts(ctx: Any, params: Any) -> Any:
         types.PromptArgument(name="name", required=True),
         types.PromptArgument(name="mood", required=False),
     ]
-    return types.ListPromptsResult(prompts=[types.Prompt(name="greet", arguments=arguments)])
+    prompts = [types.Prompt(name="greet", arguments=arguments), types.Prompt(name="tour")]
+    return types.ListPromptsResult(prompts=prompts)
+
+
+def tour() -> types.GetPromptResult:
+    held = types.TextResourceContents(uri="memo://today", text="sunny", mime_type="text/plain")
+    messages = (
+        ("user", types.TextContent(type="text", text="Look.")),
+        ("assistant", types.TextContent(type="text", text="At what?")),
+        ("user", types.EmbeddedResource(type="resource", resource=held)),
+        ("user", types.ImageContent(type="image", data=PNG, mime_type="image/png")),
+    )
+    return types.GetPromptResult(
+        messages=[types.PromptMessage(role=role, content=content) for role, content in messages]
+    )
 
 
 async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> Any:
+    if params.name == "tour":
+        return tour()
     if params.name != "greet" or "name" not in (params.arguments or {}):
         raise MCPError(types.INVALID_PARAMS, "no such prompt, or no name")
     filled = {"mood": "happy", **(params.arguments or {})}

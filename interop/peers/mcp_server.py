@@ -9,7 +9,7 @@ import warnings
 from typing import Annotated, Any, Literal
 
 import mcp_types as types
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import AssistantMessage, Context, MCPServer, UserMessage
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
@@ -48,6 +48,12 @@ def add(a: Number, b: Number) -> int:
 async def weather(city: Text) -> Weather:
     """Tell the weather."""
     return Weather(city=city, celsius=21.5, sky="clear")
+
+
+@server.tool(structured_output=False)
+def echo(text: Text) -> str:
+    """Say the same again."""
+    return text
 
 
 @server.tool(structured_output=False)
@@ -166,6 +172,19 @@ def note(name: str) -> str:
 def greet(name: str, mood: str = "happy") -> str:
     """Greet somebody."""
     return f"Greet {name}, who is {mood}."
+
+
+@server.prompt()
+def tour() -> list[Any]:
+    """Show messages of every kind."""
+    held = types.TextResourceContents(uri="memo://today", text="sunny", mime_type="text/plain")
+    image = base64.b64encode(PNG).decode()
+    return [
+        UserMessage("Look."),
+        AssistantMessage("At what?"),
+        UserMessage(types.EmbeddedResource(type="resource", resource=held)),
+        UserMessage(types.ImageContent(type="image", data=image, mime_type="image/png")),
+    ]
 
 
 @server.completion()

@@ -34,6 +34,7 @@ export function offer(server, sdk) {
     },
     { outputSchema: sdk.shape({ city: z.string(), celsius: z.number(), sky: z.enum(['clear', 'cloudy']) }) },
   );
+  tool('echo', { text: words }, ({ text: value }) => text(value));
   tool('fail', {}, () => {
     throw new Error('the tool says no');
   });
@@ -127,5 +128,14 @@ export function offer(server, sdk) {
       messages: [{ role: 'user', content: { type: 'text', text: `Greet ${name}, who is ${mood}.` } }],
     }),
   );
+  const said = (role, content) => ({ role, content });
+  server.registerPrompt('tour', { description: 'Show messages of every kind.' }, () => ({
+    messages: [
+      said('user', { type: 'text', text: 'Look.' }),
+      said('assistant', { type: 'text', text: 'At what?' }),
+      said('user', { type: 'resource', resource: { uri: 'memo://today', text: 'sunny', mimeType: 'text/plain' } }),
+      said('user', { type: 'image', data: PNG, mimeType: 'image/png' }),
+    ],
+  }));
   return subscribed;
 }

@@ -2,6 +2,8 @@
 // imports and in how handlers are named, which the files beside this one settle.
 
 const PATIENCE = 15_000;
+// More than a pipe holds, in characters of every length, with a line break that is none in JSON.
+const LARGE = 'a\u00e4\u20ac\u{1f600}\u2028'.repeat(80_000);
 
 function bounded(promise) {
   let timer;
@@ -136,6 +138,12 @@ async function tools(client, heard, step, revisionOf) {
     const isNew = entries.some((tool) => tool.name === 'extra');
     return { changes: heard.changes, new: isNew, ...(await call('extra')) };
   });
+  await step('large', async () => (await call('echo', { text: LARGE })).text === LARGE);
+  await step('at once', async () => {
+    const calls = Array.from({ length: 20 }, (_, each) => call('add', { a: each, b: each }));
+    return (await Promise.all(calls)).map((each) => each.text);
+  });
+  await step('invalid cursor', async () => (await client.listTools({ cursor: 'nonsense' })).tools.length);
   await step('ping', async () => {
     const { _meta, resultType, ...rest } = await client.ping();
     return rest;
@@ -185,21 +193,27 @@ async function resources(client, heard, step) {
 
 async function prompts(client, step) {
   const get = async (name, args) => {
-    const { role, content } = (await client.getPrompt({ name, arguments: args })).messages[0];
-    return [role, content.text];
+    const { messages } = await client.getPrompt({ name, arguments: args });
+    return messages.map(({ role, content }) => [role, content.text ?? content.type]);
   };
-  const complete = async (ref, name, value) =>
-    (await client.complete({ ref, argument: { name, value } })).completion.values;
+  const complete = async (ref, name, value, more = {}) =>
+    (await client.complete({ ref, argument: { name, value }, ...more })).completion.values;
 
   await step('prompts', async () => {
     const { entries } = await everyPage((params) => client.listPrompts(params), 'prompts');
     return entries.map((each) => [each.name, (each.arguments ?? []).map((a) => [a.name, a.required ?? false])]);
   });
   await step('prompt', () => get('greet', { name: 'Ada' }));
+  await step('long prompt', () => get('tour', {}));
   await step('unknown prompt', () => get('nothing', {}));
   await step('missing argument', () => get('greet', {}));
   await step('complete prompt', () => complete({ type: 'ref/prompt', name: 'greet' }, 'mood', 'h'));
   await step('complete template', () =>
     complete({ type: 'ref/resource', uri: 'memo://notes/{name}' }, 'name', 'mo'),
+  );
+  await step('complete in context', () =>
+    complete({ type: 'ref/prompt', name: 'greet' }, 'mood', '', {
+      context: { arguments: { name: 'Marvin' } },
+    }),
   );
 }

@@ -17,6 +17,8 @@ TURN: Final = 0.005
 TURNS: Final = 400
 
 WHO: Final = {"question": "who?"}
+# More than a pipe holds, in characters of every length, with a line break that is none in JSON.
+LARGE: Final = "a\u00e4\u20ac\U0001f600\u2028" * 80_000
 SCENARIO: Final[list[tuple[str, str, tuple[Any, ...]]]] = [
     ("opened", "opened", ()),
     ("tools", "tools", ()),
@@ -33,6 +35,9 @@ SCENARIO: Final[list[tuple[str, str, tuple[Any, ...]]]] = [
     ("time-out", "time_out", ()),
     ("log", "log", ()),
     ("grow", "grow", ()),
+    ("large", "large", (LARGE,)),
+    ("at once", "at_once", (20,)),
+    ("invalid cursor", "invalid_cursor", ()),
     ("ping", "ping", ()),
     ("sample", "call", ("ask_model", {"question": "hello"})),
     ("elicit accept", "call", ("ask_user", WHO)),
@@ -49,10 +54,12 @@ SCENARIO: Final[list[tuple[str, str, tuple[Any, ...]]]] = [
     ("subscribe", "subscribe", ("memo://today",)),
     ("prompts", "prompts", ()),
     ("prompt", "prompt", ("greet", {"name": "Ada"})),
+    ("long prompt", "prompt", ("tour", {})),
     ("unknown prompt", "prompt", ("nothing", {})),
     ("missing argument", "prompt", ("greet", {})),
     ("complete prompt", "complete_prompt", ("greet", "mood", "h")),
     ("complete template", "complete_template", ("memo://notes/{name}", "name", "mo")),
+    ("complete in context", "complete_in_context", ("greet", "mood", "", {"name": "Marvin"})),
 ]
 
 
