@@ -51,6 +51,7 @@ class Seat(msgspec.Struct):
     [
         ({"seat": "aisle"}, {"action": "accept", "content": {"seat": "aisle"}}),
         (Seat("window"), {"action": "accept", "content": {"seat": "window"}}),
+        ({"seat": "aisle", "row": None}, {"action": "accept", "content": {"seat": "aisle"}}),
         (
             ElicitResult("accept", {"seat": "aisle"}),
             {"action": "accept", "content": {"seat": "aisle"}},

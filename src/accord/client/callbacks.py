@@ -222,7 +222,8 @@ def to_answer(outcome: Elicited | object) -> ElicitResult:
         return ElicitResult("decline")
     plain = msgspec.to_builtins(outcome)
     if isinstance(plain, dict):
-        return ElicitResult("accept", plain)
+        # elicitation.result.content-optional: what is not filled in is left out, not null.
+        return ElicitResult("accept", {k: v for k, v in plain.items() if v is not None})
     raise TypeError(
         f"on_elicit returned {_named(outcome)}, expected content as a mapping, an ElicitResult, "
         "False to decline or None to cancel"

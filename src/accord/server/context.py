@@ -258,7 +258,8 @@ class Context(Generic[State]):
         assert isinstance(result, ElicitResult)
         if result.action != "accept":
             raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
-        return read(result.content or {})
+        filled = (result.content or {}).items()
+        return read({name: value for name, value in filled if value is not None})
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.

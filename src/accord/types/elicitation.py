@@ -31,8 +31,9 @@ class ElicitResult(Question):
     """What the user did, and in form mode what was filled in."""
 
     action: Literal["accept", "decline", "cancel"]
+    # Null is no value, yet some clients send it for what the user left empty.
     content: Annotated[
-        dict[str, ElicitedValue] | None,
+        dict[str, ElicitedValue | None] | None,
         was(ElicitedScalars, until="2025-06-18"),
     ] = None
 
