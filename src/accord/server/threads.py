@@ -1,7 +1,6 @@
 """Sync work in threads of its own, which a time-out really stops where Python can."""
 
 import asyncio
-import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -20,6 +19,14 @@ class OutOfTime(TimeoutError):
 
 class _Stopped(BaseException):
     """Raised inside a thread whose work has run out of time."""
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    """Raise in another thread, or take back what was not raised yet."""
+    import ctypes  # takes 2 ms, and few tools ever run out of time
+
+    raised = None if exception is None else ctypes.py_object(exception)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
 
 
 class _Job:
@@ -51,7 +58,7 @@ class _Job:
         with self._lock:
             if self._stopped and self._thread is not None:
                 # What was not raised yet must not hit the next work of this thread.
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), None)
+                _raise_in(self._thread, None)
             self._thread = None
         _running.discard(self)
 
@@ -60,8 +67,7 @@ class _Job:
         with self._lock:
             self._stopped = True
             if self._thread is not None:
-                raised = ctypes.py_object(_Stopped)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), raised)
+                _raise_in(self._thread, _Stopped)
 
 
 async def in_thread(
