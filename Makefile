@@ -55,6 +55,6 @@ clean:
 .venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
-	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema]'
+	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@touch $@

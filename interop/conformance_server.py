@@ -1,0 +1,213 @@
+"""The accord server that the official conformance suite looks at.
+
+    python conformance_server.py --port N
+
+It offers the tools, resources and prompts that the suite calls by name, at /mcp. Written with
+accord's public names alone.
+"""
+
+import argparse
+import asyncio
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from accord import Context, Server, ToolError
+from accord.server import Audio, Image
+from accord.types import EmbeddedResource, ResourceContents
+
+# One red pixel, and a moment of silence.
+PNG = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+)
+WAV = b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQIAAACAgA==")
+
+server = Server("conformance", version="1.0.0", instructions="Ask what the suite asks.")
+
+
+# -- tools: what they return
+
+
+@server.tool
+def test_simple_text() -> str:
+    """Return text."""
+    return "This is a simple text response for testing."
+
+
+@server.tool
+def test_image_content() -> Image:
+    """Return a picture."""
+    return Image(PNG)
+
+
+@server.tool
+def test_audio_content() -> Audio:
+    """Return a sound."""
+    return Audio(WAV)
+
+
+@server.tool
+def test_embedded_resource() -> EmbeddedResource:
+    """Return a resource."""
+    text = "This is an embedded resource content."
+    return EmbeddedResource(
+        ResourceContents("test://embedded-resource", mime_type="text/plain", text=text)
+    )
+
+
+@server.tool
+def test_multiple_content_types() -> list[Any]:
+    """Return text, a picture and a resource."""
+    mixed = ResourceContents(
+        "test://mixed-content-resource",
+        mime_type="application/json",
+        text='{"test": "data", "value": 123}',
+    )
+    return ["Multiple content types test:", Image(PNG), EmbeddedResource(mixed)]
+
+
+@server.tool
+def test_error_handling() -> str:
+    """Fail."""
+    raise ToolError("This tool intentionally returns an error for testing")
+
+
+# -- tools: what they say meanwhile
+
+
+@server.tool
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Log three messages while it runs."""
+    for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.info(message)
+        await asyncio.sleep(0.05)
+    return "Tool with logging executed successfully"
+
+
+@server.tool
+async def test_tool_with_progress(ctx: Context) -> str:
+    """Report progress three times while it runs."""
+    for progress in (0, 50, 100):
+        await ctx.progress(progress, 100, message=f"Completed step {progress} of 100")
+        await asyncio.sleep(0.05)
+    return "Tool with progress executed successfully"
+
+
+# -- tools: what they ask the client
+
+
+@server.tool
+async def test_sampling(ctx: Context, prompt: str) -> str:
+    """Ask the client's model."""
+    answer = await ctx.sample(prompt, max_tokens=100)
+    return f"LLM response: {answer.content}"
+
+
+@dataclass
+class Account:
+    """Who the user is."""
+
+    username: str
+    email: str
+
+
+@server.tool
+async def test_elicitation(ctx: Context, message: str) -> str:
+    """Ask the client's user."""
+    return f"User response: {await ctx.elicit(message, Account)}"
+
+
+@dataclass
+class Profile:
+    """What the user may leave as it is."""
+
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Literal["active", "inactive", "pending"] = "active"
+    verified: bool = True
+
+
+@server.tool
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """Ask the client's user for what has defaults."""
+    answer = await ctx.elicit("Please review and update the form fields", Profile)
+    return f"Elicitation completed: {answer}"
+
+
+# -- resources
+
+
+@server.resource("test://static-text", mime_type="text/plain")
+def static_text() -> str:
+    """Text."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", mime_type="image/png")
+def static_binary() -> bytes:
+    """A picture."""
+    return PNG
+
+
+@server.resource("test://template/{id}/data", mime_type="application/json")
+def template_data(id: str) -> dict[str, Any]:
+    """Data of an id."""
+    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+@server.resource("test://watched-resource", mime_type="text/plain")
+def watched_resource() -> str:
+    """Text to subscribe to."""
+    return "Watched resource content"
+
+
+# -- prompts
+
+
+@server.prompt
+def test_simple_prompt() -> str:
+    """Say one thing."""
+    return "This is a simple prompt for testing."
+
+
+@server.prompt
+def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """Say one thing with two arguments in it.
+
+    Args:
+        arg1: the first one
+        arg2: the other one
+    """
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@server.prompt
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[Any]:  # noqa: N803
+    """Show a resource.
+
+    Args:
+        resourceUri: which one
+    """
+    shown = ResourceContents(
+        resourceUri, mime_type="text/plain", text="Embedded resource content for testing."
+    )
+    return [shown, "Please process the embedded resource above."]
+
+
+@server.prompt
+def test_prompt_with_image() -> list[Any]:
+    """Show a picture."""
+    return [Image(PNG), "Please analyze the image above."]
+
+
+@server.completion("test_prompt_with_arguments", "arg1")
+def complete_arg1(typed: str) -> list[str]:
+    """Suggest what begins as typed."""
+    return [value for value in ("test", "testing", "toast") if value.startswith(typed)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="serve what the conformance suite asks for")
+    parser.add_argument("--port", type=int, required=True)
+    server.run("http", port=parser.parse_args().port)
