@@ -645,6 +645,17 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+def test_the_refusal_of_a_message_of_which_only_the_id_was_readable_is_no_breach():
+    monitor = Monitor()
+    said = [*opening(LATEST), C.json({"jsonrpc": "1.0", "id": 7, "method": "ping"})]
+    refusal = S.error(7, -32600)
+    found = watched(monitor, [*said, refusal, refusal])
+    assert [(each.party, each.requirement) for each in found] == [
+        ("client", "jsonrpc.message.version-2-0"),
+        ("server", "jsonrpc.error.id-echoed-or-unreadable"),
+    ]
+
+
 @pytest.mark.parametrize("revision", [None, *REVISIONS])
 @pytest.mark.parametrize("opens", [False, True], ids=["from the start", "after the opening"])
 def test_hostile_input_never_raises(revision, opens):

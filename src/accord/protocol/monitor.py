@@ -23,7 +23,7 @@ from accord.protocol.rules._rule import breaches
 from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
 from accord.protocol.violation import FAIL, OTHER, Party, Severity, Violation
 from accord.trace import LINE_LIMIT, Record
-from accord.types._base import ProgressToken, RevisionId
+from accord.types._base import ProgressToken, RequestId, RevisionId
 
 VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 
@@ -86,6 +86,7 @@ class Monitor:
         self._patience = max(0.0, patience)
         self._kept = kept
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
+        self._half_read: set[tuple[Party, RequestId]] = set()
         self._last_kind: dict[Party, str] = {"client": "", "server": ""}
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
@@ -201,6 +202,8 @@ class Monitor:
 
     def _malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
         self._unreadable[record.sender] += 1
+        if malformed.id is not None:
+            self._half_read.add((record.sender, malformed.id))
         requirement = malformed.requirement
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
@@ -218,6 +221,11 @@ class Monitor:
         return _VERSION_2_0
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
+        answered: Any = (OTHER[record.sender], frame.id)
+        if frame.kind == FAULT and answered in self._half_read:
+            self._half_read.discard(answered)
+            self._unreadable[answered[0]] -= 1
+            return []
         body, is_readable = _read(frame)
         step = self._make_step(record, frame, body, in_batch=in_batch)
         if is_readable:

@@ -1,0 +1,195 @@
+"""Cancelling: by the caller, by its task, by time; and what comes too late or makes no sense."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from accord import connect
+from accord.errors import ConnectionClosed
+from interaction.servers import working
+from support.links import EVERYWHERE, IN_MEMORY, over, text
+from support.raw import RawClient, RawServer
+from support.waiting import until
+
+pytestmark = EVERYWHERE
+
+
+async def events(client: Any, wanted: str) -> list[str]:
+    """Ask what happened until something did."""
+    while wanted not in (found := await client.call_tool("events", result_type=list[str])):
+        pass
+    return found
+
+
+def called(recording: Any, tool: str) -> Any:
+    calls = recording.messages("client", "tools/call")
+    return next(each for each in calls if each["params"]["name"] == tool)
+
+
+@pytest.mark.requirement(
+    "cancellation.notification.either-party",
+    "cancellation.request-id.present",
+    "cancellation.request-id.previously-issued",
+    "cancellation.reason.optional",
+    "cancellation.receiver.stops",
+    "cancellation.receiver.frees-and-silent",
+)
+async def test_cancelling_the_task_cancels_the_call(accord_link: Any, connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        waiting = asyncio.ensure_future(client.call_tool("wait", {"name": "a"}))
+        await events(client, "waiting a")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await events(client, "left a")
+    recording = accord_link.connections[0].recording
+    (cancelled,) = recording.messages("client", "notifications/cancelled")
+    call = called(recording, "wait")
+    assert cancelled["params"]["requestId"] == call["id"]
+    assert cancelled["params"]["reason"]
+    answers = [each for each in recording.messages("server") if each.get("id") == call["id"]]
+    assert answers == []
+
+
+async def test_work_in_a_thread_sees_a_flag(accord_link: Any, connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        waiting = asyncio.ensure_future(client.call_tool("work"))
+        await events(client, "working")
+        waiting.cancel()
+        await events(client, "noticed")
+    recording = accord_link.connections[0].recording
+    call = called(recording, "work")
+    assert [each for each in recording.messages("server") if each.get("id") == call["id"]] == []
+
+
+@over("memory", "stdio:2025-06-18", revisions=("2025-06-18", "2025-11-25"))
+async def test_a_thread_that_waits_for_an_answer_is_freed(connect_to: Any) -> None:
+    asked = asyncio.Event()
+
+    async def never(params: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(30)
+
+    async with connect_to(working.make, on_elicit=never) as client:
+        waiting = asyncio.ensure_future(client.call_tool("ask_and_work"))
+        await asked.wait()
+        waiting.cancel()
+        await events(client, "asked")
+
+
+@pytest.mark.requirement("cancellation.receiver.stops")
+@over("memory", "stdio:2025-06-18", revisions=("2025-06-18",))
+async def test_a_question_of_a_cancelled_tool_is_cancelled_too(
+    accord_link: Any, connect_to: Any
+) -> None:
+    asked, stopped = asyncio.Event(), asyncio.Event()
+
+    async def never(params: Any) -> Any:
+        asked.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            stopped.set()
+
+    async with connect_to(working.make, on_elicit=never) as client:
+        waiting = asyncio.ensure_future(client.call_tool("order"))
+        await asked.wait()
+        waiting.cancel()
+        await stopped.wait()
+    recording = accord_link.connections[0].recording
+    assert len(recording.messages("server", "notifications/cancelled")) == 1
+    assert len(recording.messages("client", "notifications/cancelled")) == 1
+
+
+@pytest.mark.requirement("cancellation.races")
+@IN_MEMORY
+async def test_many_calls_cancelled_at_every_moment_leave_the_connection_whole(
+    connect_to: Any,
+) -> None:
+    async with connect_to(working.make) as client:
+        for turns in range(12):
+            calls = [
+                asyncio.ensure_future(client.call_tool("nap", {"seconds": 0})) for _ in range(4)
+            ]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        assert text(await client.call_tool("nap", {"seconds": 0})) == "awake"
+
+
+async def test_closing_ends_what_waits_on_both_sides(connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        waiting = asyncio.ensure_future(client.call_tool("wait", {"name": "a"}))
+        await events(client, "waiting a")
+        await client.close()
+        with pytest.raises(ConnectionClosed):
+            await waiting
+
+
+# -- by plain messages
+
+
+@pytest.mark.requirement(
+    "cancellation.invalid-ignored", "cancellation.receiver.may-ignore", "cancellation.races"
+)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"requestId": 99},
+        {"requestId": "open"},
+        {"requestId": 1},
+        {"requestId": None},
+        {"requestId": {"a": 1}},
+        {},
+        None,
+    ],
+)
+@over("memory", revisions=("2025-06-18",))
+async def test_a_cancellation_that_makes_no_sense_is_ignored(accord_link: Any, params: Any) -> None:
+    async with RawClient(working.make()) as raw:
+        await raw.open()
+        await raw.ask(1, "ping")
+        before = len(raw.received)
+        raw.notify("notifications/cancelled", params)
+        await raw.ask(2, "ping")
+        assert len(raw.received) == before + 1
+
+
+@over("memory", revisions=("2025-06-18",))
+async def test_a_request_cancelled_in_the_same_breath_is_not_answered(accord_link: Any) -> None:
+    async with RawClient(working.make()) as raw:
+        await raw.open()
+        raw.request(1, "tools/call", {"name": "wait", "arguments": {"name": "a"}})
+        raw.notify("notifications/cancelled", {"requestId": 1})
+        await raw.ask(2, "ping")
+        await asyncio.sleep(0.01)
+        assert raw.answers_to(1) == []
+
+
+@pytest.mark.requirement("cancellation.sender.ignores-late", "cancellation.races")
+@over("memory", revisions=("2025-06-18",))
+async def test_an_answer_that_comes_after_the_cancellation_is_ignored(accord_link: Any) -> None:
+    server = RawServer({"ping": {}})
+    async with connect(server) as client:
+        waiting = asyncio.ensure_future(client.call_tool("slow"))
+        call = await until(lambda: next((e for e in server.heard if e.get("id") == 1), None))
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        server.put(id=call["id"], result={"content": [], "isError": False})
+        await client.ping()
+    server.check()
+
+
+@pytest.mark.requirement("cancellation.initialize.excluded")
+@over("memory", revisions=("2025-06-18",))
+async def test_the_opening_is_never_cancelled(accord_link: Any) -> None:
+    server = RawServer({"initialize": lambda raw, message: None})
+    opening = asyncio.ensure_future(connect(server).__aenter__())
+    await until(lambda: server.heard)
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert [each["method"] for each in server.heard] == ["initialize"]
+    assert server.is_closed
