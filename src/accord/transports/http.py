@@ -260,7 +260,7 @@ class HttpWire:
         self._form.ready()
 
     async def _post(self, message: Message) -> None:
-        while self._gate is not None:
+        while self._gate is not None and not self._gate.done():
             try:
                 await asyncio.shield(self._gate)
             except ConnectionClosed as error:
@@ -287,7 +287,7 @@ class HttpWire:
             ConnectionClosed: there is none.
         """
         while self._form.session is stale:
-            if self._gate is None:
+            if self._gate is None or self._gate.done():
                 self._gate = self._spawn(self._begin_anew())
             await asyncio.shield(self._gate)
 

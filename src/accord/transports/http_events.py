@@ -1,5 +1,6 @@
 """One stream of events as a client reads it, over as many responses as it takes."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -11,6 +12,8 @@ __all__ = ["EventReader"]
 
 # How far back a server may repeat itself when a stream is taken up again.
 _REMEMBERED: Final = 1_000
+# How many messages may be taken in before others get their turn.
+_AT_ONCE: Final = 32
 
 
 class EventReader:
@@ -56,8 +59,10 @@ class EventReader:
             EventTooLong: an event outgrew the limit.
         """
         chunk = await response.chunk()
-        for event in self._decoder.feed(chunk):
+        for number, event in enumerate(self._decoder.feed(chunk), 1):
             self._take(event)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         return bool(chunk)
 
     def _take(self, event: Event) -> None:

@@ -47,6 +47,7 @@ class TwoEndpoints:
         self._posting: set[RequestId] = set()
         self._opening: Message | None = None
         self._backoff = Backoff()
+        self._broken: Session | None = None
 
     # -- opening and ending
 
@@ -138,6 +139,13 @@ class TwoEndpoints:
         carrier = self._carrier
         while True:
             session = self.session
+            if session is self._broken and not message.opens:
+                # What it answers would be written to a stream that nobody reads.
+                try:
+                    await self._renew(session)
+                except ConnectionClosed as error:
+                    return carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"))
+                continue
             if message.id is not None:
                 self._posting.add(message.id)
             try:
@@ -174,6 +182,7 @@ class TwoEndpoints:
         if loop.time() - began > _BRIEF:
             self._backoff.succeed()
         if session is self.session:
+            self._broken = session
             self._spawn(self._dropped(session, why))
 
     async def _dropped(self, session: Session, why: str) -> None:

@@ -1,0 +1,134 @@
+import pytest
+
+from accord.bindings.answers import (
+    answer_in,
+    endpoint_url,
+    excerpt,
+    explain,
+    redirect_url,
+    wait_of,
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"hello",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"method": "ping", "result": 1}',
+        b'{"id": 1, "error": "text"}',
+        b"[" * 10_000,
+    ],
+)
+def test_what_is_no_response_is_none(body):
+    assert answer_in(body) is None
+
+
+def test_a_response_is_found_with_or_without_an_id():
+    found = answer_in(b'{"jsonrpc": "2.0", "id": "a", "result": {}}')
+    assert found is not None
+    assert found.id == "a"
+    refused = answer_in(b'{"id": null, "error": {"code": -32600, "message": "no"}}')
+    assert refused is not None
+    assert refused.error.message == "no"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", ""),
+        (b"plain\n text\x00\x1b[31m", "plain text [31m"),
+        (b"<html><head><title>A\n title</title></head><p>x", "A title"),
+        (b"<html><head><title> </title></head><body><p>Some <b>text</b>", "Some text"),
+        (b"<!-- no --><script>no</script>yes", "yes"),
+        (b"a < b", "a < b"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"y" * 500, "y" * 117 + "..."),
+    ],
+)
+def test_an_excerpt_is_one_line_that_people_can_read(body, text):
+    assert excerpt(body) == text
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "words"),
+    [
+        (401, "text/plain", b"no", "HTTP 401: no (it wants authorization"),
+        (404, "", b"", "HTTP 404 (nothing is served at this path"),
+        (499, "", b"x", "HTTP 499: x"),
+        (307, "", b"", "HTTP 307 (the server redirects elsewhere"),
+        (200, "text/html", b"<p>hi", "HTTP 200: hi (the body is text/html, expected JSON"),
+        (200, "application/json", b"{}", "HTTP 200: {} (no answer to the request)"),
+        (
+            400,
+            "application/json",
+            b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "bad"}}',
+            "HTTP 400: bad (the server did not accept",
+        ),
+    ],
+)
+def test_what_came_instead_of_an_answer_is_explained(status, kind, body, words):
+    assert explain(status, kind, body).startswith(words)
+
+
+BASE = "https://example.com/mcp/sse"
+
+
+@pytest.mark.parametrize(
+    ("named", "url"),
+    [
+        ("/messages?id=1", "https://example.com/messages?id=1"),
+        ("messages", "https://example.com/mcp/messages"),
+        ("?id=1", "https://example.com/mcp/sse?id=1"),
+        (" /messages \n", "https://example.com/messages"),
+        ("https://example.com:443/x", "https://example.com:443/x"),
+        ("http://example.com/x", None),
+        ("https://example.com:8443/x", None),
+        ("https://example.com.evil.org/x", None),
+        ("//evil.org/x", None),
+        ("https://user@evil.org/x", None),
+        ("file:///etc/passwd", None),
+        ("https://[::1/x", None),
+        ("https://example.com:port/x", None),
+    ],
+)
+@pytest.mark.requirement("sse.connect.endpoint-event")
+def test_an_endpoint_is_resolved_within_its_origin(named, url):
+    assert endpoint_url(BASE, named) == url
+
+
+@pytest.mark.parametrize(
+    ("base", "location", "url"),
+    [
+        ("https://a.org/mcp", "/mcp/", "https://a.org/mcp/"),
+        ("http://a.org/mcp", "https://a.org/mcp", "https://a.org/mcp"),
+        ("https://a.org/mcp", "http://a.org/mcp", None),
+        ("https://a.org/mcp", "https://b.org/mcp", None),
+        ("http://a.org/mcp", "https://b.org/mcp", None),
+        ("https://a.org/mcp", None, None),
+        ("https://a.org/mcp", "https://[::1", None),
+    ],
+)
+def test_a_redirect_leads_nowhere_but_the_same_host(base, location, url):
+    assert redirect_url(base, location) == url
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("3", 3.0),
+        (" 0 ", 0.0),
+        ("-1", None),
+        ("1.5", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", None),
+        ("99999999999", None),
+        ("²", None),
+        ("٣", None),
+    ],
+)
+def test_a_time_to_wait_is_a_number_of_seconds(header, seconds):
+    assert wait_of(header) == seconds

@@ -1,0 +1,28 @@
+import pytest
+
+from accord.transports.http_backoff import Backoff
+
+
+def test_delays_double_with_jitter_up_to_a_limit():
+    backoff = Backoff(0.2)
+    for failures in range(30):
+        assert backoff.failures == failures
+        full = min(0.2 * 2**failures, 30.0)
+        assert full / 2 <= backoff.fail() <= full
+
+
+def test_success_begins_anew():
+    backoff = Backoff(0.2)
+    for _ in range(5):
+        backoff.fail()
+    backoff.succeed()
+    assert backoff.fail() <= 0.2
+
+
+@pytest.mark.requirement("http.sse.client-honours-retry")
+@pytest.mark.parametrize("asked", [0.0, 0.5, 60.0])
+def test_what_the_server_asks_for_is_the_least_and_at_first_nearly_the_most(asked):
+    backoff = Backoff(1.0)
+    assert asked <= backoff.fail(asked) <= asked * 1.05
+    for _ in range(10):
+        assert backoff.fail(asked) >= asked
