@@ -7,6 +7,7 @@ that take turns; ratios say how many times better accord is. Exits 1 when a firs
 """
 
 import argparse
+import faulthandler
 import sys
 import time
 
@@ -22,6 +23,7 @@ MEASURES = {
     for module in (stdio, memory, lists, client)
     for measure in module.FIGURES
 }
+LONGEST = 900
 
 
 def main() -> int:
@@ -32,6 +34,8 @@ def main() -> int:
     unknown = sorted({*options.figures} - {*MEASURES})
     if unknown:
         parser.error(f"no figure {unknown[0]!r}; there are {', '.join(MEASURES)}")
+    # A contender that never answers must not hold up anybody.
+    faulthandler.dump_traceback_later(LONGEST, exit=True)
     effort = Effort.of(quick=options.quick)
     started = time.perf_counter()
     found: list[Figure] = []
