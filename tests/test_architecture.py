@@ -177,7 +177,8 @@ HEAVY = (
 
 
 def loaded_by(statement: str) -> set[str]:
-    code = f"import sys; {statement}; print(*sys.modules)"
+    # What is there before is not ours: a measurement of coverage brings its own.
+    code = f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
