@@ -183,7 +183,8 @@ class Callbacks:
         self.stray = self.stray or self.latest[:200].decode("utf-8", "replace")
         if self._breaches <= BREACHES_LOGGED:
             more = " (no more of this will be logged)" * (self._breaches == BREACHES_LOGGED)
-            log.warning("skipped a message of the server: %s%s", event.why, more)
+            text = self.latest[:80].decode("utf-8", "replace")
+            log.warning("skipped a message of the server: %s: %r%s", event.why, text, more)
 
 
 async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:

@@ -66,6 +66,21 @@ class Handlers(Protocol):
 class Origin(Protocol):
     """Where a request came from, on transports on which each has a way back of its own."""
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether the way back carries questions before the answer."""
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes on it have yet to be read."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether that is a lot."""
+
+    async def writable(self) -> None:
+        """Wait until the client has caught up, or is gone."""
+
     def left(self) -> None:
         """Take note that work for a request has ended; without an answer, if none was written."""
 
@@ -315,6 +330,9 @@ class Dispatcher:
             pending = exchange.state
             if not isinstance(pending, Pending) or pending.future.done():
                 continue
+            if self.running and (pending.cap is None or pending.cap > now):
+                # The peer waits for an answer of ours and cannot be late meanwhile.
+                self._extend(pending)
             if pending.ends > now:
                 earliest = min(earliest, pending.ends)
                 continue

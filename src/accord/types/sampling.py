@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from accord.types._base import JsonObject, Question, Role, Struct, since, was
-from accord.types.content import SamplingContentBlock
+from accord.types.content import SamplingContentBlock, TextContent
 from accord.types.messages import TaskMetadata
 from accord.types.tools import Tool
 
@@ -72,3 +72,9 @@ class CreateMessageResult(Struct):
     model: str
     stop_reason: str = msgspec.field(default_factory=_end_turn)
     meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, one per line."""
+        blocks = self.content if isinstance(self.content, list) else [self.content]
+        return "\n".join(block.text for block in blocks if isinstance(block, TextContent))

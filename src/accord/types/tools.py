@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NewType
 import msgspec
 
 from accord.types._base import Item, JsonObject, Struct, since, until, was
-from accord.types.content import ContentBlock, Icon
+from accord.types.content import ContentBlock, Icon, TextContent
 from accord.types.messages import PageResult, Result, RetryParams, TaskMetadata
 
 
@@ -69,3 +69,8 @@ class CallToolResult(Result):
         msgspec.UNSET
     )
     is_error: bool = msgspec.field(default_factory=bool)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, one per line."""
+        return "\n".join(block.text for block in self.content if isinstance(block, TextContent))

@@ -1,0 +1,14 @@
+from accord.types import CallToolResult, CreateMessageResult, ImageContent, TextContent
+
+PICTURE = ImageContent("AA==", "image/png")
+
+
+def test_the_text_of_a_tool_result_is_that_of_its_text_blocks():
+    assert CallToolResult([TextContent("a"), PICTURE, TextContent("b")]).text == "a\nb"
+    assert CallToolResult([]).text == ""
+
+
+def test_the_text_of_what_a_model_said_is_found_in_one_block_or_several():
+    assert CreateMessageResult("assistant", TextContent("hi"), "m").text == "hi"
+    several = CreateMessageResult("assistant", [TextContent("a"), PICTURE, TextContent("b")], "m")
+    assert several.text == "a\nb"
