@@ -148,6 +148,21 @@ def test_headers_travel_with_every_request_and_with_one_call():
     run(main())
 
 
+def test_of_two_headers_with_one_name_the_more_particular_counts():
+    async def main():
+        async with RawServer() as server:
+            headers = {"x-a": "all", "accept-encoding": "gzip"}
+            async with connect(server.url, headers=headers) as client:
+                await client.ping(headers={"X-A": "one"})
+            (ping,) = server.seen("ping")
+            assert ping.headers["x-a"] == "one"
+            assert ping.headers["accept-encoding"] == "gzip"
+            others = [each for each in server.requests if each is not ping]
+            assert {each.headers["x-a"] for each in others} == {"all"}
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_headers_from_a_function_are_made_for_each_request(is_async):
     made = []

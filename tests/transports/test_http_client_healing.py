@@ -558,6 +558,26 @@ def test_a_call_that_was_under_way_when_the_session_ended_is_not_repeated():
     run(main())
 
 
+def test_an_answer_to_a_question_is_sent_again_where_the_connection_broke():
+    async def listen(request, reply):
+        reply.stream()
+        reply.event({"jsonrpc": "2.0", "id": "q", "method": "ping"})
+        await asyncio.sleep(60)
+
+    def cut(request, reply):
+        if len(server.seen("response")) < 3:
+            return reply.abort()
+        return reply.empty(202)
+
+    server = RawServer(GET=listen, response=cut)
+
+    async def main():
+        async with server, connect(server.url):
+            await until(lambda: len(server.seen("response")) == 3)
+
+    run(main())
+
+
 # -- postponed
 
 

@@ -248,7 +248,8 @@ def _supported(error: RequestError) -> str:
 def _failure(what: str, link: Link) -> ConnectFailed:
     wire = _process(link)
     if wire is None:
-        return ConnectFailed(f"the server: {what}"[:_MESSAGE], phase="initialize")
+        place = getattr(getattr(link.wire, "inner", link.wire), "place", "the server")
+        return ConnectFailed(f"{place}: {what}"[:_MESSAGE], phase="initialize")
     message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}; it said: "
     room = _MESSAGE - len(message)
     said = wire.last_words(room) or _shortened(link.callbacks.stray, room)

@@ -92,6 +92,11 @@ class HttpWire:
         self._initialized: Message | None = None
         self._renewals = 0
 
+    @property
+    def place(self) -> str:
+        """Where the server is, for people."""
+        return self.target.place
+
     def watch(self, watcher: Watcher) -> None:
         """Serve this party."""
         self._watcher = watcher
@@ -295,7 +300,7 @@ class HttpWire:
         first, second = self._initialize, self._initialized
         if first is None or second is None:
             raise ConnectionClosed("the session ended before it had begun")
-        log.info("%s: the session has ended; beginning anew", self._carrier.place)
+        log.info("%s: the session has ended; beginning anew", self.place)
         try:
             async with asyncio.timeout(self.target.options.patience):
                 await self._initialize_again(first)

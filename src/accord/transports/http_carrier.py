@@ -72,6 +72,13 @@ class HttpTarget:
         if self.headers is not None and not callable(self.headers):
             names.check_headers(self.headers)
 
+    @property
+    def place(self) -> str:
+        """The URL for people: queries and names before the host may be secret."""
+        parts = urlsplit(self.url)
+        host = parts.netloc.rpartition("@")[2]
+        return f"{parts.scheme}://{host}{parts.path}"[:100]
+
 
 class Message:
     """A message on its way out.
@@ -112,12 +119,7 @@ class Session:
     def __init__(self, url: str, id: str | None = None, version: str | None = None) -> None:
         self.url = url
         self.id = id
-        self.headers: dict[str, str] = {
-            "Accept": names.ACCEPT_BOTH,
-            "Content-Type": "application/json",
-            # Compressing proxies hold back what should flow.
-            "Accept-Encoding": "identity",
-        }
+        self.headers = {"Accept": names.ACCEPT_BOTH, "Content-Type": "application/json"}
         if id is not None:
             self.headers["Mcp-Session-Id"] = id
         if version is not None:
@@ -170,10 +172,8 @@ class Carrier:
 
     @property
     def place(self) -> str:
-        """The URL for people: queries and names before the host may be secret."""
-        parts = urlsplit(self.target.url)
-        host = parts.netloc.rpartition("@")[2]
-        return f"{parts.scheme}://{host}{parts.path}"[:100]
+        """Where the server is, for people."""
+        return self.target.place
 
     def fail(self, message: Message, error: AccordError) -> None:
         """Say that a message was not answered, or not taken."""
@@ -352,7 +352,7 @@ class Carrier:
                 log.exception("the function for headers failed")
                 why = f"the function for headers failed: {type(error).__name__}"
                 raise NotSent(why, is_lasting=True) from None
-        return {**(given or {}), **(more or {}), **session.headers}
+        return _merged(given or {}, more or {}, session.headers)
 
     # -- bodies
 
@@ -384,3 +384,9 @@ class Carrier:
                 while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
                     found += chunk
         return found[:_ERROR_BODY]
+
+
+def _merged(*several: Mapping[str, str]) -> dict[str, str]:
+    """Join headers; of two with the same name in any case the later counts."""
+    joined = {name.lower(): (name, value) for each in several for name, value in each.items()}
+    return dict(joined.values())

@@ -24,6 +24,8 @@ __all__ = ["AiohttpSender", "Cut", "NotSent", "Response", "Sender"]
 # written to a connection that is being closed at the same moment.
 _IDLE: Final = 4.0
 _LARGE: Final = 256 * 1024
+# Where nobody says otherwise. Proxies that compress hold back what should flow.
+_USUAL: Final = {"Accept-Encoding": "identity", "User-Agent": "accord"}
 # What is dead for a minute without a sign counts as gone, on streams that may be silent for hours.
 _PROBE_AFTER, _PROBE_EVERY, _PROBES = 30, 10, 3
 
@@ -92,7 +94,7 @@ class AiohttpSender:
         # that their server asks. The wire limits the number of requests under way.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, ssl=options.verify)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=self._timeout, raise_for_status=False
+            connector=connector, headers=_USUAL, raise_for_status=False
         )
 
     async def send(

@@ -35,6 +35,8 @@ _END_EXPECTED: Final = 2.0
 _BRIEF: Final = 1.0
 # How often listening fails before it is given up, until the server is heard of again.
 _LISTENING_FAILURES: Final = 10
+# How often the answer to a question is sent once more where the connection broke.
+_REPEATED: Final = 2
 _CLIENT_ERRORS: Final = range(400, 500)
 
 
@@ -119,6 +121,10 @@ class Streamable:
             except NotSent as error:
                 return carrier.not_sent(message, error)
             except Cut as error:
+                if message.name is None and message.refusals < _REPEATED:
+                    # The server ignores the second of two answers, but waits for the first.
+                    message.refusals += 1
+                    continue
                 return carrier.cut(message, str(error))
             if response.status != 404 or session.id is None:
                 break
