@@ -5,7 +5,6 @@ members look alike in JSON, classes that hold such unions, named tuples (read as
 their names tell a model what goes where), and whatever another library validates.
 """
 
-import dataclasses
 import operator
 import sys
 import types
@@ -191,7 +190,7 @@ def _is_structured(cls: Any) -> bool:
         return False
     return (
         issubclass(cls, msgspec.Struct)
-        or dataclasses.is_dataclass(cls)
+        or hasattr(cls, "__dataclass_fields__")
         or typing.is_typeddict(cls)
         or hasattr(cls, "__attrs_attrs__")
         or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
@@ -376,7 +375,7 @@ def _fields(cls: Any, names: Mapping[str, Any]) -> Iterable[_Field]:
     elif typing.is_typeddict(cls):
         for name, type_ in hints.items():
             yield _Field(name, name, type_, name in cls.__required_keys__)
-    elif dataclasses.is_dataclass(cls):
+    elif hasattr(cls, "__dataclass_fields__"):
         yield from _dataclass_fields(cls, hints)
     elif hasattr(cls, "__attrs_attrs__"):
         for each in cls.__attrs_attrs__:
@@ -407,9 +406,10 @@ def _shown(default: Any) -> Any:
 
 
 def _dataclass_fields(cls: Any, hints: dict[str, Any]) -> Iterable[_Field]:
-    for field in dataclasses.fields(cls):
+    from dataclasses import MISSING, fields  # loaded already, where there is one
+
+    for field in fields(cls):
         if field.init:
-            missing = dataclasses.MISSING
-            is_required = field.default is missing and field.default_factory is missing
-            default = UNSET if field.default is missing else field.default
+            is_required = field.default is MISSING and field.default_factory is MISSING
+            default = UNSET if field.default is MISSING else field.default
             yield _Field(field.name, field.name, hints[field.name], is_required, default)

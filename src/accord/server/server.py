@@ -3,7 +3,6 @@
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from os import PathLike
@@ -58,6 +57,8 @@ from accord.types import (
 from accord.types._base import REVISION_IDS, JsonObject, RevisionId
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from accord.server.files import DirectoryResource
     from accord.transports.asgi import HttpApp
 
@@ -355,8 +356,10 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def threads(self) -> ThreadPoolExecutor:
+    def threads(self) -> "ThreadPoolExecutor":
         """Where sync functions run."""
+        from concurrent.futures import ThreadPoolExecutor
+
         return ThreadPoolExecutor(self._thread_count, thread_name_prefix="accord")
 
     def watchdog(self) -> Watchdog:
