@@ -106,25 +106,18 @@ WITH_EVERYTHING: Final = [Pairing("accord", "everything", revision) for revision
 
 
 class Session(NamedTuple):
-    """What is left of a session: outcomes by step, its recording, how the server ended."""
+    """What is left of a session: outcomes by step, its recording judged, how the server ended."""
 
     pairing: Pairing
     outcomes: dict[str, Any]
     records: list[Record]
+    breaches: list[Violation]
     exit: dict[str, Any]
     stderr: str
 
     def __getitem__(self, step: Any) -> Any:
         assert step in self.outcomes, f"the client did not come to {step!r}: {self.stderr}"
         return self.outcomes[step]
-
-    def breaches(self) -> list[Violation]:
-        """Judge the recording."""
-        monitor = Monitor()
-        found = [breach for record in self.records for breach in monitor.observe(record)]
-        found += monitor.close()
-        assert monitor.revision == self.pairing.agreed
-        return found
 
 
 class Stage:
@@ -163,13 +156,24 @@ def play(pairing: Pairing, folder: Path) -> Session:
     status, printed, said = _run(pairing.command(trace))
     assert printed, f"{pairing}: the client printed nothing, ended with {status}: {said}"
     ending = Path(f"{trace}.exit")
+    records = list(read(trace))
     return Session(
         pairing,
         json.loads(printed),
-        list(read(trace)),
+        records,
+        judge(records, pairing.agreed),
         json.loads(ending.read_text(encoding="utf-8")) if ending.exists() else {},
         said,
     )
+
+
+def judge(records: list[Record], agreed: str) -> list[Violation]:
+    """Return every breach in a recording, of either party."""
+    monitor = Monitor(kept=1)
+    found = [breach for record in records for breach in monitor.observe(record)]
+    found += monitor.close()
+    assert monitor.revision == agreed, f"the monitor took {monitor.revision} for {agreed}"
+    return found
 
 
 def _run(command: list[str]) -> tuple[object, str, str]:

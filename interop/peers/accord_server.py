@@ -107,15 +107,16 @@ async def count(ctx: Context[Any], to: int) -> str:
     """
     for step in range(1, to + 1):
         ctx.progress(step, to, message=f"step {step}")
-        # The first TypeScript SDK loses progress that it reads together with the answer.
+        # The TypeScript SDKs lose progress that they read together with the answer.
         await asyncio.sleep(0.02)
     return f"counted to {to}"
 
 
 @server.tool
-async def wait() -> str:
+async def wait(ctx: Context[Any]) -> str:
     """Wait until cancelled."""
     global cancelled
+    ctx.progress(0)
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:

@@ -110,15 +110,20 @@ class Player:
         return {"seen": seen, **told(result)}
 
     async def cancel(self) -> Any:
-        task = asyncio.create_task(self._client.call_tool("wait"))
-        await asyncio.sleep(0.2)
+        begun = asyncio.Event()
+
+        async def report(now: float, total: float | None, message: str | None) -> None:
+            begun.set()
+
+        task = asyncio.create_task(self._client.call_tool("wait", progress_handler=report))
+        await begun.wait()
         task.cancel()
         await asyncio.wait([task])
         return {"gave up": task.cancelled(), **await self.call("cancelled", {})}
 
     async def time_out(self) -> Any:
         try:
-            await self._client.call_tool("wait", timeout=0.2)
+            await self._client.call_tool("wait", timeout=0.5)
         except Exception as error:  # which one is theirs to choose
             return {"raised": type(error).__name__, **await self.call("cancelled", {})}
         return "answered"

@@ -70,10 +70,11 @@ async def count(ctx: Context, to: Number) -> str:
 
 
 @server.tool(output_schema=None)
-async def wait() -> str:
+async def wait(ctx: Context) -> str:
     """Wait until cancelled."""
     global cancelled
     try:
+        await ctx.report_progress(0)
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         cancelled += 1

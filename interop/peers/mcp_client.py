@@ -137,13 +137,17 @@ class Player:
         return {"seen": seen, **told(result)}
 
     async def cancel(self) -> Any:
-        with anyio.move_on_after(0.2) as scope:
-            await self._session.call_tool("wait", {})
+        with anyio.CancelScope() as scope:
+
+            async def report(now: float, total: float | None, message: str | None) -> None:
+                scope.cancel()
+
+            await self._session.call_tool("wait", {}, progress_callback=report)
         return {"gave up": scope.cancelled_caught, **await self.call("cancelled", {})}
 
     async def time_out(self) -> Any:
         try:
-            await self._session.call_tool("wait", {}, read_timeout_seconds=0.2)
+            await self._session.call_tool("wait", {}, read_timeout_seconds=0.5)
         except Exception as error:  # which one is theirs to choose
             return {"raised": type(error).__name__, **await self.call("cancelled", {})}
         return "answered"

@@ -123,6 +123,7 @@ async def _count(ctx: Any, to: int) -> Any:
 
 async def _wait(ctx: Any) -> Any:
     try:
+        await ctx.session.report_progress(0)
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         State.cancelled += 1

@@ -46,16 +46,20 @@ export function offer(server, sdk) {
     }
     return text(`counted to ${to}`);
   });
-  tool('wait', {}, (_, ctx) =>
-    new Promise((resolve) => {
+  tool('wait', {}, async (_, ctx) => {
+    const [progressToken, notify] = sdk.progressOf(ctx);
+    if (progressToken !== undefined) {
+      await notify({ method: 'notifications/progress', params: { progressToken, progress: 0 } });
+    }
+    return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(text('waited')), 60_000);
       sdk.signalOf(ctx).addEventListener('abort', () => {
         clearTimeout(timer);
         cancelled += 1;
         resolve(text('cancelled'));
       });
-    }),
-  );
+    });
+  });
   tool('cancelled', {}, () => text(String(cancelled)));
   tool('say', { level: words, text: words }, async ({ level, text: data }, ctx) => {
     await sdk.log(ctx, { level, data, logger: 'interop' });

@@ -15,7 +15,7 @@ function bounded(promise) {
 
 // What does not come stays out of the outcome, where the test finds it missing.
 async function until(condition) {
-  for (let turn = 0; turn < 400 && !condition(); turn += 1) {
+  for (let turn = 0; turn < 1000 && !condition(); turn += 1) {
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
@@ -119,11 +119,11 @@ async function tools(client, heard, step, revisionOf) {
   });
   await step('cancel', async () => {
     const aborter = new AbortController();
-    setTimeout(() => aborter.abort('no longer wanted'), 200);
-    const { raised, ...rest } = await waitFor(heard.options({ signal: aborter.signal }));
+    const onprogress = () => aborter.abort('no longer wanted');
+    const { raised, ...rest } = await waitFor(heard.options({ signal: aborter.signal, onprogress }));
     return { 'gave up': raised !== null, ...rest };
   });
-  await step('time-out', () => waitFor(heard.options({ timeout: 200 })));
+  await step('time-out', () => waitFor(heard.options({ timeout: 500 })));
   await step('log', async () => {
     await client.setLoggingLevel('warning');
     await call('say', { level: 'info', text: 'unheard' });

@@ -14,7 +14,7 @@ from typing import Any, Final
 PATIENCE: Final = 15.0
 # How often, and how long in all, we look whether a notification has come.
 TURN: Final = 0.005
-TURNS: Final = 400
+TURNS: Final = 1000
 
 WHO: Final = {"question": "who?"}
 # More than a pipe holds, in characters of every length, with a line break that is none in JSON.
