@@ -42,8 +42,8 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         "--grace",
         metavar="S",
         type=seconds,
-        default=2.0,
-        help="seconds that running calls get to finish once the input has ended (default: 2)",
+        default=1.5,
+        help="seconds that running calls get to finish once the input has ended (default: 1.5)",
     )
     parser.set_defaults(run=run)
 
