@@ -267,17 +267,23 @@ def inspect(function: Callable[..., Any]) -> ReturnType:
     Raises:
         RegistrationError: nothing that JSON can carry is returned.
     """
-    try:
-        annotation = _inspect.signature(function).return_annotation
-    except (TypeError, ValueError):
-        annotation = _inspect.Signature.empty
     resolver = Resolver(function, {})
-    resolved = resolver.resolve(annotation, "the return value")
+    resolved = resolver.resolve(_return_annotation(function), "the return value")
     try:
         return ReturnType(resolved, names=resolver.names)
     except RegistrationError as error:
         where = f'function "{callable_name(function)}"'
         raise RegistrationError(f"{where}: the return value: {error}") from error
+
+
+def _return_annotation(function: Any) -> Any:
+    if isinstance(function, _types.FunctionType) and not vars(function):
+        # Nothing was put around it, so there is nothing to look through.
+        return function.__annotations__.get("return", _inspect.Signature.empty)
+    try:
+        return _inspect.signature(function).return_annotation
+    except (TypeError, ValueError):
+        return _inspect.Signature.empty
 
 
 # Quick ways for values that need no more than a look at their type.

@@ -292,7 +292,7 @@ class _Inliner:
         return {**self.node(self._components[target]), **plain}
 
     def _member(self, key: str, value: Any) -> Any:
-        if key in _DATA:
+        if not isinstance(value, dict | list) or key in _DATA:
             return value
         if key in _BY_NAME and isinstance(value, dict):
             return {name: self.node(each) for name, each in value.items()}
