@@ -1,6 +1,6 @@
 """The accord client that the official conformance suite looks at.
 
-    python conformance_client.py URL
+    python conformance_client.py [REVISION] URL
 
 The suite says in MCP_CONFORMANCE_SCENARIO what it wants to see, and is the server at the URL.
 Written with accord's public names alone.
@@ -14,6 +14,14 @@ from typing import Any
 
 from accord import Client, connect
 from accord.types import ElicitParams
+
+# Shorter than the patience of the suite, so that an error says what did not come.
+TIMEOUT = 10.0
+
+
+async def agree(client: Client) -> None:
+    """Open the conversation and close it again: the suite offers nothing there."""
+    print(client.revision, client.server_info)
 
 
 async def list_tools(client: Client) -> None:
@@ -41,7 +49,7 @@ async def reconnect(client: Client) -> None:
 
 
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
-    "initialize": list_tools,
+    "initialize": agree,
     "tools_call": add_numbers,
     "elicitation-sep1034-client-defaults": elicit_defaults,
     "sse-retry": reconnect,
@@ -54,13 +62,16 @@ def accept_defaults(asked: ElicitParams) -> dict[str, Any]:
     return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
-async def main(scenario: str, url: str) -> None:
+async def main(scenario: str, url: str, revision: str | None) -> None:
     """Do what a scenario wants to see."""
     if scenario not in SCENARIOS:
         sys.exit(f"no such scenario: {scenario}")
-    async with connect(url, on_elicit=accept_defaults, timeout=10) as client:
+    async with connect(
+        url, revision=revision, on_elicit=accept_defaults, timeout=TIMEOUT
+    ) as client:
         await SCENARIOS[scenario](client)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(os.environ["MCP_CONFORMANCE_SCENARIO"], sys.argv[1]))
+    *pinned, url = sys.argv[1:]
+    asyncio.run(main(os.environ["MCP_CONFORMANCE_SCENARIO"], url, pinned[0] if pinned else None))

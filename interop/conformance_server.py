@@ -1,6 +1,6 @@
 """The accord server that the official conformance suite looks at.
 
-    python conformance_server.py --port N
+    python conformance_server.py --port N [--revision REVISION] [--answers auto|stream]
 
 It offers the tools, resources and prompts that the suite calls by name, at /mcp. Written with
 accord's public names alone.
@@ -22,7 +22,13 @@ PNG = b64decode(
 )
 WAV = b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQIAAACAgA==")
 
-server = Server("conformance", version="1.0.0", instructions="Ask what the suite asks.")
+parser = argparse.ArgumentParser(description="serve what the conformance suite asks for")
+parser.add_argument("--port", type=int, required=True)
+parser.add_argument("--revision", action="append", help="speak this one only; repeatable")
+parser.add_argument("--answers", choices=("auto", "stream"), default="auto")
+chosen = parser.parse_args()
+
+server = Server("conformance", version="1.0.0", revisions=chosen.revision or ())
 
 
 # -- tools: what they return
@@ -208,6 +214,4 @@ def complete_arg1(typed: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="serve what the conformance suite asks for")
-    parser.add_argument("--port", type=int, required=True)
-    server.run("http", port=parser.parse_args().port)
+    server.run("http", port=chosen.port, answers=chosen.answers)

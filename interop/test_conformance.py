@@ -1,0 +1,73 @@
+"""The official conformance suite: it finds no fault with accord, in either role."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import conformance
+import pytest
+
+# How the server is run: as it comes, always with streams, and with older revisions as its newest.
+# The suite names 2025-03-26 in its headers whatever was agreed on, so that one is always there.
+FORMS: Final = {
+    "as-it-comes": [],
+    "streams": ["--answers", "stream"],
+    "2025-06-18": ["--revision", "2025-06-18", "--revision", "2025-03-26"],
+    "2025-03-26": ["--revision", "2025-03-26"],
+}
+REVISIONS: Final = ("newest", "2025-06-18", "2025-03-26")
+AT_ONCE: Final = 2
+# What one scenario waits for is bounded where it runs; those before it in the queue come on top.
+PATIENCE: Final = 300.0
+NOT_REACHED: Final = ["the suite did not come to it"]
+
+Runs = Callable[[str], dict[str, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """What the suite found, by the form of the server; all forms run two at a time."""
+    folder = tmp_path_factory.mktemp("conformance")
+    pool = ThreadPoolExecutor(AT_ONCE)
+    begun: dict[str, Future[dict[str, list[str]]]] = {
+        form: pool.submit(conformance.judge_server, arguments, folder / form)
+        for form, arguments in FORMS.items()
+    }
+    yield lambda form: begun[form].result(PATIENCE)
+    pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize(
+    ("form", "scenario"),
+    [(form, scenario) for form in FORMS for scenario in conformance.scenarios("server", form)],
+)
+def test_the_suite_finds_no_fault_with_the_server(runs: Runs, form: str, scenario: str) -> None:
+    assert runs(form).get(scenario, NOT_REACHED) == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_server_has_nothing_to_complain_of(runs: Runs, form: str) -> None:
+    assert runs(form)["log"] == []
+
+
+@pytest.mark.parametrize("scenario", conformance.SCENARIOS["server"]["not_yet"])
+def test_what_is_not_yet_there_is_missed(runs: Runs, scenario: str) -> None:
+    assert runs("as-it-comes").get(scenario), "it passes: move it to those that are run"
+
+
+@pytest.mark.parametrize(
+    ("revision", "scenario"),
+    [(each, scenario) for each in REVISIONS for scenario in conformance.scenarios("client", each)],
+)
+def test_the_suite_finds_no_fault_with_the_client(
+    tmp_path_factory: pytest.TempPathFactory, revision: str, scenario: str
+) -> None:
+    pinned = [] if revision == "newest" else [revision]
+    folder = tmp_path_factory.mktemp("client")
+    assert conformance.judge_client(scenario, pinned, folder) == []
+
+
+@pytest.mark.parametrize("role", ["server", "client"])
+def test_every_scenario_is_run_or_known_as_not_yet(role: str) -> None:
+    known = conformance.SCENARIOS[role]
+    assert sorted(conformance.listed()[role]) == sorted([*known["run"], *known["not_yet"]])
