@@ -7,8 +7,8 @@ into one lambda that makes the call. Everything lenient happens only after the s
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import NoneType
-from typing import Any, ClassVar, Final, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -103,7 +103,14 @@ class Signature:
         self.call = _caller(reader)
         self._types = {slot.key: slot.type for slot in reader.slots}
         self._struct = _struct(reader)
-        self._decode = msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
+        # Half the time of registering goes into a decoder. Where none can fail to be made, it is
+        # made for the first call.
+        if not all(_surely_decodes(slot.type) for slot in reader.slots):
+            _ = self._decode
+
+    @functools.cached_property
+    def _decode(self) -> Callable[[bytes | msgspec.Raw], Bound]:
+        return msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
 
     def bind(self, raw: bytes | msgspec.Raw) -> Bound:
         """Read an object of arguments.
@@ -260,6 +267,11 @@ def _input_schema(slots: list[Slot], documented: dict[str, str], where: str) -> 
     required = [slot.key for slot in slots if slot.required]
     schema = {"type": "object", "properties": properties, "required": required}
     return inline(schema, collector.components)
+
+
+def _surely_decodes(type_: Any) -> bool:
+    members = get_args(type_) if isinstance(type_, UnionType) else (type_,)
+    return all(member in _IMMUTABLE for member in members)
 
 
 def _struct(reader: Parameters) -> type[Bound]:
