@@ -22,6 +22,8 @@ class Request:
     @property
     def name(self) -> str:
         """The method of the message, or that of HTTP where there is none."""
+        if isinstance(self.message, list):
+            return "response"
         return self.message.get("method", "response") if self.message else self.method
 
     @property
@@ -198,7 +200,7 @@ class RawServer:
         elif request.method == "DELETE":
             self.sessions.discard(request.session or "")
             reply.empty(204)
-        elif "id" not in request.message or "method" not in request.message:
+        elif request.name == "response" or "id" not in request.message:
             reply.empty(202)
         else:
             reply.result(request, self.result(request))

@@ -378,6 +378,26 @@ def test_what_the_server_says_by_itself_is_heard_and_answered_on_a_stream_of_its
     run(main())
 
 
+def test_questions_in_a_batch_are_answered_in_one():
+    async def listen(request, reply):
+        reply.stream()
+        reply.event([{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("a", "b")])
+        await asyncio.sleep(60)
+
+    server = RawServer(GET=listen)
+    batching = next(row.id for row in REVISIONS.values() if row.batching)
+
+    async def main():
+        async with server, connect(server.url, revision=batching):
+            await until(
+                lambda: [each for each in server.requests if isinstance(each.message, list)]
+            )
+        (answers,) = [each for each in server.requests if isinstance(each.message, list)]
+        assert [each["id"] for each in answers.message] == ["a", "b"]
+
+    run(main())
+
+
 def test_listening_can_be_switched_off():
     async def main():
         async with RawServer() as server:

@@ -10,12 +10,15 @@ from accord.client.options import (
     OnSample,
     Roots,
 )
+from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
 
 __all__ = [
     "CallOptions",
     "Client",
     "ConnectOptions",
     "Connecting",
+    "HttpClientOptions",
+    "HttpHeaders",
     "OnElicit",
     "OnProgress",
     "OnSample",

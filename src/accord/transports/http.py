@@ -61,6 +61,8 @@ class _CancelledNotice(msgspec.Struct):
     params: _Cancelled
 
 
+# The answers to a batch are a batch; our own messages go one by one.
+_REPLIES: Final = _Head()
 _read_head: Final = msgspec.json.Decoder(_Head).decode
 _read_cancelled: Final = msgspec.json.Decoder(_CancelledNotice).decode
 
@@ -218,7 +220,7 @@ class HttpWire:
         """Send one message."""
         if not self._is_open:
             return
-        head = _read_head(data)
+        head = _REPLIES if data.startswith(b"[") else _read_head(data)
         id = None if head.method is None else head.id
         message = Message(data, id, head.method, CALL_HEADERS.get())
         if head.method == "initialize":

@@ -28,7 +28,7 @@ __all__ = ["TwoEndpoints"]
 log = logging.getLogger("accord.http")
 
 # The first event comes at once; a server that keeps it back does not speak this form.
-_ENDPOINT_EXPECTED: Final = 10.0
+_ENDPOINT_EXPECTED: Final = 5.0
 # Streams that end sooner than this one after another are not worth beginning anew.
 _BRIEF: Final = 2.0
 _BRIEF_STREAMS: Final = 5
