@@ -5,7 +5,7 @@ What the other side says is judged all the same: `check` fails for any breach of
 
 import asyncio
 import json
-from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Self
 
 from accord.testing import Recording
@@ -38,7 +38,12 @@ class RawClient:
         await self._wire.open(lambda data: self.received.append(json.loads(data)), lambda why: None)
         return self
 
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self._wire.close()
         if error is None:
             check(self.recording, "server", self._allow)
@@ -101,7 +106,7 @@ class RawServer:
         self.recording = Recording()
         self.heard: list[Any] = []
         self.is_closed = False
-        self._receive: Callable[[bytes], None]
+        self._receive: Any = None
         self._allow = allow
 
     async def connect_memory(self) -> Any:

@@ -179,10 +179,11 @@ class Monitor:
 
     def _batch(self, record: Record, batch: Batch) -> list[Violation]:
         violations: list[Violation] = []
+        opens = any(isinstance(e, Frame) and e.method == "initialize" for e, _ in batch.parts)
         is_known = self.conversation.current.batching
-        if not is_known:
-            # Also before 2025-03-26, which knew no batches either. The refusal has no id.
-            self._unreadable[record.sender] += 1
+        is_whole = is_known and not opens
+        self._unreadable[record.sender] += not is_whole  # the refusal has no id
+        if not is_known:  # also before 2025-03-26, which knew no batches either
             breach = Violation("jsonrpc.batch.removed", record.sender, "sends a batch")
             violations += self._report(record, [breach])
         for part, _ in batch.parts:
@@ -190,7 +191,7 @@ class Monitor:
                 violations += self._malformed(record, part)
             else:
                 violations += self._step(record, part, in_batch=True)
-                if not is_known:
+                if not is_whole:
                     self._expect_no_answer(record.sender, part)
         return violations
 

@@ -1,0 +1,100 @@
+"""Many things at once: nobody waits for anybody else."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from accord.errors import RequestError
+from interaction.servers import working
+from support.links import EVERYWHERE, IN_MEMORY, over, text
+from support.waiting import until
+
+pytestmark = EVERYWHERE
+
+
+async def until_seen(client: Any, *wanted: str) -> None:
+    while not set(wanted) <= set(await client.call_tool("events", result_type=list[str])):
+        pass
+
+
+@pytest.mark.requirement("ping.request.either-party", "ping.response.prompt", "ping.response.empty")
+async def test_pings_are_answered_while_tools_are_slow(connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        slow = [
+            asyncio.ensure_future(client.call_tool("wait", {"name": "a"})),
+            asyncio.ensure_future(client.call_tool("nap", {"seconds": 0.1})),
+        ]
+        await until_seen(client, "waiting a")
+        await client.ping()
+        assert not slow[0].done()
+        await client.call_tool("open_gate", {"name": "a"})
+        assert [text(each) for each in await asyncio.gather(*slow)] == ["a", "awake"]
+
+
+@pytest.mark.requirement("jsonrpc.request.answered", "jsonrpc.response.result-xor-error")
+async def test_answers_come_in_any_order_to_those_who_asked(connect_to: Any) -> None:
+    names = [f"gate {number}" for number in range(50)]
+    async with connect_to(working.make) as client:
+        calls = [asyncio.ensure_future(client.call_tool("wait", {"name": each})) for each in names]
+        await until_seen(client, *(f"waiting {each}" for each in names))
+        for name in reversed(names):
+            await client.call_tool("open_gate", {"name": name})
+        assert [text(each) for each in await asyncio.gather(*calls)] == names
+
+
+@pytest.mark.requirement("tools.server.rate-limited")
+async def test_above_its_limit_a_server_refuses_but_still_answers_pings(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async with connect_to(working.make_small) as client:
+        calls = [asyncio.ensure_future(client.call_tool("wait", {"name": "a"})) for _ in range(2)]
+        recording = accord_link.connections[0].recording
+        await until(lambda: len(recording.messages("client", "tools/call")) == 2)
+        with pytest.raises(RequestError, match="busy: 2 requests") as caught:
+            await client.call_tool("wait", {"name": "b"})
+        assert caught.value.code == -32603
+        await client.ping()
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        assert text(await client.call_tool("open_gate", {"name": "c"})) == "open"
+
+
+@over("memory", "stdio:2025-06-18", revisions=("2025-06-18",))
+async def test_sync_tools_run_beside_each_other_and_inline_ones_on_the_loop(
+    connect_to: Any,
+) -> None:
+    async with connect_to(working.make) as client:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await asyncio.gather(*(client.call_tool("nap", {"seconds": 0.2}) for _ in range(10)))
+        assert loop.time() - started < 1.9  # one after another they would take 2 s
+        assert text(await client.call_tool("thread_name")) == "MainThread"
+
+
+@IN_MEMORY
+async def test_an_async_tool_that_blocks_the_loop_is_named_in_a_warning(
+    connect_to: Any, caplog: Any
+) -> None:
+    async with connect_to(working.make) as client:
+        await client.call_tool("block", {"seconds": 0.6})
+    warnings = [each.getMessage() for each in caplog.records if "blocked" in each.getMessage()]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("tool block has blocked the event loop")
+    assert "working.py" in warnings[0]
+
+
+@IN_MEMORY
+async def test_several_clients_share_a_server_and_nothing_else(connect_to: Any) -> None:
+    server = working.make()
+    heard: list[str] = []
+    async with (
+        connect_to(server, on_log=lambda each: heard.append(f"one {each.level}")) as one,
+        connect_to(server, on_log=lambda each: heard.append(f"two {each.level}")) as two,
+    ):
+        await one.set_log_level("emergency")
+        await two.set_log_level("alert")
+        await asyncio.gather(one.call_tool("speak"), two.call_tool("speak"))
+        await asyncio.gather(one.ping(), two.ping())
+    assert sorted(heard) == ["one emergency", "two alert", "two emergency"]

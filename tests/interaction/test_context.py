@@ -1,0 +1,109 @@
+"""What handlers know: of the request, the client, the server's life, and from where."""
+
+from typing import Any
+
+import pytest
+
+from accord import Context
+from accord.types import Implementation
+from interaction.servers import working
+from support.links import EVERYWHERE, IN_MEMORY, text
+
+pytestmark = EVERYWHERE
+
+
+async def test_a_handler_knows_its_request_and_its_client(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async with connect_to(
+        working.make, client_info=Implementation("desk", "1"), roots=["/"], on_sample=lambda _: None
+    ) as client:
+        facts = await client.call_tool("facts", result_type=dict)
+    assert facts == {
+        "method": "tools/call",
+        "revision": accord_link.revision,
+        "client": "desk",
+        "capabilities": ["roots", "roots.listChanged", "sampling"],
+        "has id": True,
+        "started": True,
+        "cancelled": False,
+    }
+
+
+async def test_the_context_is_found_from_helpers_tasks_and_threads(connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        assert await client.call_tool("reach", result_type=list[str]) == ["tools/call"] * 3
+        in_thread = await client.call_tool("reach_in_thread", result_type=list[str])
+        assert in_thread == ["tools/call"] * 2
+        assert text(await client.call_tool("reach_inline")) == "tools/call"
+        (here,) = (await client.read_resource("context://here")).contents
+        assert here.text == "resources/read"
+        prompt = await client.get_prompt("prompt_here")
+        assert prompt.messages[0].content.text == "prompts/get"
+
+
+@IN_MEMORY
+async def test_outside_of_requests_there_is_no_context(connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        for tool in ("reach", "reach_in_thread", "reach_inline"):
+            await client.call_tool(tool)
+        with pytest.raises(LookupError):
+            Context.current()
+
+
+@IN_MEMORY
+async def test_the_lifespan_surrounds_the_time_a_server_serves(connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        assert await client.call_tool("events", result_type=list[str]) == ["lifespan began"]
+    assert working.seen == ["lifespan began", "lifespan ended"]
+
+
+async def test_middleware_stands_around_every_request(connect_to: Any) -> None:
+    async with connect_to(
+        working.make_with_middleware, client_info=Implementation("desk", "1")
+    ) as client:
+        await client.ping()
+        result = await client.call_tool("caller")
+        assert text(result) == "desk"
+        assert result.meta == {"org.example/through": "inner"}
+        await client.list_tools()
+        (here,) = (await client.read_resource("context://here")).contents
+        assert here.text == "resources/read"
+        seen = await client.call_tool("events", result_type=list[str])
+    assert seen == [
+        "lifespan began",
+        "outer initialize",
+        "outer ping",
+        "outer tools/call",
+        "outer tools/list",
+        "outer resources/read",
+        "outer tools/call",
+    ]
+
+
+async def test_what_was_not_kept_for_a_request_is_not_found(connect_to: Any) -> None:
+    async with connect_to(working.make) as client:
+        assert text(await client.call_tool("caller")) == "no Caller was kept for this request"
+
+
+@IN_MEMORY
+async def test_middleware_may_answer_by_itself_or_refuse(connect_to: Any) -> None:
+    from accord import Server
+    from accord.errors import InvalidRequest
+
+    async def guard(ctx: Context[Any], proceed: Any) -> Any:
+        if ctx.method == "prompts/get":
+            raise InvalidRequest("not today")
+        return await proceed()
+
+    server = Server("guarded", middleware=[guard])
+
+    @server.prompt
+    def hello() -> str:
+        """Say hello."""
+        return "hello"
+
+    async with connect_to(server) as client:
+        assert [each.name async for each in client.prompts()] == ["hello"]
+        with pytest.raises(InvalidRequest, match="not today"):
+            await client.get_prompt("hello")
