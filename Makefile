@@ -22,8 +22,9 @@ test: .venv/ready .venv-interop/ready
 	.venv-interop/bin/pytest -q interop
 
 bench: .venv-bench/ready
-	@.venv-bench/bin/python benchmarks/core.py
-	@.venv-bench/bin/python benchmarks/start.py
+	@status=0; for part in core start compare; do \
+		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
+	done; exit $$status
 
 fuzz: .venv/ready
 	$(BIN)/python fuzz/core.py --seconds 300
