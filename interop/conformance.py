@@ -73,7 +73,7 @@ def judge_client(scenario: str, arguments: list[str], folder: Path) -> list[str]
         *("--command", " ".join([sys.executable, str(CLIENT), *arguments])),
         *("--timeout", str(round(CLIENT_PATIENCE * 1000))),
     )
-    found = [each for path in folder.glob("*/checks.json") for each in complaints(path)]
+    found = [each for path in folder.rglob("checks.json") for each in complaints(path)]
     if "Results saved" not in printed or re.search(
         "^Client (exited|timed out)", printed, re.MULTILINE
     ):

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord import Client, connect
-from accord.types import ElicitParams
+from accord.types import ElicitParams, RevisionId
 
 # Shorter than the patience of the suite, so that an error says what did not come.
 TIMEOUT = 10.0
@@ -62,7 +62,7 @@ def accept_defaults(asked: ElicitParams) -> dict[str, Any]:
     return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
-async def main(scenario: str, url: str, revision: str | None) -> None:
+async def main(scenario: str, url: str, revision: RevisionId | None) -> None:
     """Do what a scenario wants to see."""
     if scenario not in SCENARIOS:
         sys.exit(f"no such scenario: {scenario}")
@@ -74,4 +74,5 @@ async def main(scenario: str, url: str, revision: str | None) -> None:
 
 if __name__ == "__main__":
     *pinned, url = sys.argv[1:]
-    asyncio.run(main(os.environ["MCP_CONFORMANCE_SCENARIO"], url, pinned[0] if pinned else None))
+    revision: Any = pinned[0] if pinned else None
+    asyncio.run(main(os.environ["MCP_CONFORMANCE_SCENARIO"], url, revision))
