@@ -402,3 +402,10 @@ def test_what_json_cannot_carry_is_refused():
         inspect(unknown)
     with pytest.raises(RegistrationError, match='function "odd": the return value: complex has no'):
         inspect(odd)
+
+
+def test_resource_contents_are_embedded():
+    contents = ResourceContents("note://a", text="hello")
+    result = ReturnType(ResourceContents).convert(contents)
+    assert result.content == [EmbeddedResource(contents)]
+    assert ReturnType(ResourceContents).output_schema is None

@@ -117,7 +117,7 @@ class Audio(_Media):
 
 
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
-_CONTENT: Final = (*_BLOCKS, Image, Audio)
+_CONTENT: Final = (*_BLOCKS, Image, Audio, ResourceContents)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
 _NO_VALUE: Final = (typing.NoReturn, typing.Never)
@@ -144,6 +144,8 @@ def _block(value: Any) -> ContentBlock:
         return TextContent(value)
     if isinstance(value, Image | Audio):
         return value.content()
+    if isinstance(value, ResourceContents):
+        return EmbeddedResource(value)
     if isinstance(value, _BYTES):
         blob = _base64(bytes(value))
         return EmbeddedResource(
