@@ -6,6 +6,7 @@ import pytest
 
 from accord.errors import InvalidParams, LocalProtocolError, RequestError
 from accord.types import (
+    AudioContent,
     EmbeddedResource,
     ImageContent,
     PromptReference,
@@ -47,9 +48,12 @@ async def test_prompts_are_listed_with_their_arguments(accord_link: Any, connect
     "prompts.message.content",
     "prompts.message.content-type",
     "prompts.image.base64",
+    "prompts.audio.base64",
     "prompts.resource.members",
 )
-async def test_a_prompt_is_filled_in_with_every_kind_of_content(connect_to: Any) -> None:
+async def test_a_prompt_is_filled_in_with_every_kind_of_content(
+    accord_link: Any, connect_to: Any
+) -> None:
     async with connect_to(content.make) as client:
         one = await client.get_prompt("greet", {"name": "Ann", "style": "formal"})
         several = await client.get_prompt("dialogue", {"topic": "tea"})
@@ -57,9 +61,11 @@ async def test_a_prompt_is_filled_in_with_every_kind_of_content(connect_to: Any)
     (message,) = one.messages
     assert one.description == "Greet somebody."
     assert (message.role, message.content.text) == ("user", "Please greet Ann in a formal way.")
-    assert [each.role for each in several.messages] == ["user", "assistant", "user", "user"]
+    roles = [each.role for each in several.messages]
+    assert roles == ["user", "assistant", "user", "user", "user"]
     kinds = [type(each.content) for each in several.messages]
-    assert kinds == [TextContent, TextContent, ImageContent, EmbeddedResource]
+    sound = AudioContent if accord_link.revision >= "2025-03-26" else TextContent
+    assert kinds == [TextContent, TextContent, ImageContent, sound, EmbeddedResource]
     assert numbers.messages[0].content.text == "again again "
 
 

@@ -174,7 +174,7 @@ async def test_arguments_that_do_not_fit_are_told_by_path_expectation_and_value(
 # -- what goes
 
 
-@pytest.mark.requirement("practice.content.text-item", "practice.tools.success-omits-is-error")
+@pytest.mark.requirement("practice.content.text-item")
 async def test_text_is_given_as_it_is(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool("text")

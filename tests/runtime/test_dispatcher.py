@@ -205,7 +205,7 @@ def test_a_batch_waits_no_longer_for_a_request_that_is_cancelled(party, join) ->
 # -- cancelling
 
 
-@pytest.mark.requirement("cancellation.receiver.stops", "cancellation.receiver.no-response")
+@pytest.mark.requirement("cancellation.receiver.stops", "cancellation.receiver.frees-and-silent")
 def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
     stopped = []
 
@@ -224,7 +224,8 @@ def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await until(lambda: not dispatcher.running)
+        assert not dispatcher.running
+        assert await dispatcher.drained(LONG)
         assert stopped == [True]
         assert len(server.sent) == before
 
@@ -246,6 +247,7 @@ def test_a_cancelled_handler_that_answers_anyway_is_not_heard(party, join) -> No
         before = len(server.sent)
         waiting.cancel()
         await until(lambda: not dispatcher.running)
+        assert await dispatcher.drained(LONG)
         assert len(server.sent) == before
 
     run(main())
@@ -263,7 +265,7 @@ def test_a_request_cancelled_before_it_began_never_begins(party, join) -> None:
         waiting = asyncio.ensure_future(client.request("tools/call", call()))
         waiting.cancel()
         await asyncio.wait([waiting])
-        await until(lambda: not dispatcher.running)
+        assert await dispatcher.drained(LONG)
 
     run(main())
     assert begun == []
@@ -289,7 +291,7 @@ def test_initialize_is_never_cancelled(party) -> None:
 # -- deadlines
 
 
-@pytest.mark.requirement("lifecycle.timeout.cancels")
+@pytest.mark.requirement("timeouts.cancel-by-notification")
 def test_silence_ends_a_request_and_cancels_it(party, join) -> None:
     async def never(params: Any) -> Any:
         await asyncio.sleep(1000)
@@ -308,7 +310,7 @@ def test_silence_ends_a_request_and_cancels_it(party, join) -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.requirement("lifecycle.timeout.progress-may-reset", "lifecycle.timeout.maximum")
+@pytest.mark.requirement("timeouts.maximum-despite-progress")
 def test_progress_extends_the_deadline_up_to_the_cap(party, join) -> None:
     async def main() -> None:
         told: list[float] = []

@@ -29,7 +29,11 @@ def text_of(answer: Any) -> str:
 # -- nothing but messages
 
 
-@pytest.mark.requirement("stdio.server.stdout-only-messages", "stdio.stderr.logging-allowed")
+@pytest.mark.requirement(
+    "stdio.server.stdout-only-messages",
+    "stdio.server.stderr-logging",
+    "practice.stdio.log-to-stderr",
+)
 @pytest.mark.parametrize(
     ("command", "env"),
     [
@@ -249,7 +253,7 @@ ENDS = [ended_by_input, ended_by_sigint, ended_by_sigterm]
 SIGNALS = [ended_by_sigint, ended_by_sigterm]
 
 
-@pytest.mark.requirement("stdio.shutdown.server-exits")
+@pytest.mark.requirement("stdio.shutdown.server-exits", "practice.shutdown.signals")
 @pytest.mark.parametrize("end", ENDS)
 def test_an_idle_server_ends_in_good_order(end: Any) -> None:
     with Child(*python(ENDING)) as child:
@@ -375,6 +379,7 @@ def _is_gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.requirement("practice.startup.fatal-exit-code", "practice.errors.unhandled-exit")
 @pytest.mark.parametrize("when", ["fail-at-start", "fail-at-end"])
 def test_an_unhandled_error_is_logged_and_ends_with_1(when: str) -> None:
     with Child(*python(ENDING, "0.4", when)) as child:

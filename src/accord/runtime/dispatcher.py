@@ -234,10 +234,13 @@ class Dispatcher:
     def _notice(self, event: NotificationReceived) -> None:
         exchange = event.exchange
         if event.name == "notifications/cancelled":
-            task = self.running.get(exchange.id) if exchange else None
+            task = self.running.pop(exchange.id, None) if exchange else None
             if event.reply is not None and self.closed is None:
                 self.write(event.reply, exchange)
             if task is not None:
+                # It no longer counts as under way, but may take its time to clean up.
+                self._background[task] = None
+                task.add_done_callback(self._background_done)
                 # Not before its first step, or the handler's coroutine would never be awaited.
                 self._loop.call_soon(task.cancel)
         elif exchange is not None and isinstance(exchange.state, Pending):

@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from accord import Context, Server, ToolError, types
 from accord.errors import ResourceNotFound
-from accord.server import Image
+from accord.server import Audio, Image
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
+SOUND = b"RIFF\0\0\0\0WAVE"
 CITIES = [f"city {number:03}" for number in range(250)]
 
 
@@ -97,6 +98,7 @@ def make() -> Server[Any]:
             f"Tell me about {topic}",
             ("assistant", "With pleasure."),
             Image(PIXEL).content(),
+            Audio(SOUND).content(),
             types.EmbeddedResource(
                 types.ResourceContents("note://today", mime_type="text/plain", text="buy milk")
             ),

@@ -1,0 +1,136 @@
+"""A session with everything in it, after which the monitor must have seen every rule hold."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from accord import Server
+from accord.errors import InvalidParams
+from accord.protocol.catalogue import requirements
+from accord.protocol.monitor import JUDGED_HERE
+from accord.protocol.rules import complete
+from accord.testing import Recording
+from accord.types import (
+    CreateMessageResult,
+    PromptReference,
+    ResourceTemplateReference,
+    TextContent,
+)
+from interaction.servers import content, tools, working
+from support.links import MISSION, over
+from support.waiting import until
+
+pytestmark = over("memory", revisions=MISSION)
+
+NOT_MET = {
+    "jsonrpc.batch.removed": "judged when a batch comes: see test_batches.py",
+    "jsonrpc.batch.send-optional": "neither of our parties sends batches of its own accord",
+    "lifecycle.initialize.not-in-batch": "judged when a batch comes: see test_batches.py",
+    "lifecycle.initialize.client-waits": "judged when a request comes before the answer",
+    "jsonrpc.notification.not-answered": "judged when an answer has no request",
+    "jsonrpc.response.client-sends": "judged when an answer is missing for too long",
+    "http.get.unrelated-messages": "HTTP",
+    "http.post.related-requests-on-stream": "HTTP",
+    "ping.periodic": "when to ping is the application's decision; it has `client.ping()`",
+    "practice.tools.success-omits-is-error": "the documents demand isError, so it is always sent",
+    "practice.capabilities.empty-object": "our servers announce changes, so they say listChanged",
+}
+"""Rules that no message of a good session puts to the test, with the reason."""
+
+
+async def model(params: Any) -> CreateMessageResult:
+    return CreateMessageResult("assistant", TextContent("yes"), "tiny")
+
+
+def fill_in(params: Any) -> Any:
+    return {"name": "Ann", "count": 2}
+
+
+async def through_tools(client: Any) -> None:
+    async for tool in client.tools():
+        if tool.name not in ("typed", "add", "point", "greet", "refuse_request", "own_code"):
+            await client.call_tool(tool.name, meta={"org.example/trace-id": "t-1"})
+    await client.call_tool("add", {"a": 1})
+    await client.call_tool("point", {"x": 1})
+    with pytest.raises(InvalidParams):
+        await client.call_tool("nowhere")
+
+
+async def through_content(client: Any) -> None:
+    for listed in (client.tools, client.prompts, client.resources, client.resource_templates):
+        async for _ in listed():
+            pass
+    for uri in ("note://index", "blob://pixel", "note://today"):
+        await client.read_resource(uri)
+    await client.get_prompt("greet", {"name": "Ann"})
+    await client.get_prompt("dialogue", {"topic": "tea"})
+    await client.complete(PromptReference("travel"), "city", "c", context={"country": "France"})
+    await client.complete(ResourceTemplateReference("note://{name}"), "name", "t")
+    await client.subscribe("note://today")
+    await client.call_tool("change", {"uri": "note://today"})
+    await client.unsubscribe("note://today")
+    await client.call_tool("burst")
+    await asyncio.sleep(0.05)
+
+
+async def through_work(client: Any) -> None:
+    await client.ping()
+    await client.set_log_level("debug")
+    for name in ("speak", "places", "order", "events"):
+        await client.call_tool(name)
+    await client.call_tool("think", {"question": "rain"})
+    await client.call_tool("steps", {"values": [1, 2]}, on_progress=lambda each: None)
+    await client.roots_changed(["/b"])
+    waiting = asyncio.ensure_future(client.call_tool("wait", {"name": "a"}))
+    await until(lambda: "waiting a" in working.seen)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
+@pytest.mark.requirement(
+    "jsonrpc.message.version-2-0",
+    "jsonrpc.request.id-present",
+    "jsonrpc.request.id-string-or-integer",
+    "jsonrpc.request.id-not-null",
+    "jsonrpc.request.method-string",
+    "jsonrpc.request.params-object",
+    "jsonrpc.notification.no-id",
+    "jsonrpc.notification.method-string",
+    "jsonrpc.notification.params-object",
+    "practice.tools.descriptive-schemas",
+    "practice.capabilities.tools-common",
+    "practice.capabilities.resources-rare",
+    "tools.embedded-resource.capability",
+    "elicitation.enum.enum-names",
+    "meta.field.reserved",
+    "meta.key.two-segments",
+    "meta.prefix.reserved",
+    "meta.key.label-grammar",
+    "meta.key.name-grammar",
+)
+async def test_every_rule_of_a_revision_holds_in_a_session_with_everything_in_it(
+    accord_link: Any, connect_to: Any
+) -> None:
+    recordings = [Recording() for _ in range(5)]
+    async with connect_to(tools.make, recording=recordings[0]) as client:
+        await through_tools(client)
+    async with connect_to(content.make, recording=recordings[1]) as client:
+        await through_content(client)
+    async with connect_to(content.make_long, recording=recordings[3]) as client:
+        async for _ in client.tools():
+            pass
+    bare: Server[None] = Server("bare")
+    bare.add_tool(lambda: "x", name="x", description="The only one.")
+    async with connect_to(bare, recording=recordings[4]) as client:
+        await client.list_tools()
+    async with connect_to(
+        working.make, recording=recordings[2], on_sample=model, on_elicit=fill_in, roots=["/a"]
+    ) as client:
+        await through_work(client)
+    verdicts = [each for recording in recordings for each in recording.verdicts()]
+    held = {each.id for each in verdicts if each.verdict == "pass"}
+    revision = accord_link.revision
+    ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
+    rows = {row.id for row in requirements(revision=revision, check="wire")} & ruled
+    assert sorted(rows - held - NOT_MET.keys()) == []
