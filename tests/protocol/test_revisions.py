@@ -16,6 +16,7 @@ FEATURES = {
     "cache_hints":       (False, False, False, False, True),
     "sessions":          (False, True,  True,  True,  False),
     "resumable":         (False, True,  True,  True,  False),
+    "priming_event":     (False, False, False, True,  False),
     "two_endpoints":     (True,  False, False, False, False),
     "streamable_http":   (False, True,  True,  True,  True),
     "version_header":    (False, False, True,  True,  True),

@@ -49,17 +49,36 @@ def accepts(accept: str | None, content_type: str) -> bool:
     if accept is None or not accept.strip():
         return True
     kind = content_type.partition("/")[0]
+    ranks = {content_type: 3, f"{kind}/*": 2, "*/*": 1}
+    best, welcome = 0, False
     for part in accept.split(","):
-        name, _, parameters = part.strip().partition(";")
-        refused = parameters.replace(" ", "").lower() in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-        if name.strip().lower() in (content_type, f"{kind}/*", "*/*") and not refused:
-            return True
+        name, _, parameters = part.partition(";")
+        rank = ranks.get(name.strip().lower(), 0)
+        if rank > best:  # the most specific range decides
+            best, welcome = rank, not _is_refused(parameters)
+    return welcome
+
+
+def _is_refused(parameters: str) -> bool:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            return value.strip().rstrip("0") in ("", "0.", ".")
     return False
 
 
 def media_type(content_type: str | None) -> str:
     """Return the type alone, without parameters."""
     return (content_type or "").partition(";")[0].strip().lower()
+
+
+def charset(content_type: str | None) -> str | None:
+    """Return the charset that a Content-Type header names, in lower case; None where it is none."""
+    for parameter in (content_type or "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"').lower()
+    return None
 
 
 def encode_value(value: Any) -> str | None:

@@ -4,8 +4,9 @@ The same decisions serve the server and judge other people's traffic. They see a
 and headers, never its connection.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,11 +16,31 @@ from accord.bindings.sse import CONTENT_TYPE
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+__all__ = [
+    "ALLOWED",
+    "UNNAMED",
+    "Form",
+    "Guard",
+    "Head",
+    "Refusal",
+    "form_of",
+    "guard_for",
+    "refuse_content",
+    "refuse_get",
+    "revision_of",
+]
+
+Form: TypeAlias = Literal["auto", "json", "stream"]
+"""How requests are answered: as JSON unless there is more to say, or always one way."""
+
 ALLOWED: Final = "GET, POST, DELETE, OPTIONS"
 
 # What a client without the header speaks, as the revision that introduced it says.
 UNNAMED: Final = next(row for row in REVISIONS.values() if row.streamable_http)
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_JSON: Final = "application/json"
+_SCHEMES: Final = ("http", "https")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -66,50 +87,71 @@ class Guard(msgspec.Struct, frozen=True):
         return name in _LOOPBACK or host.lower() in self.hosts or name in self.hosts
 
     def _knows_origin(self, origin: str) -> bool:
-        if origin.lower().rstrip("/") in self.origins:
+        if origin.lower() in self.origins:
             return True
         try:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        return parts.scheme in ("http", "https") and (parts.hostname or "") in _LOOPBACK
+        return parts.scheme in _SCHEMES and (parts.hostname or "") in _LOOPBACK
 
 
 def _host_name(host: str) -> str:
+    """Return the name without its port; empty where the header is no host at all."""
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        parts = urlsplit(f"//{host}")
+        parts.port  # noqa: B018  # raises where it is none
     except ValueError:
         return ""
+    is_host = parts.netloc == host and parts.username is None
+    return (parts.hostname or "") if is_host else ""
 
 
 def guard_for(
-    public_url: str | None,
-    hosts: Mapping[str, object] | frozenset[str] = frozenset(),
-    origins: frozenset[str] = frozenset(),
+    public_url: str | None = None, hosts: Iterable[str] = (), origins: Iterable[str] = ()
 ) -> Guard:
-    """Make the guard of a server that is reached under a public URL."""
+    """Make the guard of a server that is reached under a public URL.
+
+    Raises:
+        ValueError: the URL is none.
+    """
     all_hosts = {host.lower() for host in hosts}
     all_origins = {origin.lower().rstrip("/") for origin in origins}
     if public_url is not None:
         parts = urlsplit(public_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in _SCHEMES or not parts.hostname:
             raise ValueError(f"public_url is {public_url!r}, expected http(s)://host[:port][/path]")
         all_hosts |= {parts.netloc.lower(), parts.hostname}
         all_origins.add(f"{parts.scheme}://{parts.netloc}".lower())
     return Guard(frozenset(all_hosts), frozenset(all_origins))
 
 
-def refuse_post(head: Head) -> Refusal | None:
-    """Refuse a POST whose types do not fit."""
-    content_type = names.media_type(head.headers.get("content-type"))
-    if content_type != "application/json":
-        got = content_type or "missing"
-        return Refusal(415, f"Content-Type is {got[:100]}, expected application/json")
-    accept = head.headers.get("accept")
-    for wanted in ("application/json", CONTENT_TYPE):
-        if not names.accepts(accept, wanted):
-            return Refusal(406, f"Accept must list application/json and {CONTENT_TYPE}")
+def refuse_content(head: Head) -> Refusal | None:
+    """Refuse a POST whose body is not JSON."""
+    given = head.headers.get("content-type")
+    content_type = names.media_type(given)
+    if content_type != _JSON:
+        got = repr(content_type[:100]) if content_type else "missing"
+        return Refusal(415, f"Content-Type is {got}, expected {_JSON}")
+    charset = names.charset(given)
+    if charset not in (None, "utf-8", "utf8"):
+        return Refusal(415, f"the charset is {charset[:40]!r}, expected utf-8")
     return None
+
+
+@lru_cache(maxsize=256)
+def form_of(accept: str | None, answers: Form = "auto") -> Form | None:
+    """Return how a POST can be answered, given its Accept header; None where it cannot.
+
+    Clients have to list both types. One that lists only one of them gets that one.
+    """
+    takes_json = names.accepts(accept, _JSON)
+    takes_stream = names.accepts(accept, CONTENT_TYPE)
+    if answers == "auto":
+        if takes_json and takes_stream:
+            return "auto"
+        return "json" if takes_json else "stream" if takes_stream else None
+    return answers if (takes_json if answers == "json" else takes_stream) else None
 
 
 def refuse_get(head: Head) -> Refusal | None:
@@ -119,13 +161,14 @@ def refuse_get(head: Head) -> Refusal | None:
     return None
 
 
-def revision_of(head: Head, supported: frozenset[str]) -> Revision | Refusal:
+def revision_of(head: Head, supported: Iterable[str]) -> Revision | Refusal:
     """Return the revision that the version header names, or what no header stands for."""
     named = head.headers.get(names.VERSION)
-    if named is None:
+    if named is None:  # http.version-header.default-2025-03-26
         return UNNAMED
-    row = REVISIONS.get(named)
-    if row is None or row.id not in supported:
-        known = ", ".join(sorted(supported))
-        return Refusal(400, f"MCP-Protocol-Version {named[:40]!r} is not supported; known: {known}")
-    return row
+    known = [id for id in supported if REVISIONS[id].handshake]
+    if named not in known:  # http.version-header.bad-400
+        return Refusal(
+            400, f"MCP-Protocol-Version {named[:40]!r} is not supported; known: {', '.join(known)}"
+        )
+    return REVISIONS[named]

@@ -11,7 +11,8 @@ import msgspec
 from accord.errors import RemoteProtocolError
 
 CONTENT_TYPE: Final = "text/event-stream"
-KEEP_ALIVE: Final = b": keep-alive\n\n"
+# Without a blank line, which some decoders take for the end of an event.
+KEEP_ALIVE: Final = b": keep-alive\n"
 # Years; what is longer is no time but a mistake, or an attempt to make us parse it.
 _RETRY_DIGITS: Final = 12
 
@@ -24,9 +25,18 @@ class Event(msgspec.Struct, frozen=True):
     id: str | None = None
 
 
-def encode(data: bytes, *, name: str | None = None, id: str | None = None) -> bytes:
-    """Make an event; a message never holds a raw newline, other data may."""
-    head = b""
+def encode(
+    data: bytes, *, name: str | None = None, id: str | None = None, retry: int | None = None
+) -> bytes:
+    """Make an event; a message never holds a raw newline, other data may.
+
+    Args:
+        data: what it carries.
+        name: what it is called.
+        id: where a reader may take up the stream again.
+        retry: milliseconds that the reader should wait before it does.
+    """
+    head = b"" if retry is None else b"retry: %d\n" % retry
     if name is not None:
         head += b"event: %b\n" % name.encode()
     if id is not None:
@@ -34,11 +44,6 @@ def encode(data: bytes, *, name: str | None = None, id: str | None = None) -> by
     if b"\n" in data or b"\r" in data:
         data = b"\ndata: ".join(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
     return b"%bdata: %b\n\n" % (head, data)
-
-
-def encode_retry(milliseconds: int) -> bytes:
-    """Tell the client how long to wait before it comes back."""
-    return b"retry: %d\n\n" % milliseconds
 
 
 class EventTooLong(RemoteProtocolError):

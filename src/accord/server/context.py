@@ -170,7 +170,7 @@ class Context(Generic[State]):
         if token is None:
             return DONE
         params = ProgressParams(token, progress, total, message)
-        return self._session.tell(self._progress, params)
+        return self._session.tell(self._progress, params, self._exchange)
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -182,7 +182,8 @@ class Context(Generic[State]):
         """Send a log message to the client, unless it asked for more severe ones only."""
         if not self._session.wants_log(level):
             return DONE
-        return self._session.tell(self._log, LogMessageParams(level, _as_json(data), logger))
+        params = LogMessageParams(level, _as_json(data), logger)
+        return self._session.tell(self._log, params, self._exchange)
 
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)
@@ -277,6 +278,8 @@ class Context(Generic[State]):
             raise MissingCapability(f"{name} does not exist in revision {revision.id}")
         if capability not in self.client_capabilities:
             raise MissingCapability(f"the client did not declare {capability}")
+        if self._exchange.origin is not None and not self._exchange.origin.can_ask:
+            raise MissingCapability("answers are plain JSON here, so nothing can be asked")
         session = self._session
         return await session.dispatcher.request(
             name, params, timeout=timeout or session.server.ask_timeout, within=self._exchange

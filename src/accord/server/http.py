@@ -1,8 +1,38 @@
-"""Serving over HTTP with uvicorn, to a clean end."""
+"""Serving over HTTP: its settings, and uvicorn brought to a clean end."""
 
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from accord.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from accord.stores import EventStore
+
+__all__ = ["HttpSettings", "run"]
+
+
+class HttpSettings(TypedDict, total=False):
+    """How a server is reached over HTTP; `HttpOptions` says what each means."""
+
+    path: str
+    answers: Literal["auto", "json", "stream"]
+    sse: bool
+    stateless: bool
+    public_url: str | None
+    allowed_hosts: Iterable[str]
+    allowed_origins: Iterable[str]
+    cors: bool
+    principal: Callable[[Mapping[str, Any]], Hashable] | None
+    resumable: bool
+    events: "EventStore | None"
+    retry: int
+    sessions: int
+    session_idle: float
+    connections: int
+    listeners: int
+    keep_alive: float
+    body_timeout: float
+    write_timeout: float
 
 
 def run(app: Any, *, host: str, port: int) -> None:
@@ -32,7 +62,9 @@ def _Server(config: Any, app: Any) -> Any:  # noqa: N802  # a class that exists 
         """Ends streams before it waits for them."""
 
         async def shutdown(self, sockets: Any = None) -> None:
-            app.end_streams()
+            for server in self.servers:
+                server.close()
+            await app.finish()
             await super().shutdown(sockets)
 
     return Stopping(config)

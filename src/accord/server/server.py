@@ -21,11 +21,13 @@ from typing import (
 
 from accord.errors import RegistrationError
 from accord.protocol.codec import Limits
+from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog
 from accord.server import results, signature
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
+from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
 from accord.server.registry import Registry
@@ -54,7 +56,7 @@ from accord.types import (
     ToolAnnotations,
     ToolsCapability,
 )
-from accord.types._base import REVISION_IDS, JsonObject, RevisionId
+from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -112,25 +114,6 @@ class Settings(TypedDict, total=False):
     debug: bool
 
 
-class HttpSettings(TypedDict, total=False):
-    """How a server is reached over HTTP; `HttpOptions` says what each means."""
-
-    path: str
-    answers: Literal["auto", "json", "stream"]
-    sse: bool
-    stateless: bool
-    public_url: str | None
-    allowed_hosts: frozenset[str]
-    allowed_origins: frozenset[str]
-    cors: bool
-    session_idle: float
-    sessions: int
-    keep_alive: float
-    body_timeout: float
-    retry: int
-    resumable: bool
-
-
 class Server(Generic[State]):
     """An MCP server.
 
@@ -157,7 +140,7 @@ class Server(Generic[State]):
         self.info = Implementation(name, version, title=title)
         self.instructions = instructions
         self.lifespan = lifespan
-        self.revisions = _known(settings.get("revisions") or REVISION_IDS)
+        self.revisions = _served(settings.get("revisions") or _SERVED)
         self.middleware = tuple(settings.get("middleware", ()))
         self.limits = settings.get("limits") or Limits()
         self.in_flight = settings.get("in_flight", IN_FLIGHT)
@@ -408,10 +391,17 @@ class Server(Generic[State]):
             async with self.lifespan(self) as state:
                 yield state
 
-    def session(self, write: Write, state: Any = None) -> Session:
-        """Begin to serve one client on the running loop; `write` is how messages leave."""
+    def session(self, write: Write, state: Any = None, *, is_lasting: bool = True) -> Session:
+        """Begin to serve one client on the running loop.
+
+        Args:
+            write: how messages leave.
+            state: what the lifespan yielded.
+            is_lasting: whether the client can be told of changes; false for a single request.
+        """
         session = Session(self, write, state)
-        self.sessions.add(session)
+        if is_lasting:
+            self.sessions.add(session)
         return session
 
     async def connect_memory(self) -> Any:
@@ -428,13 +418,13 @@ class Server(Generic[State]):
         return HttpApp(self, HttpOptions(grace=grace, **options))
 
     @overload
-    def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 2.0) -> None: ...
+    def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 1.5) -> None: ...
     @overload
     def run(
         self,
         transport: Literal["http"],
         *,
-        grace: float = 2.0,
+        grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
         **options: Unpack[HttpSettings],
@@ -443,7 +433,7 @@ class Server(Generic[State]):
         self,
         transport: Literal["stdio", "http"] = "stdio",
         *,
-        grace: float = 2.0,
+        grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
         **options: Unpack[HttpSettings],
@@ -452,7 +442,8 @@ class Server(Generic[State]):
 
         Args:
             transport: "stdio" or "http".
-            grace: seconds that running calls get to finish once the end has come.
+            grace: seconds that running calls get to finish once the end has come; clients wait
+                2 s before they kill.
             host: where to listen; loopback unless told otherwise.
             port: where to listen; 0 takes any free one.
             options: see `HttpOptions`.
@@ -469,16 +460,18 @@ class Server(Generic[State]):
             raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
 
 
-def _known(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
+# Servers do not serve requests without handshake yet.
+_SERVED: Final = tuple(row.id for row in REVISIONS.values() if row.handshake)
+
+
+def _served(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
     asked = tuple(revisions)
-    unknown = [each for each in asked if each not in REVISION_IDS]
-    if unknown or not asked:
-        raise ValueError(
-            f"unknown revision {unknown[0]!r}; known are {', '.join(REVISION_IDS)}"
-            if unknown
-            else "revisions is empty"
-        )
-    return tuple(each for each in REVISION_IDS if each in asked)
+    if not asked:
+        raise ValueError("revisions is empty")
+    for each in asked:
+        if each not in _SERVED:
+            raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
+    return tuple(each for each in _SERVED if each in asked)
 
 
 __all__ = [

@@ -141,9 +141,9 @@ class Session:
             with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
                 self.loop.call_soon_threadsafe(function, *args)
 
-    def tell(self, send: Callable[[Any], None], params: Any) -> Done:
+    def tell(self, send: Callable[[Any], None], params: Any, exchange: Exchange) -> Done:
         """Send what a handler tells while it works; a client that reads slowly slows it down."""
-        flow = self.flow
+        flow = self.flow if exchange.origin is None else exchange.origin
         if threading.get_ident() != self.thread:
             self._tell_from_thread(send, params, flow)
             return DONE

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+__all__ = ["EventStore"]
+
 
 class EventStore(Protocol):
     """Keeps what was sent on resumable streams, for clients that come back.
 
-    An event id names its stream and its place there; ids are unique within a session.
+    Events are ready to be sent. Streams are numbered within their session, events within their
+    stream, from 0 and without gaps.
     """
 
-    def append(self, session: str, stream: str, data: bytes) -> str:
-        """Keep an event and return its id."""
+    def append(self, session: str, stream: int, number: int, event: bytes) -> None:
+        """Keep the next event of a stream; older ones, of this stream or others, may make room."""
 
-    def after(self, session: str, event_id: str) -> tuple[str, Sequence[tuple[str, bytes]]] | None:
-        """Return the stream of an event and all that came on it later.
+    def after(self, session: str, stream: int, number: int) -> Sequence[bytes] | None:
+        """Return the events of a stream after one of them; None unless all of them are there."""
 
-        None where the event is not known any more, or is another session's.
-        """
-
-    def forget(self, session: str) -> None:
-        """Drop all events of a session."""
+    def forget(self, session: str, stream: int | None = None) -> None:
+        """Drop the events of a stream, or of all streams of a session."""

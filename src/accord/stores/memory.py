@@ -1,66 +1,115 @@
 """Stores within the process: bounded, and gone with it."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
-# A client that comes back within a few hundred events finds everything; one that does not starts
-# over. Per session, so that nobody's traffic costs another's events.
-_EVENTS: Final = 512
-_BYTES: Final = 4 * 1024 * 1024
+__all__ = ["MemoryEventStore"]
+
+# Clients come back within seconds, and want the few messages they missed. The first bound keeps one
+# session from costing more than its share, the second all of them together.
+_SESSION_BYTES: Final = 4 * 1024 * 1024
+_BYTES: Final = 64 * 1024 * 1024
+# What an event costs beside its bytes, so that many empty ones are bounded too.
+_OVERHEAD: Final = 64
 
 
 class _Log:
-    __slots__ = ("events", "numbers", "size")
+    """The events of one stream: those from number `first` on."""
+
+    __slots__ = ("events", "first", "size")
+
+    def __init__(self, first: int) -> None:
+        self.events: deque[bytes] = deque()
+        self.first = first
+        self.size = 0
+
+    def drop(self) -> int:
+        """Drop the oldest event; returns what that gives back."""
+        gone = len(self.events.popleft()) + _OVERHEAD
+        self.first += 1
+        self.size -= gone
+        return gone
+
+
+class _Session:
+    __slots__ = ("logs", "size")
 
     def __init__(self) -> None:
-        self.events: deque[tuple[str, str, bytes]] = deque()
-        self.numbers: dict[str, int] = {}
+        self.logs: dict[int, _Log] = {}
         self.size = 0
 
 
 class MemoryEventStore:
-    """Keeps the newest events of each session."""
+    """Keeps the newest events of each session, and of the sessions that were used last.
 
-    def __init__(self, *, events: int = _EVENTS, size: int = _BYTES) -> None:
-        self._limit = events
-        self._size_limit = size
-        self._logs: dict[str, _Log] = {}
+    Args:
+        session_bytes: what one session may keep; its newest event stays whatever its size.
+        bytes: what all sessions may keep together.
+    """
 
-    def append(self, session: str, stream: str, data: bytes) -> str:
-        """Keep an event and return its id; the oldest make room."""
-        log = self._logs.get(session)
+    def __init__(self, *, session_bytes: int = _SESSION_BYTES, bytes: int = _BYTES) -> None:
+        self._session_limit = session_bytes
+        self._limit = bytes
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self.size = 0
+
+    def append(self, session: str, stream: int, number: int, event: bytes) -> None:
+        """Keep the next event of a stream; the oldest of the session make room."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            kept = self._sessions[session] = _Session()
+        else:
+            self._sessions.move_to_end(session)
+        log = kept.logs.get(stream)
         if log is None:
-            log = self._logs[session] = _Log()
-        number = log.numbers.get(stream, 0)
-        log.numbers[stream] = number + 1
-        event_id = f"{stream}.{number}"
-        log.events.append((stream, event_id, data))
-        log.size += len(data)
-        while len(log.events) > self._limit or (
-            log.size > self._size_limit and len(log.events) > 1
-        ):
-            gone, _, old = log.events.popleft()
-            log.size -= len(old)
-            if gone != stream and all(gone != each[0] for each in log.events):
-                log.numbers.pop(gone, None)
-        return event_id
+            log = kept.logs[stream] = _Log(number)
+        size = len(event) + _OVERHEAD
+        log.events.append(event)
+        log.size += size
+        kept.size += size
+        self.size += size
+        if kept.size > self._session_limit:
+            self._shrink(kept, log)
+        while self.size > self._limit and len(self._sessions) > 1:
+            _, oldest = self._sessions.popitem(last=False)
+            self.size -= oldest.size
 
-    def after(self, session: str, event_id: str) -> tuple[str, Sequence[tuple[str, bytes]]] | None:
-        """Return the stream of an event and all that came on it later."""
-        log = self._logs.get(session)
+    def _shrink(self, kept: _Session, newest: _Log) -> None:
+        """Make room in a session: the streams that began first lose their oldest events first."""
+        for number in list(kept.logs):
+            log = kept.logs[number]
+            while kept.size > self._session_limit and len(log.events) > (log is newest):
+                gone = log.drop()
+                kept.size -= gone
+                self.size -= gone
+            if log.events:
+                return
+            del kept.logs[number]
+
+    def after(self, session: str, stream: int, number: int) -> Sequence[bytes] | None:
+        """Return the events of a stream after one of them; None unless all of them are there."""
+        kept = self._sessions.get(session)
+        log = None if kept is None else kept.logs.get(stream)
         if log is None:
             return None
-        stream: str | None = None
-        later: list[tuple[str, bytes]] = []
-        for owner, kept_id, data in log.events:
-            if stream is None:
-                if kept_id == event_id:
-                    stream = owner
-            elif owner == stream:
-                later.append((kept_id, data))
-        return None if stream is None else (stream, later)
+        start = number + 1 - log.first
+        if not 0 <= start <= len(log.events):
+            return None
+        return list(islice(log.events, start, None))
 
-    def forget(self, session: str) -> None:
-        """Drop all events of a session."""
-        self._logs.pop(session, None)
+    def forget(self, session: str, stream: int | None = None) -> None:
+        """Drop the events of a stream, or of all streams of a session."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            return
+        if stream is None:
+            gone = kept.size
+        else:
+            log = kept.logs.pop(stream, None)
+            gone = 0 if log is None else log.size
+        kept.size -= gone
+        self.size -= gone
+        if stream is None or not kept.logs:
+            del self._sessions[session]

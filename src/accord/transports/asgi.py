@@ -1,36 +1,41 @@
-"""Streamable HTTP, and the older two-endpoint form, as one ASGI app. No protocol decisions.
+"""A server as an ASGI app: Streamable HTTP, and the older two-endpoint form. No protocol decisions.
 
-Written against the ASGI interface itself: a request without notifications is answered by one JSON
-response in the task that received it. The first notification or question turns that response into
-an event stream.
+Written against the ASGI interface itself. It needs no lifespan events: where nobody sends them, the
+first request starts the server.
 """
 
 import asyncio
 import logging
-import secrets
-import time
-from contextlib import AsyncExitStack
-from typing import Any, Final
-from urllib.parse import parse_qs
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
-import msgspec
-
-from accord.bindings import headers as names
-from accord.bindings import http, sse
-from accord.protocol.revision import Revision
-from accord.stores.interfaces import EventStore
+from accord.bindings import http
+from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
-from accord.transports.http_exchange import HttpExchange, Receive, Scope, Send
+from accord.transports.asgi_servers import is_stopping
+from accord.transports.http_endpoint import HttpEndpoint
+from accord.transports.http_exchange import HttpExchange, Scope
 from accord.transports.http_options import HttpOptions
 from accord.transports.http_session import HttpSession, Post
+from accord.transports.http_sessions import HttpSessions
+from accord.transports.http_two_endpoints import MESSAGES, STREAM, TwoEndpointForm
+from accord.transports.streams import Reader, Receive, Send, Stream
+
+__all__ = ["HttpApp"]
 
 log = logging.getLogger("accord.http")
 
+Serve: TypeAlias = Callable[[HttpExchange, Verdict], Awaitable[None]]
+
+# How exactly time limits are kept; nothing that is limited by time is in a hurry.
+_TICK: Final = 1.0
+# A call that takes longer than this becomes a stream, where the stream could be resumed.
+_LONG: Final = 1.0
 _SWEEP: Final = 30.0
-
-
-class _Peek(msgspec.Struct):
-    method: str | None = None
+_PAUSE: Final = 0.01
+# How long it may take to tell clients that the server has stopped.
+_LAST_WORDS: Final = 0.5
+_HEALTH: Final = ("/healthz", "/readyz")
 
 
 class HttpApp:
@@ -39,28 +44,40 @@ class HttpApp:
     Args:
         server: what is served.
         options: how it is reached.
-        store: keeps events for clients that come back.
     """
 
-    def __init__(
-        self, server: Any, options: HttpOptions | None = None, *, store: EventStore | None = None
-    ) -> None:
+    def __init__(self, server: Any, options: HttpOptions | None = None) -> None:
         self.server = server
-        self.options = options or HttpOptions()
-        self.store = store or MemoryEventStore()
-        self.sessions: dict[str, HttpSession] = {}
-        self.stopping = False
-        self._guard = http.guard_for(
-            self.options.public_url, self.options.allowed_hosts, self.options.allowed_origins
-        )
-        self._path = self.options.path.rstrip("/")
-        self._supported = frozenset(server.revisions)
-        self._peek = msgspec.json.Decoder(_Peek).decode
-        self._stack = AsyncExitStack()
-        self._state: Any = None
-        self._starting: asyncio.Task[None] | None = None
-        self._under_way = 0
-        self._sweeper: asyncio.TimerHandle | None = None
+        self.options = options = options or HttpOptions()
+        self.events = options.events or MemoryEventStore()
+        self.sessions = HttpSessions(self)
+        self.readers: set[Reader] = set()
+        self.reading: dict[asyncio.Task[Any], float] = {}
+        self.waiting: dict[Post, float] = {}
+        self.is_stopping = False
+        self.state: Any = None
+        self.under_way = 0
+        self.calls = 0
+        guard = http.guard_for(options.public_url, options.allowed_hosts, options.allowed_origins)
+        self._gate = Gate(guard, options.answers, server.revisions)
+        self._routes = self._make_routes()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None]
+        self._stop: asyncio.Event
+        self._timer: asyncio.TimerHandle | None = None
+        self._swept = 0.0
+        limits = (options.keep_alive, options.body_timeout, options.session_idle)
+        self._tick_every = min(_TICK, *(each / 4 for each in limits))
+
+    def _make_routes(self) -> dict[str, Serve | None]:
+        """Name what is served where, each with and without a slash at its end."""
+        routes: dict[str, Serve | None] = dict.fromkeys(_HEALTH)
+        if self.options.sse:
+            older = TwoEndpointForm(self)
+            routes[STREAM], routes[MESSAGES] = older.serve_stream, older.serve_messages
+        routes[self.options.path.rstrip("/")] = HttpEndpoint(self).serve
+        return routes | {f"{path}/": serve for path, serve in routes.items()}
 
     # -- life
 
@@ -89,261 +106,165 @@ class HttpApp:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    def now(self) -> float:
+        """Return the time, on the clock that all limits go by."""
+        assert self._loop is not None
+        return self._loop.time()
+
     async def start(self) -> None:
         """Run the server's lifespan; the first request does it where nobody else did."""
-        if self._starting is None:
-            self._starting = asyncio.get_running_loop().create_task(self._start())
-        await asyncio.shield(self._starting)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._begin_on(loop)
+        if self._life is None:
+            self._ready = loop.create_future()
+            self._life = loop.create_task(self._live(self._ready), name="accord-lifespan")
+        await asyncio.shield(self._ready)
 
-    async def _start(self) -> None:
-        self._state = await self._stack.enter_async_context(self.server.running())
-        self._sweep()
+    def _begin_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin anew: what belongs to a loop that is gone is of no use on another."""
+        if self._loop is not None and self._loop.is_running():
+            raise RuntimeError("the app is running on another event loop")
+        self._loop = loop
+        self._life = None
+        self._stop = asyncio.Event()
+        self.sessions = HttpSessions(self)
+        self.events = self.options.events or MemoryEventStore()
+        self.readers.clear()
+        self.reading.clear()
+        self.waiting.clear()
+        self.is_stopping = False
+        self.under_way = self.calls = 0
+
+    async def _live(self, ready: asyncio.Future[None]) -> None:
+        """Enter the lifespan and leave it, in one task: some can only be left where they began."""
+        try:
+            async with self.server.running() as self.state:
+                self._tick()
+                ready.set_result(None)
+                await self._stop.wait()
+        except Exception as error:
+            if ready.done():
+                log.exception("the server's lifespan did not end well")
+            else:
+                self._life = None  # the next request tries again
+                ready.set_exception(error)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if not ready.done():
+                ready.cancel()
 
     async def stop(self) -> None:
         """Let calls finish within the grace period, then end sessions and streams."""
+        if self._loop is None:
+            return
+        await self.finish()
+        if self._life is not None:
+            self._stop.set()
+            await asyncio.wait((self._life,))
+
+    async def finish(self) -> None:
+        """Let calls finish within the grace period, then end what is left. May be repeated."""
+        if self._loop is None:
+            return
         self.end_streams()
-        deadline = time.monotonic() + self.options.grace
-        while self._under_way and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-        for session in list(self.sessions.values()):
-            session.close()
-        self.sessions.clear()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        await self._stack.aclose()
+        end = self.now() + self.options.grace
+        while self._is_working() and self.now() < end:
+            await asyncio.sleep(_PAUSE)
+        self.sessions.close()
+        end = self.now() + _LAST_WORDS
+        while self.under_way and self.now() < end:
+            await asyncio.sleep(_PAUSE)
+
+    def _is_working(self) -> bool:
+        return self.calls > 0 or any(each.session.dispatcher.running for each in self.sessions)
 
     def end_streams(self) -> None:
-        """Take no new sessions, and let clients that only listen go; they come back elsewhere."""
-        self.stopping = True
-        for session in self.sessions.values():
-            if session.standing is not None:
-                session.standing.end()
+        """Take no new sessions, and let clients that only listen go: they come back elsewhere."""
+        self.is_stopping = True
+        for session in self.sessions:
+            session.end_standing()
 
-    def _sweep(self) -> None:
-        """End sessions that nobody has used for long."""
-        before = time.monotonic() - self.options.session_idle
-        for session in [each for each in self.sessions.values() if each.is_idle(before)]:
-            self._end(session)
-        loop = asyncio.get_running_loop()
-        delay = min(_SWEEP, max(self.options.session_idle / 4, 0.01))
-        self._sweeper = loop.call_later(delay, self._sweep)
+    # -- time
 
-    def _end(self, session: HttpSession) -> None:
-        self.sessions.pop(session.id, None)
-        session.close()
+    def _tick(self) -> None:
+        assert self._loop is not None
+        self._timer = self._loop.call_later(self._tick_every, self._tick)
+        now, options = self.now(), self.options
+        for reader in list(self.readers):
+            reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
+        if self.readers and not self.is_stopping and is_stopping():
+            self.end_streams()
+        for task, began in list(self.reading.items()):
+            if now - began >= options.body_timeout:
+                del self.reading[task]
+                task.cancel()
+        for post, began in list(self.waiting.items()):
+            if post.form != "json" and now - began >= self._patience(post):
+                post.open_stream()
+        if now - self._swept >= min(_SWEEP, options.session_idle / 4):
+            self._swept = now
+            self.sessions.sweep(now)
+
+    def _patience(self, post: Post) -> float:
+        """How long a call may be silent before its answer becomes a stream."""
+        return min(_LONG if post.is_primed else self.options.keep_alive, self.options.keep_alive)
+
+    def retire(self, session: HttpSession, stream: Stream) -> None:
+        """Keep a stream that has come to its end for clients that missed something."""
+        self.sessions.retire(session, stream)
+
+    def end(self, session: HttpSession) -> None:
+        """End a session."""
+        self.sessions.end(session)
 
     # -- one request
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._starting is None or not self._starting.done():
-            await self.start()
-        path = _path_within(scope)
-        head = http.Head(
-            scope["method"], {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        )
-        exchange = HttpExchange(self, head, receive, send)
-        refusal = self._guard.refuse(head)
-        if path in ("/healthz", "/readyz"):
-            await exchange.health(is_ready=path == "/healthz" or not self.stopping)
-        elif refusal is not None:
-            await exchange.refuse(refusal)
-        elif path == self._path:
-            await self._endpoint(exchange)
-        elif self.options.sse and path in ("/sse", "/messages"):
-            await self._two_endpoints(exchange, path, scope)
-        else:
-            await exchange.refuse(http.Refusal(404, f"nothing is served at {path[:200]!r}"))
-
-    async def _endpoint(self, exchange: HttpExchange) -> None:
-        method = exchange.head.method
-        if method == "POST":
-            self._under_way += 1
-            try:
-                await self._post(exchange)
-            finally:
-                self._under_way -= 1
-        elif method == "GET":
-            await self._get(exchange)
-        elif method == "DELETE":
-            await self._delete(exchange)
-        elif method == "OPTIONS":
-            await exchange.preflight()
-        else:
-            await exchange.refuse(
-                http.Refusal(
-                    405, f"{method[:20]} is not allowed", headers=(("allow", http.ALLOWED),)
-                )
-            )
-
-    async def _post(self, exchange: HttpExchange) -> None:
-        refusal = http.refuse_post(exchange.head)
-        if refusal is not None:
-            return await exchange.refuse(refusal)
-        revision = http.revision_of(exchange.head, self._supported)
-        if isinstance(revision, http.Refusal):
-            return await exchange.refuse(revision)
-        body = await exchange.body(self.server.limits.message_bytes)
-        if body is None:
-            return None
-        session = self._session_for(exchange.head, body, revision)
-        if isinstance(session, http.Refusal):
-            return await exchange.refuse(session)
-        post = Post(session)
-        session.incoming = post
+        kind = Post if scope["method"] == "POST" else HttpExchange
+        exchange = kind(self, scope, receive, send)
+        self.under_way += 1
         try:
-            requests = session.session.dispatcher.receive(body, post)
+            if self._life is None or self._loop is not asyncio.get_running_loop():
+                await self.start()
+            elif not self._ready.done():
+                await asyncio.shield(self._ready)
+            await self._serve(exchange, scope)
+        except Exception:
+            log.exception("%s %s failed", exchange.method, scope["path"])
+            await exchange.fail()
         finally:
-            session.incoming = None
-        if post.refusal is not None and not requests:
-            self._drop_unopened(session)
-            return await exchange.json(400, post.refusal)
-        if not requests:
-            return await exchange.empty(202)
-        if self.options.answers == "stream":
-            post.open_stream()
-        await post.settled()
-        if post.stream is None and post.reply is not None:
-            await exchange.json(200, post.reply, session=session.new_id())
-        elif post.stream is not None:
-            await exchange.stream(post.stream, session=session.new_id())
-        self._drop_unopened(session)
-        return None
+            self.under_way -= 1
 
-    def _session_for(
-        self, head: http.Head, body: bytes, revision: Revision
-    ) -> HttpSession | http.Refusal:
-        """Find the session of a request, or begin one for `initialize`."""
-        if self.options.stateless:
-            return self._stateless(revision, body)
-        named = head.headers.get(names.SESSION)
-        if named is not None:
-            session = self.sessions.get(named)
-            if session is None:  # session.end.terminated-404
-                return http.Refusal(404, "the session is unknown or has ended; initialize anew")
-            session.used = time.monotonic()
-            return session
-        try:
-            opens = self._peek(body).method == "initialize"
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            opens = True  # what cannot be read is answered by a session that is then dropped
-        if not opens:  # session.id.missing-400
-            return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
-        if self.stopping:
-            return http.Refusal(503, "the server is stopping")
-        if len(self.sessions) >= self.options.sessions:
-            return http.Refusal(503, f"{self.options.sessions} sessions are open (sessions)")
-        session = HttpSession(self, secrets.token_urlsafe(24), self._state)
-        self.sessions[session.id] = session
-        session.is_new = True
-        return session
-
-    def _stateless(self, revision: Revision, body: bytes) -> HttpSession:
-        """Make a session for one request; `initialize` is answered but opens nothing."""
-        session = HttpSession(self, "", self._state)
-        if not self._opens(body):
-            session.session.begin_stateless(revision.id)
-        return session
-
-    def _opens(self, body: bytes) -> bool:
-        try:
-            return self._peek(body).method == "initialize"
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False
-
-    def _drop_unopened(self, session: HttpSession) -> None:
-        """Forget a session whose opening failed."""
-        if not session.session.is_begun:
-            self._end(session)
-
-    async def _get(self, exchange: HttpExchange) -> None:
-        refusal = http.refuse_get(exchange.head)
-        if refusal is None and self.options.stateless:
-            refusal = http.Refusal(
-                405, "this server opens no streams", headers=(("allow", "POST, OPTIONS"),)
+    async def _serve(self, exchange: HttpExchange, scope: Scope) -> None:
+        found = self._find(scope)
+        if found is None:
+            path: str = scope["path"]
+            return await exchange.refuse(
+                http.Refusal(404, f"nothing is served at {path[:200]!r}; try {self.options.path}")
             )
+        serve = found[1]
+        if serve is None:
+            is_ready = found[0].startswith("/healthz") or not self.is_stopping
+            return await exchange.health(is_ready=is_ready)
+        refusal = exchange.too_large()
+        if refusal is None and self.under_way > self.options.connections:
+            most = self.options.connections
+            refusal = http.Refusal(503, f"{most} requests are under way (connections)", -32000)
         if refusal is not None:
-            return await exchange.refuse(refusal)
-        session = self._known(exchange.head)
-        if isinstance(session, http.Refusal):
-            return await exchange.refuse(session)
-        last = exchange.head.headers.get(names.LAST_EVENT)
-        if last is None:
-            return await exchange.stream(session.listening(), lasting=session)
-        found = self.store.after(session.id, last)
-        if found is None:
-            return await exchange.refuse(
-                http.Refusal(404, f"event {last[:80]!r} is not known in this session")
-            )
-        name, missed = found
-        return await exchange.resume(session, name, missed)
+            return await exchange.refuse(refusal, close=True)
+        verdict = self._gate.judge(exchange.method, exchange.headers)
+        if verdict.foreign is not None:
+            return await exchange.refuse(verdict.foreign)
+        return await serve(exchange, verdict)
 
-    async def _delete(self, exchange: HttpExchange) -> None:
-        session = self._known(exchange.head)
-        if isinstance(session, http.Refusal):
-            return await exchange.refuse(session)
-        self._end(session)
-        return await exchange.empty(204)
-
-    def _known(self, head: http.Head) -> HttpSession | http.Refusal:
-        named = head.headers.get(names.SESSION)
-        if named is None:
-            return http.Refusal(400, "Mcp-Session-Id is missing")
-        session = self.sessions.get(named)
-        if session is None:
-            return http.Refusal(404, "the session is unknown or has ended; initialize anew")
-        session.used = time.monotonic()
-        return session
-
-    # -- the older form
-
-    async def _two_endpoints(self, exchange: HttpExchange, path: str, scope: Scope) -> None:
-        method = exchange.head.method
-        if method == "OPTIONS":
-            return await exchange.preflight()
-        if path == "/sse":
-            if method != "GET":
-                return await exchange.refuse(
-                    http.Refusal(405, "connect with GET", headers=(("allow", "GET, OPTIONS"),))
-                )
-            if len(self.sessions) >= self.options.sessions:
-                return await exchange.refuse(http.Refusal(503, "too many sessions (sessions)"))
-            session = HttpSession(self, secrets.token_urlsafe(24), self._state)
-            self.sessions[session.id] = session
-            session.one_stream = True
-            root = scope.get("root_path", "").rstrip("/")
-            place = f"{root}/messages?session_id={session.id}"
-            try:
-                await exchange.stream(
-                    session.listening(), first=_endpoint_event(place), lasting=session
-                )
-            finally:
-                self._end(session)
-            return None
-        if method != "POST":
-            return await exchange.refuse(
-                http.Refusal(405, "send with POST", headers=(("allow", "POST, OPTIONS"),))
-            )
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        named = (query.get("session_id") or [""])[0]
-        found = self.sessions.get(named)
-        if found is None:
-            return await exchange.refuse(http.Refusal(404, "the session is unknown or has ended"))
-        body = await exchange.body(self.server.limits.message_bytes)
-        if body is not None:
-            found.used = time.monotonic()
-            found.session.dispatcher.receive(body)
-            await exchange.empty(202)
-        return None
-
-
-def _endpoint_event(place: str) -> bytes:
-    return sse.encode(place.encode(), name="endpoint")
-
-
-def _path_within(scope: Scope) -> str:
-    """Return the path within the mount, without a trailing slash."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "").rstrip("/")
-    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
-        path = path[len(root) :]
-    return path.rstrip("/")
+    def _find(self, scope: Scope) -> tuple[str, Serve | None] | None:
+        """Find what is served at a path: within the mount, or else as it stands."""
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "").rstrip("/")
+        if root and path.startswith(root):
+            within = path[len(root) :]
+            if within in self._routes:
+                return within, self._routes[within]
+        return (path, self._routes[path]) if path in self._routes else None

@@ -1,190 +1,216 @@
 """One HTTP request and its response, on the ASGI interface."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping
 from typing import Any, Final, TypeAlias
 
 from accord.bindings import headers as names
-from accord.bindings import http, sse
+from accord.bindings import http
+from accord.bindings.gate import DECISIVE
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.transports.http_session import HttpSession
-from accord.transports.streams import Stream
+from accord.transports.streams import Receive, Send
+
+__all__ = ["BODY_REFUSED", "Headers", "HttpExchange", "Scope"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+SESSION: Final = names.SESSION.encode()
+LAST_EVENT: Final = names.LAST_EVENT.encode()
+_LENGTH: Final = b"content-length"
+_ASKED_HEADERS: Final = b"access-control-request-headers"
+_READ: Final = frozenset({*DECISIVE, SESSION, LAST_EVENT, _LENGTH, _ASKED_HEADERS})
 
 _JSON: Final = (b"content-type", b"application/json")
 _SSE: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_CLOSE: Final = (b"connection", b"close")
 _PREFLIGHT_AGE: Final = b"600"
+# Far more than browsers and proxies send.
+_HEADERS_MOST: Final = 200
+_HEADER_BYTES_MOST: Final = 64 * 1024
+
+BODY_REFUSED: Final = object()
 
 
 class HttpExchange:
-    """One HTTP request and its response."""
+    """One HTTP request and its response.
 
-    __slots__ = ("_app", "_receive", "_send", "head")
+    Args:
+        app: the app that serves it; its options and its clock count.
+        scope: the request.
+        receive: reads its body, and tells that the client is gone.
+        send: writes the response.
+    """
 
-    def __init__(self, app: Any, head: http.Head, receive: Receive, send: Send) -> None:
-        self._app = app
-        self.head = head
-        self._receive = receive
-        self._send = send
+    __slots__ = ("_is_begun", "app", "headers", "method", "receive", "scope", "send")
 
-    async def body(self, limit: int) -> bytes | None:
-        """Read the body; None where the request was refused or is gone."""
-        announced = self.head.headers.get("content-length", "")
-        if announced.isascii() and announced.isdigit() and int(announced) > limit:
-            await self.refuse(http.Refusal(413, f"body exceeds {limit} bytes (message_bytes)"))
+    def __init__(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        self.app = app
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.receive = receive
+        self.send = send
+        self._is_begun = False
+        self.headers: dict[bytes, bytes] = {}
+        found = self.headers
+        for name, value in scope["headers"]:
+            if name in _READ:
+                # A header that came twice is one with both values, and so none that is allowed.
+                found[name] = value if name not in found else b"%b, %b" % (found[name], value)
+
+    def header(self, name: bytes) -> str | None:
+        """Return the text of a header that the app reads."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    def too_large(self) -> http.Refusal | None:
+        """Refuse a head that no honest client sends."""
+        headers = self.scope["headers"]
+        if len(headers) > _HEADERS_MOST:
+            return http.Refusal(431, f"more than {_HEADERS_MOST} headers")
+        if sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES_MOST:
+            return http.Refusal(431, f"headers exceed {_HEADER_BYTES_MOST} bytes")
+        return None
+
+    # -- the body
+
+    async def body(self) -> bytes | None:
+        """Read the body; None where the request was refused or the client is gone."""
+        limit: int = self.app.server.limits.message_bytes
+        length = self.headers.get(_LENGTH)
+        if length is not None and length.isdigit() and int(length[:20]) > limit:
+            await self.refuse(_body_too_large(limit))
             return None
-        message = await self._next()
-        if message is None:
+        reading = self.app.reading
+        task = asyncio.current_task()
+        assert task is not None
+        reading[task] = self.app.now()
+        try:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                return None
+            body: bytes = message.get("body", b"")
+            if message.get("more_body"):
+                return await self._rest(body, limit)
+        except asyncio.CancelledError:
+            if task in reading:
+                raise
+            task.uncancel()
+            await self.refuse(
+                http.Refusal(408, "the body did not arrive in time (body_timeout)"), close=True
+            )
             return None
-        if not message.get("more_body"):
-            whole: bytes = message.get("body", b"")
-            if len(whole) <= limit:
-                return whole
-            await self._too_large(limit)
+        finally:
+            reading.pop(task, None)
+        if len(body) > limit:
+            await self.refuse(_body_too_large(limit))
             return None
-        chunks = [message.get("body", b"")]
-        size = len(chunks[0])
-        while message.get("more_body"):
-            message = await self._next()
-            if message is None:
+        return body
+
+    async def _rest(self, first: bytes, limit: int) -> bytes | None:
+        chunks, size, more = [first], len(first), True
+        while more and size <= limit:
+            message = await self.receive()
+            if message["type"] != "http.request":
                 return None
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
-            if size > limit:
-                await self._too_large(limit)
-                return None
+            more = message.get("more_body", False)
+        if size > limit:
+            await self.refuse(_body_too_large(limit))
+            return None
         return b"".join(chunks)
 
-    async def _too_large(self, limit: int) -> None:
-        await self.refuse(http.Refusal(413, f"body exceeds {limit} bytes (message_bytes)"))
-
-    async def _next(self) -> MutableMapping[str, Any] | None:
-        try:
-            async with asyncio.timeout(self._app.options.body_timeout):
-                message = await self._receive()
-        except TimeoutError:
-            await self.refuse(http.Refusal(408, "the body did not arrive in time (body_timeout)"))
-            return None
-        return message if message["type"] == "http.request" else None
+    # -- responses
 
     def _headers(self, *more: tuple[bytes, bytes]) -> Headers:
         found = list(more)
-        origin = self.head.headers.get("origin")
-        if origin is not None and self._app.options.cors:
+        origin = self.headers.get(b"origin")
+        if origin is not None and self.app.options.cors:
             found += [
-                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"access-control-allow-origin", origin),
                 (b"access-control-expose-headers", b"Mcp-Session-Id, MCP-Protocol-Version"),
                 (b"vary", b"Origin"),
             ]
         return found
 
     async def _respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        headers.append((b"content-length", b"%d" % len(body)))
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        headers.append((_LENGTH, b"%d" % len(body)))
+        self._is_begun = True
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def json(self, status: int, body: bytes, *, session: str | None = None) -> None:
+    async def json(self, body: bytes, *, status: int = 200, session: str | None = None) -> None:
         """Answer with one message."""
         headers = self._headers(_JSON)
         if session is not None:
-            headers.append((names.SESSION.encode(), session.encode()))
+            headers.append((SESSION, session.encode()))
         await self._respond(status, headers, body)
 
     async def empty(self, status: int) -> None:
         """Answer without a body."""
-        await self._respond(status, self._headers())
+        if status == 204:  # has no length either
+            self._is_begun = True
+            head = {"type": "http.response.start", "status": status, "headers": self._headers()}
+            await self.send(head)
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self._respond(status, self._headers())
 
-    async def refuse(self, refusal: http.Refusal) -> None:
-        """Answer with an error that says why."""
+    async def refuse(self, refusal: http.Refusal, *, close: bool = False) -> None:
+        """Answer with an error that says why; the connection may be closed after it."""
         body = codec.encode_error(None, ErrorBody(refusal.code, refusal.message))
-        headers = self._headers(_JSON)
+        # Origins that are refused may not read why.
+        headers = [_JSON] if refusal.status == 403 else self._headers(_JSON)
         headers += [(name.encode(), value.encode()) for name, value in refusal.headers]
+        if close and self.scope.get("http_version", "1.1") in ("1.0", "1.1"):
+            headers.append(_CLOSE)
         await self._respond(refusal.status, headers, body)
+
+    async def fail(self) -> None:
+        """Answer that something went wrong here, if it is not too late to say so."""
+        if not self._is_begun:
+            await self.refuse(http.Refusal(500, "internal error", code=-32603), close=True)
 
     async def health(self, *, is_ready: bool) -> None:
         """Say that the process lives, or that it takes requests."""
         body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
-        await self._respond(200 if is_ready else 503, self._headers(_JSON), body)
+        await self._respond(200 if is_ready else 503, [_JSON, _NO_STORE], body)
 
-    async def preflight(self) -> None:
+    async def preflight(self, allowed: str) -> None:
         """Answer a browser that asks whether it may."""
-        if not self._app.options.cors:
-            await self.refuse(
-                http.Refusal(405, "CORS is off; see cors", headers=(("allow", http.ALLOWED),))
-            )
-            return
-        asked = self.head.headers.get("access-control-request-headers", "*")
-        await self._respond(
-            204,
-            self._headers(
+        headers = self._headers((b"allow", allowed.encode()))
+        if self.app.options.cors:
+            headers += [
                 (b"access-control-allow-methods", b"GET, POST, DELETE"),
-                (b"access-control-allow-headers", asked.encode("latin-1")),
+                (b"access-control-allow-headers", self.headers.get(_ASKED_HEADERS, b"*")),
                 (b"access-control-max-age", _PREFLIGHT_AGE),
-            ),
-        )
+            ]
+        head = {"type": "http.response.start", "status": 204, "headers": headers}
+        await self.send(head)
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def stream(
-        self,
-        stream: Stream,
-        *,
-        session: str | None = None,
-        first: bytes = b"",
-        lasting: HttpSession | None = None,
-    ) -> None:
-        """Answer with an event stream, until it ends or the client is gone."""
+    def stream_head(self, session: str | None = None) -> MutableMapping[str, Any]:
+        """Make the beginning of an event stream; from now on it is too late for anything else."""
         headers = self._headers(*_SSE)
         if session is not None:
-            headers.append((names.SESSION.encode(), session.encode()))
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        first = first or (
-            b"" if stream.store is None else sse.encode_retry(self._app.options.retry)
-        )
-        gone = asyncio.ensure_future(self._disconnected())
-        following = asyncio.ensure_future(self._follow(stream, first, lasting))
-        try:
-            await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            following.cancel()
-            await asyncio.gather(gone, following, return_exceptions=True)
+            headers.append((SESSION, session.encode()))
+        self._is_begun = True
+        return {"type": "http.response.start", "status": 200, "headers": headers}
 
-    async def _follow(self, stream: Stream, first: bytes, lasting: HttpSession | None) -> None:
-        if first:
-            await self._write(first)
-        async for chunk in stream.follow(self._app.options.keep_alive):
-            if lasting is not None:
-                lasting.used = time.monotonic()
-            await self._write(chunk)
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def whole_stream(self, events: bytes, *, session: str | None = None) -> None:
+        """Answer with an event stream that is already complete."""
+        head = self.stream_head(session)
+        head["headers"].append((_LENGTH, b"%d" % len(events)))
+        await self.send(head)
+        await self.send({"type": "http.response.body", "body": events, "more_body": False})
 
-    async def _write(self, chunk: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-    async def _disconnected(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-    async def resume(
-        self, session: HttpSession, name: str, missed: Sequence[tuple[str, bytes]]
-    ) -> None:
-        """Send what was missed of a stream, and go on where it still lives."""
-        replay = b"".join(
-            sse.encode(data, name="message", id=event_id) for event_id, data in missed
-        )
-        live = session.standing if name == "s" else session.streams.get(name)
-        if live is None:
-            live = Stream(name, None)
-            live.end()
-        else:
-            live.take()  # what is unread there is what was missed
-        await self.stream(live, first=replay, lasting=session)
+def _body_too_large(limit: int) -> http.Refusal:
+    return http.Refusal(413, f"body exceeds {limit} bytes (message_bytes)")

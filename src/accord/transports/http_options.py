@@ -1,8 +1,17 @@
 """How a server is reached over HTTP: settings."""
 
-from typing import Literal
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
+
+from accord.bindings.http import Form
+from accord.stores.interfaces import EventStore
+
+__all__ = ["HttpOptions", "Principal"]
+
+Principal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
+"""Says who sends a request, from its ASGI scope; None is nobody in particular."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,27 +26,62 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         allowed_hosts: further Host headers that are served; "*" for all.
         allowed_origins: further Origin headers that are served; "*" for all.
         cors: whether browsers of allowed origins may read answers.
-        session_idle: seconds after which an unused session ends.
-        sessions: how many may be open.
-        keep_alive: seconds of silence after which a stream gets a comment.
-        grace: seconds that calls get to finish when the server stops.
-        body_timeout: seconds within which a request's body must have arrived.
-        retry: milliseconds after which clients should come back when a stream is closed.
+        principal: says who sends a request; a session serves nobody but whoever opened it.
         resumable: whether streams can be resumed.
+        events: keeps what was sent on resumable streams; within the process by default.
+        retry: milliseconds after which clients should come back when a stream is closed.
+        sessions: how many may be open.
+        session_idle: seconds after which an unused session ends.
+        connections: how many requests and streams may be under way.
+        listeners: how many streams of its own one session may have open.
+        keep_alive: seconds of silence after which a stream gets a comment.
+        body_timeout: seconds within which a request's body must have arrived.
+        write_timeout: seconds after which a client that reads nothing is let go.
+        grace: seconds that calls get to finish when the server stops.
     """
 
     path: str = "/mcp"
-    answers: Literal["auto", "json", "stream"] = "auto"
+    answers: Form = "auto"
     sse: bool = False
     stateless: bool = False
     public_url: str | None = None
-    allowed_hosts: frozenset[str] = frozenset()
-    allowed_origins: frozenset[str] = frozenset()
+    allowed_hosts: Iterable[str] = ()
+    allowed_origins: Iterable[str] = ()
     cors: bool = False
-    session_idle: float = 1800.0
-    sessions: int = 10_000
-    keep_alive: float = 15.0
-    grace: float = 5.0
-    body_timeout: float = 30.0
-    retry: int = 1000
+    principal: Principal | None = None
     resumable: bool = True
+    events: EventStore | None = None
+    retry: int = 1000
+    sessions: int = 10_000
+    session_idle: float = 1800.0
+    connections: int = 10_000
+    listeners: int = 8
+    keep_alive: float = 15.0
+    body_timeout: float = 30.0
+    write_timeout: float = 60.0
+    grace: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/"):
+            raise ValueError(f"path is {self.path!r}, expected one that begins with /")
+        if self.answers not in ("auto", "json", "stream"):
+            raise ValueError(f"answers is {self.answers!r}, expected 'auto', 'json' or 'stream'")
+        for name in ("allowed_hosts", "allowed_origins"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is one text, expected a list of them")  # noqa: TRY004
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
+        if self.sse and self.stateless:
+            raise ValueError("sse needs sessions, which stateless turns off")
+
+
+_POSITIVE = (
+    "sessions",
+    "session_idle",
+    "connections",
+    "listeners",
+    "keep_alive",
+    "body_timeout",
+    "write_timeout",
+)

@@ -1,129 +1,302 @@
 """One client over HTTP: its protocol session, its streams, and the POSTs that wait for answers."""
 
 import asyncio
-import secrets
-import time
-from typing import Any
+from collections.abc import Hashable, Iterator
+from typing import Any, Final
 
+from accord.bindings import http, sse
 from accord.protocol.exchange import Exchange
+from accord.transports.http_exchange import HttpExchange
 from accord.transports.streams import Stream
+
+__all__ = ["HttpSession", "Post"]
+
+# A client of the older form that leaves this much unread will not read it any more.
+_UNREAD_MOST: Final = 64 * 1024 * 1024
 
 
 class HttpSession:
-    """One client over HTTP: its protocol session and its streams."""
+    """One client over HTTP: its protocol session and its streams.
+
+    Args:
+        app: the app that serves it.
+        id: what the client names it by; empty where it lives for one request only.
+        state: what the server's lifespan yielded.
+        principal: who opened it.
+    """
 
     __slots__ = (
+        "_names",
+        "_standing",
         "app",
         "id",
         "incoming",
-        "is_new",
-        "one_stream",
+        "is_kept",
+        "is_opened",
+        "only_stream",
         "principal",
         "session",
-        "standing",
         "streams",
         "used",
     )
 
-    def __init__(self, app: Any, id: str, state: Any) -> None:
+    def __init__(self, app: Any, id: str, state: Any, principal: Hashable = None) -> None:
         self.app = app
         self.id = id
-        self.used = time.monotonic()
+        self.principal = principal
+        self.used: float = app.now()
+        self.is_kept = False
+        self.is_opened = False
         self.incoming: Post | None = None
-        self.standing: Stream | None = None
-        self.streams: dict[str, Stream] = {}
-        self.principal: Any = None
-        self.is_new = False
-        self.one_stream = False
-        self.session = app.server.session(self.write, state)
+        self.only_stream: Stream | None = None
+        # An idle session owns no lists.
+        self.streams: dict[int, Stream] | None = None
+        self._standing: tuple[Stream, ...] = ()
+        self._names = 0
+        self.session = app.server.session(self.write, state, is_lasting=bool(id))
 
-    def stream(self, name: str) -> Stream:
-        """Make a stream; one that is named by what it answers."""
-        store = (self.app.store, self.id) if self.app.options.resumable else None
-        return Stream(name, store)
+    # -- streams
 
-    def listening(self) -> Stream:
-        """The stream of messages that stand alone."""
-        if self.standing is None:
-            self.standing = self.stream("s")
-        return self.standing
+    def stream(self, *, is_lossy: bool = False) -> Stream:
+        """Make a stream."""
+        options = self.app.options
+        if not self.id or not options.resumable:
+            return Stream(is_lossy=is_lossy)
+        self._names += 1
+        stream = Stream(
+            self._names,
+            session=self.id,
+            store=self.app.events,
+            retry=options.retry,
+            is_lossy=is_lossy,
+        )
+        if self.streams is None:
+            self.streams = {}
+        self.streams[stream.name] = stream
+        return stream
 
-    def write(self, data: bytes, exchange: Exchange | None) -> None:
-        """Put a message on the one stream it belongs to."""
-        if exchange is None or exchange.origin is None:
-            if self.incoming is not None and exchange is None:
-                self.incoming.refusal = data
-            else:
-                self.listening().append(data)
-            return
-        post: Post = exchange.origin
-        if self.session.is_open(exchange):
-            post.say(data)
-        else:
-            post.answer(data)
+    def find_stream(self, name: int) -> Stream | None:
+        """Return a stream that can be resumed."""
+        return None if self.streams is None else self.streams.get(name)
 
-    def new_id(self) -> str | None:
-        """The id to tell the client, once."""
-        if self.is_new:
-            self.is_new = False
-            return self.id
-        return None
+    def forget_stream(self, name: int) -> None:
+        """Let go of a stream that nobody will come back for."""
+        self.app.events.forget(self.id, name)
+        if self.streams is not None:
+            self.streams.pop(name, None)
+            if not self.streams:
+                self.streams = None
+
+    def listen(self) -> Stream | http.Refusal:
+        """Return the stream for a client that listens: one that nobody follows, or another."""
+        for stream in reversed(self._standing):
+            if stream.reader is None and not stream.is_ended:
+                return stream
+        most = self.app.options.listeners
+        if len(self._standing) >= most:
+            return http.Refusal(
+                429, f"{most} streams of this session are open (listeners)", code=-32000
+            )
+        return self._stand()
+
+    def _stand(self) -> Stream:
+        stream = self.stream(is_lossy=True)
+        self._standing = (*self._standing, stream)
+        return stream
+
+    def readers(self) -> Iterator[Stream]:
+        """Return the streams that somebody follows."""
+        streams = (*(self.streams or {}).values(), *self._standing, self.only_stream)
+        return (each for each in streams if each is not None and each.reader is not None)
 
     def is_idle(self, before: float) -> bool:
         """Whether nobody has used the session since then and nothing is under way."""
-        return self.used < before and not self.session.dispatcher.running
+        if self.used >= before or self.session.dispatcher.running:
+            return False
+        return next(self.readers(), None) is None
+
+    def has_open(self, post: "Post") -> bool:
+        """Whether requests of a POST still wait for their answer."""
+        return any(each.origin is post for each in self.session.client.open.values())
+
+    # -- what the server says
+
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
+        """Put a message on the one stream it belongs to."""
+        post: Post | None = None if exchange is None else exchange.origin
+        if exchange is None or post is None:
+            if self.incoming is not None and exchange is None:
+                self.incoming.refusal = data
+            else:
+                self._say_alone(data)
+        elif self._is_answer(data, exchange, post):
+            post.answer(data)
+        elif post.is_over:
+            self._say_alone(data)
+        elif not exchange.cancelled:
+            post.say(data)
+
+    def _is_answer(self, data: bytes, exchange: Exchange, post: "Post") -> bool:
+        if exchange.batch is not None:
+            return data.startswith(b"[")
+        if post.is_over or exchange.cancelled:
+            return False
+        # An exchange is closed before its answer is written, and no sooner.
+        return not self.session.is_open(exchange)
+
+    def _say_alone(self, data: bytes) -> None:
+        if self.only_stream is not None:
+            self.only_stream.append(data)
+            if self.only_stream.unread > _UNREAD_MOST:
+                self.app.end(self)
+        elif self.id:
+            self._standing_stream().append(data)
+
+    def _standing_stream(self) -> Stream:
+        """Choose the one stream for messages that stand alone: of those followed, the newest."""
+        chosen = None
+        for stream in self._standing:
+            if chosen is None or stream.reader is not None or chosen.reader is None:
+                chosen = stream
+        return chosen or self._stand()
+
+    # -- ending
+
+    def end_standing(self) -> None:
+        """Let clients that only listen go; they come back."""
+        for stream in self._standing:
+            if stream.reader is not None:
+                stream.reader.end()
 
     def close(self) -> None:
         """End the session and its streams."""
         self.session.close()
-        for stream in (*self.streams.values(), self.standing):
+        for stream in (*(self.streams or {}).values(), *self._standing, self.only_stream):
             if stream is not None:
                 stream.end()
-        self.app.store.forget(self.id)
+        if self.streams is not None:
+            self.app.events.forget(self.id)
 
 
-class Post:
-    """One POST with requests: what has been said on it, and its answer."""
+class Post(HttpExchange):
+    """One POST: what is said during its requests, and their answer."""
 
-    __slots__ = ("_waiter", "owner", "refusal", "reply", "stream")
+    __slots__ = (
+        "_waiter",
+        "can_ask",
+        "form",
+        "is_batch",
+        "is_over",
+        "owner",
+        "refusal",
+        "reply",
+        "stream",
+    )
 
-    def __init__(self, owner: HttpSession | None) -> None:
+    owner: HttpSession
+
+    def begin(self, owner: HttpSession, form: http.Form) -> None:
+        """Take up the requests of a session."""
         self.owner = owner
+        self.form: http.Form = form
+        self.can_ask = form != "json"
+        self.is_batch = False
+        self.is_over = False
         self.refusal: bytes | None = None
         self.reply: bytes | None = None
         self.stream: Stream | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    # -- what a dispatcher and a context ask of it
+
     def say(self, data: bytes) -> None:
         """Send something before the answer: from now on this is an event stream."""
-        self.open_stream().append(data)
+        if self.form != "json":
+            self.open_stream().append(data)
 
     def answer(self, data: bytes) -> None:
         """Send the answer."""
+        self.is_over = True
+        self.reply = data
         if self.stream is not None:
             self.stream.append(data)
-            self.stream.end()
-            if self.owner is not None:
-                self.owner.streams.pop(self.stream.name, None)
-        self.reply = data
+            self._end_stream(self.stream)
         self._wake()
+
+    def left(self) -> None:
+        """Take note that work has ended; without an answer, if none came."""
+        if self.is_over or self.owner.incoming is self:
+            return
+        if not self.is_batch or not self.owner.has_open(self):
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Expect no answer any more."""
+        self.is_over = True
+        if self.stream is not None:
+            self._end_stream(self.stream)
+        self._wake()
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes are unread."""
+        return 0 if self.stream is None else self.stream.unread
+
+    @property
+    def congested(self) -> bool:
+        """Whether that is a lot."""
+        return self.stream is not None and self.stream.congested
+
+    async def writable(self) -> None:
+        """Wait until the client has read enough, or does not read at all."""
+        if self.stream is not None:
+            await self.stream.writable()
+
+    # -- streams
 
     def open_stream(self) -> Stream:
         """Return the stream of this POST, opened if it was not."""
         if self.stream is None:
-            name = secrets.token_urlsafe(6)
-            assert self.owner is not None
-            self.stream = self.owner.stream(name)
-            self.owner.streams[name] = self.stream
+            self.stream = self.owner.stream()
+            if self.is_primed:
+                self.stream.prime()
             self._wake()
         return self.stream
+
+    @property
+    def is_primed(self) -> bool:
+        """Whether clients can resume its stream before anything was said on it."""
+        return bool(self.owner.session.endpoint.revision.priming_event)
+
+    def _end_stream(self, stream: Stream) -> None:
+        stream.end()
+        if stream.name:
+            self.app.retire(self.owner, stream)
+
+    def events(self) -> bytes:
+        """Return the whole of a stream that has come to its end before anything was sent."""
+        if self.stream is None and self.reply is not None:
+            if not self.is_primed:
+                # Without an earlier event there is nothing to resume from, and so nothing to keep.
+                return sse.encode(self.reply, name="message")
+            stream = self.open_stream()
+            stream.append(self.reply)
+            self._end_stream(stream)
+        return b"" if self.stream is None else self.stream.take_all()
+
+    # -- waiting
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def settled(self) -> None:
-        """Wait until there is an answer, or something to say before it."""
-        if self.reply is None and self.stream is None:
+        """Wait until there is an answer, something to say before it, or none to come."""
+        if not self.is_over and self.stream is None:
             self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            self.app.waiting[self] = self.app.now()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                self.app.waiting.pop(self, None)

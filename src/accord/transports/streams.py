@@ -1,100 +1,347 @@
-"""Streams of messages over HTTP: one list of events, followed by any reader.
+"""Streams of messages over HTTP, and the responses that follow them.
 
-What is sent live and what is replayed take the same path, so nothing is lost, doubled or shown to
-another session. A stream that nobody reads delays nobody else, and keeps a bounded backlog.
+A stream has one list of what is yet to be read. Whoever follows it takes from there; whoever comes
+back has the list filled again from the store. So what is live and what is replayed take the same
+way: nothing is lost, doubled, or shown to another session, and an unread stream delays nobody else.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+import logging
+import re
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.bindings import sse
 
 if TYPE_CHECKING:
     from accord.stores.interfaces import EventStore
 
-# What a slow or absent reader may leave unread; beyond it the oldest are gone for it.
-_UNREAD: Final = 1_000
+__all__ = ["Reader", "Receive", "Send", "Stream", "place_of"]
+
+log = logging.getLogger("accord.http")
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+# As much as a socket takes at once; more would be copied for nothing.
+_CHUNK: Final = 64 * 1024
+# From here on, whoever tells the client something and awaits it is slowed down.
+_CONGESTED: Final = 64 * 1024
+# What clients that do not listen may leave unread of messages that belong to no request.
+_UNREAD_MOST: Final = 1024 * 1024
+_EVENT_ID: Final = re.compile(r"(\d{1,12})-(\d{1,12})", re.ASCII)
+
+
+def place_of(event_id: str) -> tuple[int, int] | None:
+    """Return the stream that an event id names, and its number there; None where it is none."""
+    found = _EVENT_ID.fullmatch(event_id)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 class Stream:
-    """Messages that belong together: those of one POST, or those that stand alone."""
+    """Messages that belong together: those of one POST, or those that stand alone.
 
-    __slots__ = ("_first", "_unread", "_waiter", "ended", "events", "name", "store")
+    Args:
+        name: unique within the session.
+        session: whose it is.
+        store: what makes it resumable.
+        retry: milliseconds after which the client should come back.
+        is_lossy: whether the oldest unread messages may be dropped.
+    """
 
-    def __init__(self, name: str, store: "tuple[EventStore, str] | None") -> None:
+    __slots__ = (
+        "_is_lossy",
+        "_retry",
+        "_room",
+        "_session",
+        "_store",
+        "_unread",
+        "count",
+        "is_ended",
+        "name",
+        "reader",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        name: int = 0,
+        *,
+        session: str = "",
+        store: "EventStore | None" = None,
+        retry: int | None = None,
+        is_lossy: bool = False,
+    ) -> None:
         self.name = name
-        self.store = store
-        self.events = 0
-        self.ended = False
-        self._first = 0
-        self._unread: deque[bytes] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._session = session
+        self._store = store
+        self._retry = retry
+        self._is_lossy = is_lossy
+        self.count = 0
+        self.unread = 0
+        self.is_ended = False
+        self.reader: Reader | None = None
+        self._unread: list[bytes] = []
+        self._room: list[asyncio.Future[None]] | None = None
+
+    # -- writing
 
     def append(self, data: bytes) -> None:
         """Send a message on this stream."""
-        event_id = None
-        if self.store is not None:
-            store, session = self.store
-            event_id = store.append(session, self.name, data)
-        self._unread.append(sse.encode(data, name="message", id=event_id))
-        self.events += 1
-        if len(self._unread) > _UNREAD:
-            self._unread.popleft()
-            self._first += 1
-        self._wake()
+        if self._store is None:
+            self._put(sse.encode(data, name="message"))
+        else:
+            self._put(self._numbered(data, name="message"))
+
+    def prime(self) -> None:
+        """Give the client something to resume from before there is any message."""
+        if self._store is not None:  # http.sse.priming-event
+            self._put(self._numbered(b""))
+
+    def _numbered(self, data: bytes, name: str | None = None) -> bytes:
+        assert self._store is not None
+        number = self.count
+        retry = None if number else self._retry
+        event = sse.encode(data, name=name, id=f"{self.name}-{number}", retry=retry)
+        self._store.append(self._session, self.name, number, event)
+        self.count = number + 1
+        return event
+
+    def put_first(self, event: bytes) -> None:
+        """Put an event on a stream that has none yet."""
+        self._put(event)
+
+    def _put(self, event: bytes) -> None:
+        self._unread.append(event)
+        self.unread += len(event)
+        if self._is_lossy and self.unread > _UNREAD_MOST:
+            self._drop_oldest()
+        if self.reader is not None:
+            self.reader.wake()
+
+    def _drop_oldest(self) -> None:
+        while self.unread > _UNREAD_MOST // 2 and len(self._unread) > 1:
+            self.unread -= len(self._unread.pop(0))
+        if self.reader is not None:
+            # It must not take what follows for all there was: it may come back and be told.
+            self.reader.let_go()
 
     def end(self) -> None:
         """Say that nothing more will come."""
-        self.ended = True
-        self._wake()
+        self.is_ended = True
+        if self.reader is not None:
+            self.reader.wake()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    # -- reading
 
     def take(self) -> bytes:
-        """Return everything unread, as one chunk."""
-        chunk = b"".join(self._unread)
-        self._first += len(self._unread)
-        self._unread.clear()
+        """Return what is unread, as one chunk; of a lot, the beginning."""
+        unread = self._unread
+        if self.unread <= _CHUNK:
+            chunk = b"".join(unread)
+            unread.clear()
+        else:
+            size = count = 0
+            while size < _CHUNK:
+                size += len(unread[count])
+                count += 1
+            chunk = b"".join(unread[:count])
+            del unread[:count]
+        self.unread -= len(chunk)
+        if self._room is not None and not self.congested:
+            self._make_room()
         return chunk
 
-    async def wait(self, seconds: float | None = None) -> bool:
-        """Wait until there is something to read or the end; false when the time is up first."""
-        if self._unread or self.ended:
-            return True
-        loop = asyncio.get_running_loop()
-        if self._waiter is not None and not self._waiter.done():
-            # A newer reader takes over; the older one ends.
-            self._waiter.set_result(None)
-        self._waiter = waiter = loop.create_future()
-        timer = None
-        if seconds is not None:
-            timer = loop.call_later(seconds, _expire, waiter)
-        try:
+    def take_all(self) -> bytes:
+        """Return everything unread."""
+        return b"".join(iter(self.take, b""))
+
+    def attach(self, reader: "Reader") -> None:
+        """Let a response follow; one that did so before is ended."""
+        previous, self.reader = self.reader, reader
+        if previous is not None:
+            previous.wake()
+        reader.wake()
+
+    def detach(self, reader: "Reader") -> None:
+        """Take note that a response follows no more."""
+        if self.reader is reader:
+            self.reader = None
+            self._make_room()
+
+    def resume(self, number: int) -> bool:
+        """Let the next reader begin after an event; false where what follows is not there."""
+        missed: Sequence[bytes] | None = ()
+        if number != self.count - 1:
+            store = self._store
+            missed = None if store is None else store.after(self._session, self.name, number)
+        if missed is None:
+            return False
+        self._unread = list(missed)
+        self.unread = sum(map(len, missed))
+        return True
+
+    # -- how well it is read
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes are unread."""
+        return self.unread
+
+    @property
+    def congested(self) -> bool:
+        """Whether that is a lot."""
+        return self.unread > _CONGESTED
+
+    async def writable(self) -> None:
+        """Wait until the client has read enough, or does not read at all."""
+        while self.congested and self.reader is not None:
+            if self._room is None:
+                self._room = []
+            waiter = asyncio.get_running_loop().create_future()
+            self._room.append(waiter)
             await waiter
+
+    def _make_room(self) -> None:
+        waiting, self._room = self._room or (), None
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class Reader:
+    """One response that follows a stream: it writes while there is something to write.
+
+    In between nothing runs: a silent stream costs no task beside that of its request, and no timer.
+
+    Args:
+        stream: what to follow.
+        send: writes the response.
+        head: its beginning, sent before anything else.
+        among: the readers that are open; this one is among them until it is done.
+    """
+
+    __slots__ = (
+        "_among",
+        "_comment",
+        "_head",
+        "_is_ending",
+        "_is_let_go",
+        "_loop",
+        "_owner",
+        "_task",
+        "is_done",
+        "send",
+        "spoke",
+        "stream",
+    )
+
+    def __init__(
+        self, stream: Stream, send: Send, head: MutableMapping[str, Any], among: "set[Reader]"
+    ) -> None:
+        self.stream = stream
+        self.send = send
+        self._among = among
+        self._head: MutableMapping[str, Any] | None = head
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._owner: asyncio.Task[Any] | None = None
+        # Servers may hold back the head until there is something of the body.
+        self._comment = True
+        self._is_ending = False
+        self._is_let_go = False
+        self.is_done = False
+        self.spoke = self._loop.time()
+        among.add(self)
+
+    def wake(self) -> None:
+        """Write what there is to write."""
+        if self._task is None and not self.is_done:
+            self._task = self._loop.create_task(self._write())
+
+    def tick(self, now: float, *, keep_alive: float, write_timeout: float) -> None:
+        """Break a long silence, ours or the client's."""
+        if self._task is None:
+            if now - self.spoke >= keep_alive:
+                self._comment = True
+                self.wake()
+        elif now - self.spoke >= write_timeout:
+            self.let_go()
+
+    def end(self) -> None:
+        """End the response, though not the stream: the client may come back."""
+        self._is_ending = True
+        self.wake()
+
+    def let_go(self) -> None:
+        """Give up a client that does not read."""
+        self._is_let_go = True
+        self._finish()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _write(self) -> None:
+        send = self.send
+        try:
+            if self._head is not None:
+                head, self._head = self._head, None
+                await send(head)
+            while not self.is_done:
+                chunk, is_last = self._next()
+                if not chunk and not is_last:
+                    break
+                self.spoke = self._loop.time()
+                message = {"type": "http.response.body", "body": chunk, "more_body": not is_last}
+                await send(message)
+                if is_last:
+                    self._finish()
+        except asyncio.CancelledError:
+            if not self._is_let_go:
+                raise
+        except Exception as error:  # servers differ in what they raise when the client is gone
+            log.debug("a client is gone: %r", error)
+            self._finish()
         finally:
-            if timer is not None:
-                timer.cancel()
-            if self._waiter is waiter:
-                self._waiter = None
-        return bool(self._unread) or self.ended
+            self._task = None
 
-    async def follow(self, keep_alive: float) -> AsyncIterator[bytes]:
-        """Yield chunks until the end, and a comment when it has been quiet for long."""
-        while True:
-            spoke = await self.wait(keep_alive)
-            chunk = self.take()
-            if chunk:
-                yield chunk
-            elif self.ended:
-                return
-            elif not spoke:
-                yield sse.KEEP_ALIVE
+    def _next(self) -> tuple[bytes, bool]:
+        """Return what to write next, and whether that is the end."""
+        stream = self.stream
+        if stream.reader is not self:  # another response has taken over
+            return b"", True
+        chunk = stream.take()
+        if not chunk and self._comment:
+            chunk = sse.KEEP_ALIVE
+        self._comment = False
+        return chunk, (stream.is_ended or self._is_ending) and not stream.unread
 
+    def _finish(self) -> None:
+        self.is_done = True
+        self._among.discard(self)
+        self.stream.detach(self)
+        if self._owner is not None:
+            # Servers end the wait for a disconnect themselves, now that the response is complete.
+            self._loop.call_soon(self._free)
 
-def _expire(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    def _free(self) -> None:
+        if self._owner is not None:
+            self._owner.cancel()
+
+    async def follow(self, receive: Receive) -> None:
+        """Keep the response open until the stream ends or the client is gone."""
+        owner = self._owner = asyncio.current_task()
+        assert owner is not None
+        try:
+            while not self.is_done and (await receive())["type"] != "http.disconnect":
+                pass
+        except asyncio.CancelledError:
+            if not self.is_done:
+                raise
+            owner.uncancel()
+        finally:
+            self._owner = None
+            self._among.discard(self)
+            self.stream.detach(self)
+            if self._task is not None and not self.is_done:
+                self.is_done = self._is_let_go = True
+                self._task.cancel()

@@ -1,0 +1,219 @@
+"""Streamable HTTP: the one endpoint with POST, GET and DELETE."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from accord.bindings import http
+from accord.bindings.gate import Verdict
+from accord.protocol.events import Event, Refused, RequestReceived
+from accord.protocol.revision import Revision
+from accord.transports.http_exchange import LAST_EVENT, SESSION, HttpExchange
+from accord.transports.http_session import HttpSession, Post
+from accord.transports.streams import Reader, Stream, place_of
+
+__all__ = ["HttpEndpoint", "refused_by"]
+
+_STATELESS: Final = "POST, OPTIONS"
+
+
+class _Peek(msgspec.Struct):
+    method: str | None = None
+
+
+_peek: Final = msgspec.json.Decoder(_Peek).decode
+
+
+def _opens(body: bytes) -> bool | None:
+    """Whether a message is `initialize`; None where it cannot be read."""
+    try:
+        return _peek(body).method == "initialize"
+    except (ValueError, RecursionError):
+        return None
+
+
+class HttpEndpoint:
+    """The endpoint of Streamable HTTP."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._is_stateless: bool = app.options.stateless
+        self.allowed = _STATELESS if self._is_stateless else http.ALLOWED
+
+    async def serve(self, exchange: HttpExchange, verdict: Verdict) -> None:
+        """Serve a request whose origin is allowed."""
+        method = exchange.method
+        if isinstance(exchange, Post):
+            if verdict.refusal is not None:
+                await exchange.refuse(verdict.refusal)
+                return
+            self._app.calls += 1
+            try:
+                await self._post(exchange, verdict)
+            finally:
+                self._app.calls -= 1
+        elif method == "OPTIONS":
+            await exchange.preflight(self.allowed)
+        elif method not in ("GET", "DELETE") or self._is_stateless:
+            why = f"{method[:20]} is not allowed here"
+            await exchange.refuse(http.Refusal(405, why, headers=(("allow", self.allowed),)))
+        elif verdict.refusal is not None:
+            await exchange.refuse(verdict.refusal)
+        elif isinstance(verdict.revision, http.Refusal):
+            await exchange.refuse(verdict.revision)
+        elif method == "GET":
+            await self._get(exchange)
+        else:
+            await self._delete(exchange)
+
+    # -- POST
+
+    async def _post(self, post: Post, verdict: Verdict) -> None:
+        body = await post.body()
+        if body is None:
+            return None
+        session = self._session_for(post, body, verdict)
+        if isinstance(session, http.Refusal):
+            return await post.refuse(session)
+        post.begin(session, verdict.form)
+        session.incoming = post
+        try:
+            events = session.session.dispatcher.receive(body, post)
+        finally:
+            session.incoming = None
+        if len(events) != 1:
+            post.is_batch = True
+            if not any(event.__class__ is RequestReceived for event in events):
+                return await self._accept(post, events)
+            if not post.is_over and not session.has_open(post):
+                post.give_up()
+        elif events[0].__class__ is not RequestReceived:
+            return await self._accept(post, events)
+        if not post.is_over:
+            await post.settled()
+        if session.is_kept:
+            return await self._answer(post)
+        return await self._answer_unkept(post)
+
+    def _session_for(self, post: Post, body: bytes, verdict: Verdict) -> HttpSession | http.Refusal:
+        """Find the session of a request, or begin one for `initialize`."""
+        app, revision = self._app, verdict.revision
+        named = None if self._is_stateless else post.headers.get(SESSION)
+        if named is not None:
+            if isinstance(revision, http.Refusal):
+                return revision
+            found: HttpSession | http.Refusal = app.sessions.find(named.decode("latin-1"), post)
+            return found
+        opens = _opens(body)
+        if opens and not self._is_stateless:
+            # Which revision is spoken from now on is being negotiated.
+            begun: HttpSession | http.Refusal = app.sessions.begin(post)
+            return begun
+        session = HttpSession(app, "", app.state)
+        if opens is False:
+            if isinstance(revision, http.Refusal):
+                return revision
+            if not self._is_stateless:  # session.id.missing-400
+                return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
+            session.session.begin_stateless(revision.id)
+        elif opens is None and self._is_stateless and isinstance(revision, Revision):
+            session.session.begin_stateless(revision.id)
+        # What cannot be read is answered by a session of its own.
+        return session
+
+    async def _accept(self, post: Post, events: Sequence[Event]) -> None:
+        """Answer a POST without requests."""
+        if post.refusal is not None:
+            return await post.json(post.refusal, status=400)
+        why = refused_by(events)
+        if why is not None and not self._is_stateless:  # http.post.refused-status
+            return await post.refuse(http.Refusal(400, why))
+        return await post.empty(202)  # http.post.accepted-202
+
+    async def _answer_unkept(self, post: Post) -> None:
+        """Answer the first request of a session; only if it opened one, the session is kept."""
+        session = post.owner
+        if session.id and session.session.is_begun and session.session.dispatcher.closed is None:
+            session.is_kept = True
+            self._app.sessions.keep(session)
+            await self._answer(post, session.id)
+            return
+        try:
+            await self._answer(post)
+        finally:
+            session.close()
+
+    async def _answer(self, post: Post, new_session: str | None = None) -> None:
+        stream, reply = post.stream, post.reply
+        if stream is not None and not stream.is_ended:
+            reader = Reader(stream, post.send, post.stream_head(new_session), self._app.readers)
+            stream.attach(reader)
+            await reader.follow(post.receive)
+        elif stream is not None or (reply is not None and post.form == "stream"):
+            await post.whole_stream(post.events(), session=new_session)
+        elif reply is not None:
+            await post.json(reply, session=new_session)
+        else:
+            await self._unanswered(post)
+
+    async def _unanswered(self, post: Post) -> None:
+        """End a request that was cancelled, or whose session has ended."""
+        if post.owner.session.dispatcher.closed is None:
+            if post.form == "json":
+                await post.empty(202)
+            else:
+                await post.whole_stream(b"")
+        elif self._app.is_stopping:
+            await post.refuse(http.Refusal(503, "the server is stopping", code=-32000))
+        else:
+            await post.refuse(http.Refusal(404, "the session has ended; initialize anew"))
+
+    # -- GET and DELETE
+
+    async def _get(self, exchange: HttpExchange) -> None:
+        session = self._named(exchange)
+        if isinstance(session, http.Refusal):
+            return await exchange.refuse(session)
+        last = exchange.header(LAST_EVENT)
+        stream = session.listen() if last is None else self._resumed(session, last)
+        if isinstance(stream, http.Refusal):
+            return await exchange.refuse(stream)
+        if stream.count == 0 and session.session.endpoint.revision.priming_event:
+            stream.prime()
+        reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
+        stream.attach(reader)
+        try:
+            await reader.follow(exchange.receive)
+        finally:
+            session.used = self._app.now()
+        return None
+
+    def _resumed(self, session: HttpSession, last: str) -> Stream | http.Refusal:
+        """Return the stream of an event, to be read from there on."""
+        place = place_of(last)
+        stream = None if place is None else session.find_stream(place[0])
+        if place is None or stream is None or not stream.resume(place[1]):
+            why = f"Last-Event-ID {last[:80]!r} is unknown, or what followed it is no longer kept"
+            return http.Refusal(400, why)
+        return stream
+
+    async def _delete(self, exchange: HttpExchange) -> None:
+        session = self._named(exchange)
+        if isinstance(session, http.Refusal):
+            return await exchange.refuse(session)
+        self._app.sessions.end(session)
+        return await exchange.empty(204)
+
+    def _named(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+        named = exchange.header(SESSION)
+        if named is None:
+            return http.Refusal(400, "Mcp-Session-Id is missing")
+        found: HttpSession | http.Refusal = self._app.sessions.find(named, exchange)
+        return found
+
+
+def refused_by(events: Sequence[Event]) -> str | None:
+    """Say why nothing of a message could be accepted; None where something could."""
+    reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
+    return reasons[0] if reasons and len(reasons) == len(events) else None

@@ -1,0 +1,85 @@
+"""The older HTTP form: a stream for everything the server says, and a URL for what it is told."""
+
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from accord.bindings import http, sse
+from accord.bindings.gate import Verdict
+from accord.transports.http_endpoint import refused_by
+from accord.transports.http_exchange import HttpExchange
+from accord.transports.http_session import Post
+from accord.transports.streams import Reader, Stream
+
+__all__ = ["MESSAGES", "STREAM", "TwoEndpointForm"]
+
+STREAM: Final = "/sse"
+MESSAGES: Final = "/messages"
+
+
+class TwoEndpointForm:
+    """Serves the form that has an endpoint for the stream and one for messages."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def serve_stream(self, exchange: HttpExchange, verdict: Verdict) -> None:
+        """Serve the endpoint that a client connects to."""
+        if exchange.method == "OPTIONS":
+            return await exchange.preflight("GET, OPTIONS")
+        if exchange.method != "GET":
+            return await exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
+        if verdict.refusal is not None:
+            return await exchange.refuse(verdict.refusal)
+        sessions = self._app.sessions
+        session = sessions.begin(exchange)
+        if isinstance(session, http.Refusal):
+            return await exchange.refuse(session)
+        stream = session.only_stream = Stream()
+        session.session.flow = stream
+        # Relative, so that it is right behind any mount and any prefix that a proxy strips.
+        above = "../" if exchange.scope["path"].endswith("/") else ""
+        place = f"{above}{MESSAGES[1:]}?session_id={session.id}"
+        stream.put_first(sse.encode(place.encode(), name="endpoint"))  # sse.connect.endpoint-event
+        sessions.keep(session)
+        reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
+        stream.attach(reader)
+        try:
+            await reader.follow(exchange.receive)
+        finally:
+            sessions.end(session)
+        return None
+
+    async def serve_messages(self, exchange: HttpExchange, verdict: Verdict) -> None:
+        """Serve the endpoint that takes messages."""
+        if exchange.method == "OPTIONS":
+            return await exchange.preflight("POST, OPTIONS")
+        if not isinstance(exchange, Post):
+            return await exchange.refuse(_not_allowed("send with POST", "POST, OPTIONS"))
+        if verdict.refusal is not None and verdict.refusal.status == 415:
+            return await exchange.refuse(verdict.refusal)
+        query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
+        named = (query.get("session_id") or [""])[0]
+        session = self._app.sessions.find(named, exchange)
+        if isinstance(session, http.Refusal):
+            return await exchange.refuse(session)
+        if session.only_stream is None:
+            return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
+        body = await exchange.body()
+        if body is None:
+            return None
+        exchange.begin(session, "json")
+        session.incoming = exchange
+        try:
+            events = session.session.dispatcher.receive(body)
+        finally:
+            session.incoming = None
+        why = refused_by(events)
+        if exchange.refusal is not None:
+            return await exchange.json(exchange.refusal, status=400)
+        if why is not None:
+            return await exchange.refuse(http.Refusal(400, why))
+        return await exchange.empty(202)
+
+
+def _not_allowed(why: str, allowed: str) -> http.Refusal:
+    return http.Refusal(405, why, headers=(("allow", allowed),))
