@@ -1,0 +1,161 @@
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord import Server
+from accord.errors import ConnectFailed
+from accord.testing import ProtocolBroken, Recording, connected
+from support import testing_servers as servers
+from support.waiting import run
+
+HERE = Path(servers.__file__)
+COMMAND = [sys.executable, "-m", "accord.testing.launch", str(HERE), "make"]
+
+
+async def called(target: Any, **options: Any) -> tuple[int, int]:
+    async with connected(target, **options) as client:
+        total = await client.call_tool("add", {"a": 1, "b": 2}, result_type=int)
+        return total, await client.call_tool("where", result_type=int)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [servers.good, servers.make, lambda: servers.make()],
+    ids=["server", "maker", "lambda"],
+)
+def test_in_memory_a_server_or_its_maker_is_connected_to(target: Any) -> None:
+    assert run(called(target)) == (3, os.getpid())
+
+
+@pytest.mark.parametrize(
+    "target", [servers.good, servers.make, COMMAND], ids=["server", "maker", "command"]
+)
+def test_over_stdio_it_runs_in_a_process_of_its_own(target: Any) -> None:
+    total, pid = run(called(target, transport="stdio"))
+    assert total == 3
+    assert pid != os.getpid()
+
+
+def test_a_file_is_run_over_stdio(tmp_path: Path) -> None:
+    file = tmp_path / "served.py"
+    file.write_text(HERE.read_text() + "\n\nif __name__ == '__main__':\n    good.run()\n")
+    assert run(called(file, transport="stdio"))[0] == 3
+    assert run(called(str(file), transport="stdio"))[0] == 3
+
+
+def test_a_plain_with_gives_the_blocking_client() -> None:
+    with connected(servers.good) as client:
+        assert client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+    assert client.is_closed
+
+
+def test_options_are_those_of_connect() -> None:
+    async def main() -> None:
+        async with connected(servers.good, revision="2025-03-26") as client:
+            assert client.revision == "2025-03-26"
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_one_violation_fails_the_test_with_requirement_clause_and_message(is_async: bool) -> None:
+    async def main() -> None:
+        async with connected(servers.make_bad, revision="2025-06-18") as client:
+            await client.call_tool("lie")
+
+    def plainly() -> None:
+        with connected(servers.make_bad, revision="2025-06-18") as client:
+            client.call_tool("lie")
+
+    with pytest.raises(ProtocolBroken) as caught:
+        run(main()) if is_async else plainly()
+    (violation,) = caught.value.violations
+    assert violation.requirement == "tools.structured-content.also-text"
+    message = str(caught.value)
+    assert "the traffic broke the protocol once" in message
+    assert "has the same JSON in a text block" in message
+    assert "something else" in message
+    assert isinstance(caught.value, AssertionError)
+
+
+@pytest.mark.parametrize("allow", ["tools.structured-content.also-text", "tools.*"])
+def test_a_breach_may_be_allowed_by_name(allow: str) -> None:
+    async def main() -> None:
+        async with connected(
+            servers.make_bad, revision="2025-06-18", allow={allow, "practice.*"}
+        ) as client:
+            await client.call_tool("lie")
+
+    run(main())
+
+
+def test_a_test_that_fails_by_itself_is_told_what_the_monitor_saw() -> None:
+    async def main() -> None:
+        async with connected(servers.make_bad, revision="2025-06-18") as client:
+            await client.call_tool("lie")
+            raise KeyError("own failure")
+
+    with pytest.raises(KeyError, match="own failure") as caught:
+        run(main())
+    assert "also-text" in caught.value.__notes__[0]
+
+
+def test_a_recording_of_ones_own_is_filled() -> None:
+    recording = Recording()
+
+    async def main() -> None:
+        async with connected(servers.good, recording=recording) as client:
+            await client.ping()
+
+    run(main())
+    assert [each["method"] for each in recording.messages("client")] == [
+        "initialize",
+        "notifications/initialized",
+        "ping",
+    ]
+
+
+def test_an_unknown_transport_is_refused() -> None:
+    with pytest.raises(ValueError, match="'telepathy', expected one of memory, stdio"):
+        connected(servers.good, transport="telepathy")  # type: ignore[arg-type]
+
+
+def test_what_is_no_server_is_refused_in_memory() -> None:
+    with pytest.raises(TypeError, match="not a list"):
+        run(called(["python"]))
+
+
+@pytest.mark.parametrize("target", [Server("nowhere"), lambda: servers.make()])
+def test_what_a_process_cannot_find_is_refused_over_stdio(target: Any) -> None:
+    with pytest.raises(ValueError, match="at the top of a module"):
+        run(called(target, transport="stdio"))
+
+
+def test_a_server_that_does_not_start_says_why() -> None:
+    with pytest.raises(ConnectFailed, match="died early") as caught:
+        run(called([sys.executable, "-c", "raise SystemExit('died early')"], transport="stdio"))
+    assert caught.value.exit_code == 1
+
+
+def test_what_is_printed_by_a_launched_module_is_no_breach() -> None:
+    recording = Recording()
+    run(called(servers.good, transport="stdio", recording=recording))
+    assert recording.violations == []
+
+
+def test_stderr_options_reach_the_process() -> None:
+    lines: list[str] = []
+    run(called(servers.good, transport="stdio", stderr=lines.append))
+    assert "printed at import" in lines
+
+
+def test_both_kinds_of_clients_can_be_used_at_once() -> None:
+    async def main() -> None:
+        async with connected(servers.good) as one, connected(servers.good) as two:
+            await asyncio.gather(one.ping(), two.ping())
+
+    run(main())
