@@ -28,6 +28,7 @@ from accord.errors import RegistrationError
 from accord.server.results import ResultError, ReturnType
 from accord.server.schemas import schema_of
 from accord.server.signature import ArgumentsError, Signature, inspect
+from support.labels import label
 
 
 class Address(BaseModel):
@@ -144,7 +145,7 @@ def test_a_recursive_model_keeps_its_reference():
             'argument "value": expected text matching ^a, got a string ("b")',
         ),
     ],
-    ids=str,
+    ids=label,
 )
 def test_refusals_are_worded_as_for_any_other_type(annotation: Any, value: Any, text: str):
     assert refusal(annotation, value) == text
@@ -171,7 +172,7 @@ def test_a_model_may_arrive_as_a_string():
         (SecretStr, "x", SecretStr("x")),
         (RootModel[list[int]], [1], RootModel[list[int]]([1])),
     ],
-    ids=str,
+    ids=label,
 )
 def test_what_only_pydantic_can_do_is_left_to_it(annotation: Any, given: Any, value: Any):
     assert bound(annotation, given) == value

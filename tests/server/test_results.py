@@ -23,6 +23,7 @@ from accord.types import (
     ResourceLink,
     TextContent,
 )
+from support.labels import label
 from support.type_corpus import NAMED_TUPLES, ROWS, Row, Size
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_most_of_the_corpus_has_an_output_schema():
         Annotated[str, "text"],
         Awaitable[str],
     ],
-    ids=str,
+    ids=label,
 )
 def test_content_has_no_schema(annotation: Any):
     assert ReturnType(annotation).output_schema is None
@@ -134,7 +135,7 @@ def test_content_has_no_schema(annotation: Any):
         (Annotated[int, Meta(ge=1)], {"type": "integer", "minimum": 1}),
         (Coroutine[Any, Any, bool], {"type": "boolean"}),
     ],
-    ids=str,
+    ids=label,
 )
 def test_what_is_no_object_is_wrapped(annotation: Any, schema: Any):
     assert ReturnType(annotation).output_schema == {
@@ -145,7 +146,7 @@ def test_what_is_no_object_is_wrapped(annotation: Any, schema: Any):
 
 
 @pytest.mark.parametrize(
-    "annotation", [Point, Report, Weather, Size, dict, dict[str, int]], ids=str
+    "annotation", [Point, Report, Weather, Size, dict, dict[str, int]], ids=label
 )
 def test_objects_have_their_own_schema(annotation: Any):
     schema = ReturnType(annotation).output_schema
@@ -187,7 +188,7 @@ def test_bytes_are_an_embedded_blob(value: Any):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(5, "5"), (1.5, "1.5"), (True, "true"), ({"a": [1]}, '{"a":[1]}'), ([1, "a"], '[1,"a"]')],
-    ids=str,
+    ids=label,
 )
 def test_untyped_values_are_json_in_text(value: Any, text: str):
     result = ReturnType(Any).convert(value)
@@ -267,7 +268,7 @@ def test_a_finished_result_keeps_the_promise_of_its_schema():
         (b"<svg/>", "image/svg+xml"),
         (b"?", "image/png"),
     ],
-    ids=str,
+    ids=label,
 )
 def test_an_image_is_told_by_its_first_bytes(data: bytes, mime_type: str):
     (block,) = ReturnType(Image).convert(Image(data)).content
@@ -336,7 +337,7 @@ def test_an_image_is_data_or_a_file():
         (Annotated[int, Meta(ge=1)], 0, "the result: expected at least 1, got an integer (0)"),
         (Point, TextContent("a"), 'the result at "x" is missing'),
     ],
-    ids=str,
+    ids=label,
 )
 def test_what_breaks_its_schema_never_leaves(annotation: Any, value: Any, text: str):
     with pytest.raises(ResultError) as caught:

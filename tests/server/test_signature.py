@@ -20,6 +20,7 @@ from msgspec import Meta, json
 from accord.errors import RegistrationError, ToolError
 from accord.server.schemas import encode
 from accord.server.signature import ArgumentsError, Signature, inspect
+from support.labels import label
 from support.type_corpus import NAMED_TUPLES, ROWS, Row
 
 if TYPE_CHECKING:
@@ -743,7 +744,7 @@ def test_any_json_is_bound_or_refused(value: Any):
         (str, " x ", " x "),
         (Literal[1, 2], "2", 2),
     ],
-    ids=str,
+    ids=label,
 )
 def test_strings_become_what_is_wanted(annotation: Any, text: str, value: Any):
     assert taking(annotation).bind_strings({"value": text}).args == (value,)
