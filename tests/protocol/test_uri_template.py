@@ -279,3 +279,9 @@ def test_any_text_is_a_template_or_refused_with_a_place(text: str) -> None:
         assert set(template.match(text) or ()) <= set(template.variables)
         return
     assert refusal.startswith("position ")
+
+
+def test_a_template_is_shown_by_its_text():
+    template = parse("note://{name}")
+    assert str(template) == "note://{name}"
+    assert repr(template) == "UriTemplate('note://{name}')"

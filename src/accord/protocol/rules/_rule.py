@@ -150,9 +150,7 @@ def _binder(
 
 
 def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
-    """Turn what a judge returned into violations."""
-    if outcome is None or outcome is True:
-        return []
+    """Turn what a judge objected to into violations."""
     found = [outcome] if isinstance(outcome, str | Breach) else outcome
     violations = []
     for item in found:  # type: ignore[union-attr]  # a judge never returns False
