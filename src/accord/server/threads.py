@@ -45,22 +45,25 @@ class _Job:
             self._thread = threading.get_ident()
         _running.add(self)
         try:
-            return self._work()
+            try:
+                return self._work()
+            finally:
+                self._leave()
         except _Stopped:
             return None
         finally:
-            try:
-                self._leave()
-            except _Stopped:  # it came at the last moment, and comes only once
-                self._leave()
+            _running.discard(self)
 
     def _leave(self) -> None:
+        """Let a stop that is on its way arrive now, rather than in the next work of the thread."""
         with self._lock:
-            if self._stopped and self._thread is not None:
-                # What was not raised yet must not hit the next work of this thread.
-                _raise_in(self._thread, None)
             self._thread = None
-        _running.discard(self)
+            is_stopped = self._stopped
+        if is_stopped:
+            # It is raised where bytecode is interruptible. To take it back would leave the
+            # interpreter, which spins under a tracer then, looking for it.
+            for _ in range(100):
+                pass
 
     def stop(self) -> None:
         """Raise in the thread at its next bytecode; a call into C is left only when it returns."""
