@@ -14,13 +14,14 @@ import time
 import lists
 import memory
 import stdio
+import web
 from measure import Effort, Figure, heading, line
 
 import client
 
 MEASURES = {
     measure.__name__: measure
-    for module in (stdio, memory, lists, client)
+    for module in (stdio, memory, lists, client, web)
     for measure in module.FIGURES
 }
 LONGEST = 900

@@ -19,7 +19,7 @@ _ACCEPT, _VERSION = b"accept", names.VERSION.encode()
 DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION)
 # Heads differ by client and by page; what is longer than any honest one is not remembered.
 _REMEMBERED: Final = 512
-_LENGTH_MOST: Final = 1_000
+_SIZE_MOST: Final = 4_000
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -47,14 +47,21 @@ class Gate:
         self._supported = tuple(supported)
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._judge)
 
-    def judge(self, method: str, headers: RawHeaders) -> Verdict:
-        """Judge the head of a request; header names are lower case."""
-        values = tuple(map(headers.get, DECISIVE))
-        if sum(map(len, headers.values())) > _LENGTH_MOST:
-            return self._judge(method, *values)
-        return self._remembered(method, *values)
+    def judge(self, method: str, headers: RawHeaders, size: int = 0) -> Verdict:
+        """Judge the head of a request.
 
-    def _judge(self, method: str, *values: bytes | None) -> Verdict:
+        Args:
+            method: that of HTTP.
+            headers: by name in lower case.
+            size: how long they are; a long head is judged anew each time.
+        """
+        get = headers.get
+        values = (get(_HOST), get(_ORIGIN), get(_TYPE), get(_ACCEPT), get(_VERSION))
+        if size > _SIZE_MOST:
+            return self._judge(method, values)
+        return self._remembered(method, values)
+
+    def _judge(self, method: str, values: tuple[bytes | None, ...]) -> Verdict:
         pairs = zip(DECISIVE, values, strict=True)
         named = {
             name.decode(): value.decode("latin-1") for name, value in pairs if value is not None

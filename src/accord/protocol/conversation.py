@@ -327,6 +327,8 @@ def _lasting(exchange: Exchange | None) -> Exchange | None:
 
 def capability_paths(capabilities: Any) -> frozenset[str]:
     """Flatten capabilities to dotted paths; an object or `true` declares, nothing else does."""
+    if isinstance(capabilities, frozenset):
+        return capabilities
     if isinstance(capabilities, msgspec.Struct):
         capabilities = msgspec.to_builtins(capabilities)
     found: set[str] = set()

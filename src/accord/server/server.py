@@ -348,10 +348,10 @@ class Server(Generic[State]):
     def watchdog(self) -> Watchdog:
         """Return what names handlers that block the running loop."""
         loop = asyncio.get_running_loop()
-        for closed in [each for each in self._watchdogs if each.is_closed()]:
-            del self._watchdogs[closed]
         found = self._watchdogs.get(loop)
         if found is None:
+            for closed in [each for each in self._watchdogs if each.is_closed()]:
+                del self._watchdogs[closed]
             found = self._watchdogs[loop] = Watchdog()
         return found
 

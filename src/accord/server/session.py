@@ -5,10 +5,13 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
+import msgspec
+
 from accord.errors import LocalProtocolError, MethodNotFound
-from accord.protocol.conversation import PartyState
+from accord.protocol.conversation import PartyState, capability_paths
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Phase
@@ -177,8 +180,8 @@ class Session:
 
     def begin_stateless(self, revision: RevisionId) -> None:
         """Serve requests without an opening, under the revision that the transport names."""
-        row = REVISIONS[revision]
-        self.endpoint.conversation.begin(row, server=self.server.capabilities())
+        paths = _paths(msgspec.json.encode(self.server.capabilities()))
+        self.endpoint.conversation.begin(REVISIONS[revision], server=paths)
 
     @property
     def is_ready(self) -> bool:
@@ -225,6 +228,12 @@ class Session:
         for context in self._contexts.values():
             context._cancel()
         self.dispatcher.close()
+
+
+@lru_cache(maxsize=64)
+def _paths(capabilities: bytes) -> frozenset[str]:
+    """Return capabilities as paths; a server has few different ones, and asks for each request."""
+    return capability_paths(msgspec.json.decode(capabilities))
 
 
 def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:

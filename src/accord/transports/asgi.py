@@ -6,6 +6,7 @@ first request starts the server.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
@@ -14,7 +15,7 @@ from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
 from accord.transports.http_endpoint import HttpEndpoint
-from accord.transports.http_exchange import HttpExchange, Scope
+from accord.transports.http_exchange import TOO_LARGE, HttpExchange, Scope
 from accord.transports.http_options import HttpOptions
 from accord.transports.http_session import HttpSession, Post
 from accord.transports.http_sessions import HttpSessions
@@ -52,16 +53,21 @@ class HttpApp:
         self.events = options.events or MemoryEventStore()
         self.sessions = HttpSessions(self)
         self.readers: set[Reader] = set()
-        self.reading: dict[asyncio.Task[Any], float] = {}
-        self.waiting: dict[Post, float] = {}
+        self.reading: dict[asyncio.Task[Any], float | None] = {}
+        self.waiting: dict[Post, float | None] = {}
         self.is_stopping = False
         self.state: Any = None
         self.under_way = 0
-        self.calls = 0
+        self.lasting = 0
         guard = http.guard_for(options.public_url, options.allowed_hosts, options.allowed_origins)
         self._gate = Gate(guard, options.answers, server.revisions)
-        self._routes = self._make_routes()
+        self._served = self._endpoints()
+        # Each with and without a slash at its end: nothing is ever redirected.
+        places = (*self._served, *_HEALTH)
+        self._places = {f"{path}{end}": path for path in places for end in ("", "/")}
+        self._is_ready = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.now: Callable[[], float] = time.monotonic
         self._life: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None]
         self._stop: asyncio.Event
@@ -70,21 +76,19 @@ class HttpApp:
         limits = (options.keep_alive, options.body_timeout, options.session_idle)
         self._tick_every = min(_TICK, *(each / 4 for each in limits))
 
-    def _make_routes(self) -> dict[str, Serve | None]:
-        """Name what is served where, each with and without a slash at its end."""
-        routes: dict[str, Serve | None] = dict.fromkeys(_HEALTH)
+    def _endpoints(self) -> dict[str, Serve]:
+        """Say what is served where."""
+        served: dict[str, Serve] = {}
         if self.options.sse:
             older = TwoEndpointForm(self)
-            routes[STREAM], routes[MESSAGES] = older.serve_stream, older.serve_messages
-        routes[self.options.path.rstrip("/")] = HttpEndpoint(self).serve
-        return routes | {f"{path}/": serve for path, serve in routes.items()}
+            served = {STREAM: older.serve_stream, MESSAGES: older.serve_messages}
+        served[self.options.path.rstrip("/")] = HttpEndpoint(self).serve
+        return served
 
     # -- life
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["type"] == "lifespan":
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
             await receive()
@@ -106,11 +110,6 @@ class HttpApp:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    def now(self) -> float:
-        """Return the time, on the clock that all limits go by."""
-        assert self._loop is not None
-        return self._loop.time()
-
     async def start(self) -> None:
         """Run the server's lifespan; the first request does it where nobody else did."""
         loop = asyncio.get_running_loop()
@@ -126,6 +125,8 @@ class HttpApp:
         if self._loop is not None and self._loop.is_running():
             raise RuntimeError("the app is running on another event loop")
         self._loop = loop
+        self.now = loop.time
+        self._is_ready = False
         self._life = None
         self._stop = asyncio.Event()
         self.sessions = HttpSessions(self)
@@ -134,13 +135,14 @@ class HttpApp:
         self.reading.clear()
         self.waiting.clear()
         self.is_stopping = False
-        self.under_way = self.calls = 0
+        self.under_way = self.lasting = 0
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """Enter the lifespan and leave it, in one task: some can only be left where they began."""
         try:
             async with self.server.running() as self.state:
                 self._tick()
+                self._is_ready = True
                 ready.set_result(None)
                 await self._stop.wait()
         except Exception as error:
@@ -150,6 +152,7 @@ class HttpApp:
                 self._life = None  # the next request tries again
                 ready.set_exception(error)
         finally:
+            self._is_ready = False
             if self._timer is not None:
                 self._timer.cancel()
             if not ready.done():
@@ -178,7 +181,8 @@ class HttpApp:
             await asyncio.sleep(_PAUSE)
 
     def _is_working(self) -> bool:
-        return self.calls > 0 or any(each.session.dispatcher.running for each in self.sessions)
+        is_busy = self.under_way > self.lasting
+        return is_busy or any(each.session.dispatcher.running for each in self.sessions)
 
     def end_streams(self) -> None:
         """Take no new sessions, and let clients that only listen go: they come back elsewhere."""
@@ -197,11 +201,15 @@ class HttpApp:
         if self.readers and not self.is_stopping and is_stopping():
             self.end_streams()
         for task, began in list(self.reading.items()):
-            if now - began >= options.body_timeout:
+            if began is None:
+                self.reading[task] = now
+            elif now - began >= options.body_timeout:
                 del self.reading[task]
                 task.cancel()
         for post, began in list(self.waiting.items()):
-            if post.form != "json" and now - began >= self._patience(post):
+            if began is None:
+                self.waiting[post] = now
+            elif post.form != "json" and now - began >= self._patience(post):
                 post.open_stream()
         if now - self._swept >= min(_SWEEP, options.session_idle / 4):
             self._swept = now
@@ -221,15 +229,16 @@ class HttpApp:
 
     # -- one request
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
         kind = Post if scope["method"] == "POST" else HttpExchange
         exchange = kind(self, scope, receive, send)
         self.under_way += 1
         try:
-            if self._life is None or self._loop is not asyncio.get_running_loop():
+            if not self._is_ready or self._loop is not asyncio.get_running_loop():
                 await self.start()
-            elif not self._ready.done():
-                await asyncio.shield(self._ready)
             await self._serve(exchange, scope)
         except Exception:
             log.exception("%s %s failed", exchange.method, scope["path"])
@@ -237,34 +246,30 @@ class HttpApp:
         finally:
             self.under_way -= 1
 
-    async def _serve(self, exchange: HttpExchange, scope: Scope) -> None:
-        found = self._find(scope)
-        if found is None:
-            path: str = scope["path"]
-            return await exchange.refuse(
-                http.Refusal(404, f"nothing is served at {path[:200]!r}; try {self.options.path}")
-            )
-        serve = found[1]
-        if serve is None:
-            is_ready = found[0].startswith("/healthz") or not self.is_stopping
-            return await exchange.health(is_ready=is_ready)
-        refusal = exchange.too_large()
-        if refusal is None and self.under_way > self.options.connections:
-            most = self.options.connections
-            refusal = http.Refusal(503, f"{most} requests are under way (connections)", -32000)
-        if refusal is not None:
-            return await exchange.refuse(refusal, close=True)
-        verdict = self._gate.judge(exchange.method, exchange.headers)
+    def _serve(self, exchange: HttpExchange, scope: Scope) -> Awaitable[None]:
+        place = self._find(scope)
+        if place in _HEALTH:
+            return exchange.health(is_ready=place == "/healthz" or not self.is_stopping)
+        if exchange.is_too_large:
+            return exchange.refuse(TOO_LARGE, close=True)
+        if self.under_way > self.options.connections:
+            why = f"{self.options.connections} requests are under way (connections)"
+            return exchange.refuse(http.Refusal(503, why, -32000), close=True)
+        verdict = self._gate.judge(exchange.method, exchange.headers, exchange.head_size)
         if verdict.foreign is not None:
-            return await exchange.refuse(verdict.foreign)
-        return await serve(exchange, verdict)
+            return exchange.refuse(verdict.foreign)
+        serve = self._served.get(place)
+        if serve is None:
+            why = f"nothing is served at {scope['path'][:200]!r}; try {self.options.path}"
+            return exchange.refuse(http.Refusal(404, why))
+        return serve(exchange, verdict)
 
-    def _find(self, scope: Scope) -> tuple[str, Serve | None] | None:
-        """Find what is served at a path: within the mount, or else as it stands."""
+    def _find(self, scope: Scope) -> str:
+        """Return the path within the mount if something is served there, else as it stands."""
         path: str = scope["path"]
-        root: str = scope.get("root_path", "").rstrip("/")
+        root: str = scope.get("root_path", "")
         if root and path.startswith(root):
-            within = path[len(root) :]
-            if within in self._routes:
-                return within, self._routes[within]
-        return (path, self._routes[path]) if path in self._routes else None
+            found = self._places.get(path[len(root.rstrip("/")) :])
+            if found is not None:
+                return found
+        return self._places.get(path, path)

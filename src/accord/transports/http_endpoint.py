@@ -1,6 +1,6 @@
 """Streamable HTTP: the one endpoint with POST, GET and DELETE."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -41,31 +41,24 @@ class HttpEndpoint:
         self._is_stateless: bool = app.options.stateless
         self.allowed = _STATELESS if self._is_stateless else http.ALLOWED
 
-    async def serve(self, exchange: HttpExchange, verdict: Verdict) -> None:
+    def serve(self, exchange: HttpExchange, verdict: Verdict) -> Awaitable[None]:
         """Serve a request whose origin is allowed."""
         method = exchange.method
         if isinstance(exchange, Post):
             if verdict.refusal is not None:
-                await exchange.refuse(verdict.refusal)
-                return
-            self._app.calls += 1
-            try:
-                await self._post(exchange, verdict)
-            finally:
-                self._app.calls -= 1
-        elif method == "OPTIONS":
-            await exchange.preflight(self.allowed)
-        elif method not in ("GET", "DELETE") or self._is_stateless:
+                return exchange.refuse(verdict.refusal)
+            return self._post(exchange, verdict)
+        if method == "OPTIONS":
+            return exchange.preflight(self.allowed)
+        if method not in ("GET", "DELETE") or self._is_stateless:
             why = f"{method[:20]} is not allowed here"
-            await exchange.refuse(http.Refusal(405, why, headers=(("allow", self.allowed),)))
-        elif verdict.refusal is not None:
-            await exchange.refuse(verdict.refusal)
-        elif isinstance(verdict.revision, http.Refusal):
-            await exchange.refuse(verdict.revision)
-        elif method == "GET":
-            await self._get(exchange)
-        else:
-            await self._delete(exchange)
+            return exchange.refuse(http.Refusal(405, why, headers=(("allow", self.allowed),)))
+        refusal = verdict.refusal
+        if refusal is None and isinstance(verdict.revision, http.Refusal):
+            refusal = verdict.revision
+        if refusal is not None:
+            return exchange.refuse(refusal)
+        return self._get(exchange) if method == "GET" else self._delete(exchange)
 
     # -- POST
 
@@ -76,12 +69,7 @@ class HttpEndpoint:
         session = self._session_for(post, body, verdict)
         if isinstance(session, http.Refusal):
             return await post.refuse(session)
-        post.begin(session, verdict.form)
-        session.incoming = post
-        try:
-            events = session.session.dispatcher.receive(body, post)
-        finally:
-            session.incoming = None
+        events = post.begin(session, verdict.form, body)
         if len(events) != 1:
             post.is_batch = True
             if not any(event.__class__ is RequestReceived for event in events):
@@ -90,11 +78,11 @@ class HttpEndpoint:
                 post.give_up()
         elif events[0].__class__ is not RequestReceived:
             return await self._accept(post, events)
-        if not post.is_over:
+        if not post.is_over and post.stream is None:
             await post.settled()
-        if session.is_kept:
-            return await self._answer(post)
-        return await self._answer_unkept(post)
+        if not session.is_kept:
+            return await self._answer_unkept(post)
+        return await self._answer(post)
 
     def _session_for(self, post: Post, body: bytes, verdict: Verdict) -> HttpSession | http.Refusal:
         """Find the session of a request, or begin one for `initialize`."""
@@ -147,9 +135,7 @@ class HttpEndpoint:
     async def _answer(self, post: Post, new_session: str | None = None) -> None:
         stream, reply = post.stream, post.reply
         if stream is not None and not stream.is_ended:
-            reader = Reader(stream, post.send, post.stream_head(new_session), self._app.readers)
-            stream.attach(reader)
-            await reader.follow(post.receive)
+            await post.read(new_session).follow(post.receive)
         elif stream is not None or (reply is not None and post.form == "stream"):
             await post.whole_stream(post.events(), session=new_session)
         elif reply is not None:
@@ -183,9 +169,11 @@ class HttpEndpoint:
             stream.prime()
         reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
         stream.attach(reader)
+        self._app.lasting += 1
         try:
             await reader.follow(exchange.receive)
         finally:
+            self._app.lasting -= 1
             session.used = self._app.now()
         return None
 

@@ -11,7 +11,7 @@ from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.transports.streams import Receive, Send
 
-__all__ = ["BODY_REFUSED", "Headers", "HttpExchange", "Scope"]
+__all__ = ["LAST_EVENT", "SESSION", "TOO_LARGE", "Headers", "HttpExchange", "Scope"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -34,8 +34,9 @@ _PREFLIGHT_AGE: Final = b"600"
 # Far more than browsers and proxies send.
 _HEADERS_MOST: Final = 200
 _HEADER_BYTES_MOST: Final = 64 * 1024
-
-BODY_REFUSED: Final = object()
+TOO_LARGE: Final = http.Refusal(
+    431, f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES_MOST} bytes of them"
+)
 
 
 class HttpExchange:
@@ -48,7 +49,7 @@ class HttpExchange:
         send: writes the response.
     """
 
-    __slots__ = ("_is_begun", "app", "headers", "method", "receive", "scope", "send")
+    is_begun = False
 
     def __init__(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
         self.app = app
@@ -56,27 +57,24 @@ class HttpExchange:
         self.method: str = scope["method"]
         self.receive = receive
         self.send = send
-        self._is_begun = False
-        self.headers: dict[bytes, bytes] = {}
-        found = self.headers
+        size = 0
+        self.headers = found = dict[bytes, bytes]()
         for name, value in scope["headers"]:
+            size += len(value)
             if name in _READ:
                 # A header that came twice is one with both values, and so none that is allowed.
-                found[name] = value if name not in found else b"%b, %b" % (found[name], value)
+                found[name] = b"%b, %b" % (found[name], value) if name in found else value
+        self.head_size = size
 
     def header(self, name: bytes) -> str | None:
         """Return the text of a header that the app reads."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
-    def too_large(self) -> http.Refusal | None:
-        """Refuse a head that no honest client sends."""
-        headers = self.scope["headers"]
-        if len(headers) > _HEADERS_MOST:
-            return http.Refusal(431, f"more than {_HEADERS_MOST} headers")
-        if sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES_MOST:
-            return http.Refusal(431, f"headers exceed {_HEADER_BYTES_MOST} bytes")
-        return None
+    @property
+    def is_too_large(self) -> bool:
+        """Whether no honest client sends such a head."""
+        return self.head_size > _HEADER_BYTES_MOST or len(self.scope["headers"]) > _HEADERS_MOST
 
     # -- the body
 
@@ -87,10 +85,10 @@ class HttpExchange:
         if length is not None and length.isdigit() and int(length[:20]) > limit:
             await self.refuse(_body_too_large(limit))
             return None
-        reading = self.app.reading
+        reading: dict[asyncio.Task[Any], float | None] = self.app.reading
         task = asyncio.current_task()
         assert task is not None
-        reading[task] = self.app.now()
+        reading[task] = None
         try:
             message = await self.receive()
             if message["type"] != "http.request":
@@ -142,21 +140,24 @@ class HttpExchange:
 
     async def _respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
         headers.append((_LENGTH, b"%d" % len(body)))
-        self._is_begun = True
+        self.is_begun = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def json(self, body: bytes, *, status: int = 200, session: str | None = None) -> None:
         """Answer with one message."""
-        headers = self._headers(_JSON)
+        headers = self._headers(_JSON) if b"origin" in self.headers else [_JSON]
         if session is not None:
             headers.append((SESSION, session.encode()))
-        await self._respond(status, headers, body)
+        headers.append((_LENGTH, b"%d" % len(body)))
+        self.is_begun = True
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def empty(self, status: int) -> None:
         """Answer without a body."""
         if status == 204:  # has no length either
-            self._is_begun = True
+            self.is_begun = True
             head = {"type": "http.response.start", "status": status, "headers": self._headers()}
             await self.send(head)
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -175,7 +176,7 @@ class HttpExchange:
 
     async def fail(self) -> None:
         """Answer that something went wrong here, if it is not too late to say so."""
-        if not self._is_begun:
+        if not self.is_begun:
             await self.refuse(http.Refusal(500, "internal error", code=-32603), close=True)
 
     async def health(self, *, is_ready: bool) -> None:
@@ -201,7 +202,7 @@ class HttpExchange:
         headers = self._headers(*_SSE)
         if session is not None:
             headers.append((SESSION, session.encode()))
-        self._is_begun = True
+        self.is_begun = True
         return {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def whole_stream(self, events: bytes, *, session: str | None = None) -> None:

@@ -1,13 +1,14 @@
 """One client over HTTP: its protocol session, its streams, and the POSTs that wait for answers."""
 
 import asyncio
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from accord.bindings import http, sse
+from accord.protocol.events import Event
 from accord.protocol.exchange import Exchange
 from accord.transports.http_exchange import HttpExchange
-from accord.transports.streams import Stream
+from accord.transports.streams import Reader, Stream
 
 __all__ = ["HttpSession", "Post"]
 
@@ -27,6 +28,7 @@ class HttpSession:
 
     __slots__ = (
         "_names",
+        "_open",
         "_standing",
         "app",
         "id",
@@ -54,6 +56,7 @@ class HttpSession:
         self._standing: tuple[Stream, ...] = ()
         self._names = 0
         self.session = app.server.session(self.write, state, is_lasting=bool(id))
+        self._open: dict[Any, Exchange] = self.session.client.open
 
     # -- streams
 
@@ -117,7 +120,7 @@ class HttpSession:
 
     def has_open(self, post: "Post") -> bool:
         """Whether requests of a POST still wait for their answer."""
-        return any(each.origin is post for each in self.session.client.open.values())
+        return any(each.origin is post for each in self._open.values())
 
     # -- what the server says
 
@@ -142,7 +145,7 @@ class HttpSession:
         if post.is_over or exchange.cancelled:
             return False
         # An exchange is closed before its answer is written, and no sooner.
-        return not self.session.is_open(exchange)
+        return self._open.get(exchange.id) is not exchange
 
     def _say_alone(self, data: bytes) -> None:
         if self.only_stream is not None:
@@ -181,31 +184,29 @@ class HttpSession:
 class Post(HttpExchange):
     """One POST: what is said during its requests, and their answer."""
 
-    __slots__ = (
-        "_waiter",
-        "can_ask",
-        "form",
-        "is_batch",
-        "is_over",
-        "owner",
-        "refusal",
-        "reply",
-        "stream",
-    )
-
     owner: HttpSession
+    form: http.Form
+    can_ask = True
+    is_batch = False
+    is_over = False
+    refusal: bytes | None = None
+    reply: bytes | None = None
+    stream: Stream | None = None
+    _waiter: asyncio.Future[None] | None = None
 
-    def begin(self, owner: HttpSession, form: http.Form) -> None:
-        """Take up the requests of a session."""
+    def begin(self, owner: HttpSession, form: http.Form, body: bytes) -> Sequence[Event]:
+        """Let a session take in the body; what is said meanwhile and the answer come here."""
         self.owner = owner
-        self.form: http.Form = form
-        self.can_ask = form != "json"
-        self.is_batch = False
-        self.is_over = False
-        self.refusal: bytes | None = None
-        self.reply: bytes | None = None
-        self.stream: Stream | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self.form = form
+        if form == "json":
+            self.can_ask = False
+        owner.incoming = self
+        origin = None if owner.only_stream is not None else self
+        try:
+            events: Sequence[Event] = owner.session.dispatcher.receive(body, origin)
+        finally:
+            owner.incoming = None
+        return events
 
     # -- what a dispatcher and a context ask of it
 
@@ -292,11 +293,17 @@ class Post(HttpExchange):
 
     async def settled(self) -> None:
         """Wait until there is an answer, something to say before it, or none to come."""
-        if not self.is_over and self.stream is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-            self.app.waiting[self] = self.app.now()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-                self.app.waiting.pop(self, None)
+        self._waiter = asyncio.get_running_loop().create_future()
+        self.app.waiting[self] = None
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self.app.waiting.pop(self, None)
+
+    def read(self, session: str | None = None) -> Reader:
+        """Answer with the stream, from now on."""
+        assert self.stream is not None
+        reader = Reader(self.stream, self.send, self.stream_head(session), self.app.readers)
+        self.stream.attach(reader)
+        return reader

@@ -44,7 +44,9 @@ class HttpSessions:
     def find(self, id: str, exchange: HttpExchange) -> HttpSession | http.Refusal:
         """Return the session that a request names."""
         session = self._found.get(id)
-        if session is None or session.principal != self.principal(exchange):
+        principal_of = self._app.options.principal
+        principal = None if principal_of is None else principal_of(exchange.scope)
+        if session is None or session.principal != principal:
             return _UNKNOWN  # session.end.terminated-404
         session.used = self._app.now()
         if not session.is_opened:

@@ -43,9 +43,11 @@ class TwoEndpointForm:
         sessions.keep(session)
         reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
         stream.attach(reader)
+        self._app.lasting += 1
         try:
             await reader.follow(exchange.receive)
         finally:
+            self._app.lasting -= 1
             sessions.end(session)
         return None
 
@@ -67,13 +69,7 @@ class TwoEndpointForm:
         body = await exchange.body()
         if body is None:
             return None
-        exchange.begin(session, "json")
-        session.incoming = exchange
-        try:
-            events = session.session.dispatcher.receive(body)
-        finally:
-            session.incoming = None
-        why = refused_by(events)
+        why = refused_by(exchange.begin(session, "json", body))
         if exchange.refusal is not None:
             return await exchange.json(exchange.refusal, status=400)
         if why is not None:
