@@ -1,4 +1,4 @@
-"""`accord run`: serve a server over stdin and stdout."""
+"""`accord run`: serve a server over stdin and stdout, or over HTTP."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from accord.cli.terminal import complain
 __all__ = ["register"]
 
 _ABOUT = """\
-Serve a server over stdin and stdout, as hosts launch it.
+Serve a server over stdin and stdout, as hosts launch it, or over HTTP.
 
 TARGET is a Python file or a module with a Server in it: server.py, server.py:name, package.module,
 package.module:name. Without a name the objects called server, mcp and app are looked for first,
@@ -24,6 +24,7 @@ _EXAMPLES = """\
 examples:
   accord run server.py
   accord run package.servers:make_desk --grace 10
+  accord run server.py --http --port 8000
 """
 
 
@@ -31,7 +32,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "run",
-        help="serve a server over stdin and stdout",
+        help="serve a server over stdin and stdout, or over HTTP",
         description=_ABOUT,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -58,6 +59,11 @@ def run(options: argparse.Namespace) -> int:
     place = locate(options.target, options.rest)
     if options.rest:
         raise UsageError(f"run takes one TARGET; {' '.join(options.rest)} is too much")
+    if options.http:
+        server = load(place)
+        if not server.was_run:
+            server.run("http", grace=options.grace, host=options.host, port=options.port)
+        return 0
     is_watched = sys.stdin is not None and sys.stdin.isatty()
     _claim()
     server = load(place)

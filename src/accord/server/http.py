@@ -1,14 +1,19 @@
-"""Serving over HTTP: its settings, and uvicorn brought to a clean end."""
+"""Serving over HTTP: its settings, and a process that does it to a clean end."""
 
+import logging
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from accord.server.server import Server
     from accord.stores import EventStore
 
 __all__ = ["HttpSettings", "run"]
+
+log = logging.getLogger("accord.http")
 
 
 class HttpSettings(TypedDict, total=False):
@@ -35,36 +40,43 @@ class HttpSettings(TypedDict, total=False):
     write_timeout: float
 
 
-def run(app: Any, *, host: str, port: int) -> None:
-    """Serve until a signal comes; calls under way get the grace period."""
+def run(server: "Server[Any]", app: Any, *, host: str, port: int) -> None:
+    """Serve until a signal comes; calls under way get the grace period.
+
+    Raises:
+        MissingExtra: what serves HTTP is not installed.
+        TransportError: the address cannot be listened on.
+    """
+    from accord.server.threads import is_working
+    from accord.transports.ending import exit_at_once
+
     try:
-        import uvicorn
+        from accord.transports.uvicorn_server import listen, serve
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="info",
-        access_log=False,
-        lifespan="on",
-        ws="none",
-        timeout_graceful_shutdown=max(1, round(app.options.grace)),
-        server_header=False,
-    )
-    _Server(config, app).run()
+    server.was_run = True
+    sockets = listen(host, port)
+    _announce(server, app, sockets[0].getsockname())
+    serve(app, sockets)
+    if is_working():
+        log.warning("sync work did not stop within %g s and is left behind", app.options.grace)
+        exit_at_once(0)
+    executor = vars(server).pop("threads", None)
+    if executor is not None:
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _Server(config: Any, app: Any) -> Any:  # noqa: N802  # a class that exists only with the extra
-    import uvicorn
+def _announce(server: "Server[Any]", app: Any, address: tuple[Any, ...]) -> None:
+    """Say where the server is, and what keeps others from reaching it."""
+    from ipaddress import ip_address
 
-    class Stopping(uvicorn.Server):
-        """Ends streams before it waits for them."""
-
-        async def shutdown(self, sockets: Any = None) -> None:
-            for server in self.servers:
-                server.close()
-            await app.finish()
-            await super().shutdown(sockets)
-
-    return Stopping(config)
+    host, port = address[:2]
+    shown = f"[{host}]" if ":" in host else host
+    place = f"http://{shown}:{port}{app.options.path}"
+    print(f"{server.info.name} is served at {place}; Ctrl-C ends", file=sys.stderr, flush=True)
+    options = app.options
+    is_open = options.public_url is not None or any(options.allowed_hosts)
+    if not is_open and not ip_address(host).is_loopback:
+        log.warning(
+            "only requests to localhost are served; set public_url or allowed_hosts for others"
+        )

@@ -455,7 +455,7 @@ class Server(Generic[State]):
         elif transport == "http":
             from accord.server.http import run as run_http
 
-            run_http(self.asgi(grace=grace, **options), host=host, port=port)
+            run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
         else:
             raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
 

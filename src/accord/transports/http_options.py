@@ -69,6 +69,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("allowed_hosts", "allowed_origins"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is one text, expected a list of them")  # noqa: TRY004
+            msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
