@@ -44,7 +44,14 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         metavar="S",
         type=seconds,
         default=1.5,
-        help="seconds that running calls get to finish once the input has ended (default: 1.5)",
+        help="seconds that running calls get to finish once the end has come (default: 1.5)",
+    )
+    parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp")
+    parser.add_argument(
+        "--host", metavar="H", default="127.0.0.1", help="where to listen (default: 127.0.0.1)"
+    )
+    parser.add_argument(
+        "--port", metavar="P", type=int, default=8000, help="0 takes any free one (default: 8000)"
     )
     parser.set_defaults(run=run)
 
