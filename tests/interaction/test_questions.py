@@ -141,7 +141,8 @@ async def test_changed_roots_are_announced_and_asked_for_again(connect_to: Any) 
         assert await client.call_tool("places", result_type=list[str]) == ["file:///a"]
         await client.roots_changed(["/b"])
         assert await client.call_tool("places", result_type=list[str]) == ["file:///b"]
-        while "roots changed" not in await client.call_tool("events", result_type=list[str]):
+        changed = "roots changed to file:///b"
+        while changed not in await client.call_tool("events", result_type=list[str]):
             pass
 
 

@@ -6,6 +6,7 @@ import queue
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +45,11 @@ class Child:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(2)  # in good order, so that its coverage is known
         self.process.kill()
         self.process.wait(LONG)
         for thread in self._threads:

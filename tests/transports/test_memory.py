@@ -25,3 +25,45 @@ def test_asking_in_a_loop_lets_others_run() -> None:
             return asked
 
     assert asyncio.run(main()) < 1_000
+
+
+def test_a_handler_that_ignores_its_cancellation_delays_no_close(caplog, monkeypatch) -> None:
+    monkeypatch.setattr("accord.transports.memory._GRACE", 0.05)
+    server = Server("desk")
+    begun = asyncio.Event()
+
+    @server.tool
+    async def ignore() -> str:
+        begun.set()
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                if "did not stop" in caplog.text:
+                    raise
+
+    async def main() -> None:
+        async with connect(server) as client:
+            waiting = asyncio.ensure_future(client.call_tool("ignore"))
+            await begun.wait()
+        await asyncio.wait([waiting])
+        assert waiting.exception() is not None
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert "did not stop although they were cancelled" in caplog.text
+
+
+def test_a_wire_that_is_gone_takes_nothing_and_may_be_closed_again() -> None:
+    async def main() -> None:
+        received: list[bytes] = []
+        wire = await Server("desk").connect_memory()
+        wire.abort()
+        await wire.open(received.append, lambda why: None)
+        wire.abort()
+        wire.abort()
+        wire.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        await wire.close()
+        await wire.close()
+        assert received == []
+
+    asyncio.run(main())

@@ -289,6 +289,8 @@ class Context(Generic[State]):
         """Wait in a worker thread for what must run on the loop: `ctx.wait(ctx.elicit(...))`."""
         loop = self._session.loop
         if threading.get_ident() == self._session.thread:
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
             raise RuntimeError("wait() is for worker threads; on the loop use await")
 
         async def awaited() -> Value:
@@ -319,7 +321,8 @@ def _as_json(data: Any) -> msgspec.Raw:
     try:
         return msgspec.Raw(msgspec.json.encode(data))
     except (TypeError, ValueError, RecursionError):
-        return msgspec.Raw(msgspec.json.encode(str(data)))
+        text = str(data).encode(errors="backslashreplace").decode()
+        return msgspec.Raw(msgspec.json.encode(text))
 
 
 def _message(given: str | SamplingMessage) -> SamplingMessage:

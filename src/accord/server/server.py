@@ -376,7 +376,7 @@ class Server(Generic[State]):
             session.resource_updated(uri)
 
     def on_roots_changed(self, function: Function) -> Function:
-        """Call a function with the session when a client's roots change."""
+        """Call a function with the session when a client's roots change; `roots` asks for them."""
         self.roots_callbacks.append(function)
         return function
 

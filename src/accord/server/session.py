@@ -19,7 +19,7 @@ from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
-from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId
+from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId, Root
 
 if TYPE_CHECKING:
     from accord.server.server import Server
@@ -223,9 +223,19 @@ class Session:
                 self.notify, "notifications/resources/updated", ResourceUpdatedParams(uri)
             )
 
+    async def roots(self) -> list[Root]:
+        """Ask the client for its roots, outside of any request: say, when they have changed.
+
+        Raises:
+            LocalProtocolError: the client did not declare roots.
+        """
+        found = await self.dispatcher.request("roots/list", timeout=self.server.ask_timeout)
+        roots: list[Root] = found.roots
+        return roots
+
     def close(self) -> None:
         """End the connection."""
-        for context in self._contexts.values():
+        for context in list(self._contexts.values()):
             context._cancel()
         self.dispatcher.close()
 

@@ -224,7 +224,12 @@ def add_asking(server: Server[State]) -> None:
 
     @server.on_roots_changed
     async def changed(session: Any) -> None:
-        seen.append("roots changed")
+        (root,) = await session.roots()
+        seen.append(f"roots changed to {root.uri}")
+
+    @server.on_roots_changed
+    def failing(session: Any) -> None:
+        raise ValueError("callbacks fail")
 
 
 def add_waiting(server: Server[State]) -> None:

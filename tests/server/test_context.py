@@ -1,0 +1,121 @@
+import asyncio
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from accord import Context, Server, connect
+from support.waiting import run, until
+
+
+@dataclass
+class Base:
+    name: str
+
+
+@dataclass
+class Derived(Base):
+    pass
+
+
+def served(*tools: Any, **settings: Any) -> Server[Any]:
+    server = Server("desk", **settings)
+    for tool in tools:
+        server.add_tool(tool)
+    return server
+
+
+def test_values_are_kept_by_their_type() -> None:
+    async def keep(ctx: Context) -> str:
+        ctx.put(Derived("one"))
+        ctx.put(Derived("two"))
+        ctx.put(3)
+        assert ctx.get(int) == 3
+        assert ctx.get(Base).name == "two"
+        return repr(ctx)
+
+    async def main() -> None:
+        async with connect(served(keep)) as client:
+            result = await client.call_tool("keep", result_type=str)
+            assert result == "Context('tools/call', id=1)"
+
+    run(main())
+
+
+def test_waiting_is_for_threads() -> None:
+    async def wrong(ctx: Context) -> str:
+        with pytest.raises(RuntimeError, match="use await"):
+            ctx.wait(asyncio.sleep(0))
+        return "refused"
+
+    def right(ctx: Context) -> str:
+        return ctx.wait(asyncio.sleep(0, "waited"))
+
+    async def main() -> None:
+        async with connect(served(wrong, right)) as client:
+            assert await client.call_tool("wrong", result_type=str) == "refused"
+            assert await client.call_tool("right", result_type=str) == "waited"
+
+    run(main(), seconds=20)
+
+
+def test_waiting_after_the_cancellation_ends_at_once() -> None:
+    outcome: list[str] = []
+    cancelled = threading.Event()
+
+    def late(ctx: Context) -> str:
+        outcome.append("begun")
+        cancelled.wait(10)
+        try:
+            ctx.wait(asyncio.sleep(60))
+        except BaseException as error:
+            outcome.append(type(error).__name__)
+        return "x"
+
+    async def main() -> None:
+        async with connect(served(late)) as client:
+            waiting = asyncio.ensure_future(client.call_tool("late"))
+            await until(lambda: outcome)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            cancelled.set()
+            await until(lambda: len(outcome) == 2)
+
+    run(main())
+    assert outcome == ["begun", "CancelledError"]
+
+
+@pytest.mark.parametrize("data", [object(), {1: object()}, float("nan"), "\ud800"])
+def test_whatever_is_logged_is_sent_somehow(data: Any) -> None:
+    heard: list[Any] = []
+
+    async def speak(ctx: Context) -> str:
+        await ctx.warning(data)
+        return "x"
+
+    async def main() -> None:
+        async with connect(served(speak), on_log=heard.append) as client:
+            assert await client.call_tool("speak", result_type=str) == "x"
+            await until(lambda: heard)
+
+    run(main())
+
+
+def test_a_server_may_send_less_than_everything_before_it_is_asked_to() -> None:
+    heard: list[str] = []
+
+    async def speak(ctx: Context) -> str:
+        ctx.info("i")
+        ctx.error("e")
+        return "x"
+
+    async def main() -> None:
+        async with connect(
+            served(speak, log_level="error"), on_log=lambda each: heard.append(each.data)
+        ) as client:
+            await client.call_tool("speak")
+            await until(lambda: heard)
+
+    run(main())
+    assert heard == ["e"]

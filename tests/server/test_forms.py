@@ -1,0 +1,88 @@
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+import pytest
+
+from accord.errors import RegistrationError, ToolError
+from accord.server.forms import form_of
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Order(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(min_length=2, max_length=20)]
+    count: Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")] = 1
+    price: float = 1.5
+    size: Size = Size.SMALL
+    how: Literal["sent", "fetched"] = "sent"
+    gift: bool = False
+    day: date | None = None
+
+
+@dataclass
+class Nested:
+    parts: list[str] = field(default_factory=list)
+
+
+class Typed(TypedDict):
+    name: str
+
+
+@pytest.mark.requirement("elicitation.schema.flat-primitive", "elicitation.enum.enum-names")
+def test_fields_become_a_flat_schema_of_primitives() -> None:
+    schema, _ = form_of(Order)
+    assert schema["type"] == "object"
+    assert schema["required"] == ["name"]
+    properties = schema["properties"]
+    assert properties["name"] == {"type": "string", "minLength": 2, "maxLength": 20}
+    assert properties["count"] == {
+        "type": "integer",
+        "description": "how many",
+        "default": 1,
+        "minimum": 1,
+        "maximum": 9,
+    }
+    assert properties["price"] == {"type": "number", "default": 1.5}
+    assert sorted(properties["size"]["enum"]) == ["large", "small"]
+    assert sorted(properties["how"]["enum"]) == ["fetched", "sent"]
+    assert properties["gift"] == {"type": "boolean", "default": False}
+    assert properties["day"] == {"type": "string", "format": "date"}
+    assert {field["type"] for field in properties.values()} <= {
+        "string",
+        "number",
+        "integer",
+        "boolean",
+    }
+
+
+def test_answers_are_read_into_the_type() -> None:
+    _, read = form_of(Order)
+    answer = read({"name": "Ann", "count": 2, "size": "large", "day": "2025-06-18"})
+    assert answer == Order("Ann", 2, size=Size.LARGE, day=date(2025, 6, 18))
+    _, read_typed = form_of(Typed)
+    assert read_typed({"name": "Ann"}) == {"name": "Ann"}
+
+
+@pytest.mark.requirement("elicitation.answers.validated")
+@pytest.mark.parametrize("content", [{}, {"name": "A"}, {"name": "Ann", "count": 10}])
+def test_answers_that_do_not_fit_are_refused(content: Any) -> None:
+    _, read = form_of(Order)
+    with pytest.raises(ToolError, match="does not fit Order"):
+        read(content)
+
+
+def test_what_is_not_flat_is_named() -> None:
+    with pytest.raises(RegistrationError, match=r"Nested\.parts cannot be asked for"):
+        form_of(Nested)
+
+
+@pytest.mark.parametrize("type_", [int, list])
+def test_what_has_no_fields_is_no_form(type_: Any) -> None:
+    with pytest.raises(RegistrationError, match="is no form"):
+        form_of(type_)

@@ -1,0 +1,132 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord import Context, Server, connect
+from accord.errors import RegistrationError
+from support.waiting import run
+
+
+def test_decorators_leave_functions_as_they_are() -> None:
+    server = Server("desk")
+
+    def tool() -> str:
+        return "t"
+
+    def prompt() -> str:
+        return "p"
+
+    def reader() -> str:
+        return "r"
+
+    assert server.tool(tool) is tool
+    assert server.tool(name="again")(tool) is tool
+    assert server.prompt(prompt) is prompt
+    assert server.prompt(name="again")(prompt) is prompt
+    assert server.resource("note://x")(reader) is reader
+    assert repr(server) == "Server('desk')"
+
+
+@pytest.mark.parametrize(
+    ("revisions", "told"),
+    [(["1999-01-01"], "1999-01-01"), (["2025-06-18", "x"], "'x'")],
+)
+def test_unknown_revisions_are_refused(revisions: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Server("desk", revisions=revisions)
+
+
+def test_revisions_stand_in_their_order() -> None:
+    server = Server("desk", revisions=["2025-06-18", "2024-11-05"])
+    assert server.revisions == ("2024-11-05", "2025-06-18")
+
+
+def test_inline_is_for_functions_that_are_not_async() -> None:
+    async def slow() -> str:
+        return "x"
+
+    with pytest.raises(RegistrationError, match="inline"):
+        Server("desk").add_tool(slow, inline=True)
+
+
+def test_a_name_can_be_taken_once() -> None:
+    server = Server("desk")
+    server.add_tool(lambda: "x", name="x")
+    with pytest.raises(RegistrationError, match="registered twice"):
+        server.add_tool(lambda: "y", name="x")
+
+
+def test_a_tool_without_words_is_described_by_its_name() -> None:
+    entry = Server("desk").add_tool(lambda: "x", name="quiet")
+    assert entry.tool.description == "quiet"
+
+
+def test_only_what_there_is_is_declared() -> None:
+    server = Server("desk")
+    assert server.capabilities().tools is None
+    assert server.capabilities().completions is None
+    server.add_tool(lambda: "x", name="x")
+    server.add_prompt(lambda: "x", name="x")
+    capabilities = server.capabilities()
+    assert capabilities.tools is not None
+    assert capabilities.completions is not None
+    assert capabilities.resources is None
+
+
+def test_files_and_directories_are_resources(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("alpha")
+    server = Server("desk")
+    server.add_file(tmp_path / "a.txt", "note://a")
+    server.add_directory(tmp_path, "notes://{+path}")
+
+    async def main() -> None:
+        async with connect(server) as client:
+            (one,) = (await client.read_resource("note://a")).contents
+            (two,) = (await client.read_resource("notes://a.txt")).contents
+            assert (one.text, two.text) == ("alpha", "alpha")
+
+    run(main())
+
+
+def test_an_unknown_transport_is_refused() -> None:
+    with pytest.raises(ValueError, match="'pigeon'"):
+        Server("desk").run("pigeon")  # type: ignore[call-overload]
+
+
+def test_a_lifespan_that_fails_fails_the_connection() -> None:
+    from contextlib import asynccontextmanager
+
+    @asynccontextmanager
+    async def lifespan(server: Server[None]) -> Any:
+        raise OSError("no database")
+        yield
+
+    async def main() -> None:
+        async with connect(Server("desk", lifespan=lifespan)):
+            pass
+
+    with pytest.raises(OSError, match="no database"):
+        run(main())
+
+
+def test_asking_timeouts_and_limits_are_settings() -> None:
+    server = Server("desk", ask_timeout=1, in_flight=2, page_size=3, log_level="error", debug=True)
+    assert (server.ask_timeout, server.in_flight, server.log_level) == (1, 2, "error")
+    assert server.debug
+
+
+def test_one_server_serves_loops_one_after_another() -> None:
+    server = Server("desk")
+
+    @server.tool
+    async def where(ctx: Context) -> str:
+        return ctx.method
+
+    async def main() -> None:
+        async with connect(server) as client:
+            await client.call_tool("where")
+
+    for _ in range(3):
+        run(main())
+    assert len(server._watchdogs) <= 2

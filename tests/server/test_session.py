@@ -1,0 +1,143 @@
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from accord import Context, Server, connect
+from accord.errors import LocalProtocolError
+from support.raw import RawClient
+from support.waiting import run, until
+
+
+def server_with(*tools: Any) -> Server[Any]:
+    server = Server("desk")
+    for tool in tools:
+        server.add_tool(tool)
+    return server
+
+
+def test_changes_before_the_opening_are_not_told() -> None:
+    server = server_with(lambda_tool)
+
+    async def main() -> None:
+        async with RawClient(server) as raw:
+            server.add_tool(lambda: "x", name="early")
+            await raw.open()
+            await asyncio.sleep(0.05)
+            assert [each for each in raw.received if "method" in each] == []
+
+    run(main())
+
+
+def lambda_tool() -> str:
+    return "x"
+
+
+def test_changes_may_come_from_any_thread() -> None:
+    server = server_with(lambda_tool)
+    heard: list[str] = []
+
+    async def main() -> None:
+        async with connect(server, on_tools_changed=lambda: heard.append("tools")):
+            thread = threading.Thread(
+                target=lambda: server.add_tool(lambda: "x", name="from a thread")
+            )
+            thread.start()
+            await until(lambda: heard)
+            thread.join()
+
+    run(main())
+
+
+def test_what_was_not_declared_is_left_out(caplog: Any) -> None:
+    server = server_with(lambda_tool)
+
+    async def main() -> None:
+        async with RawClient(server) as raw:
+            await raw.open()
+            with caplog.at_level(logging.DEBUG, "accord.server"):
+                server.add_prompt(lambda: "x", name="late")
+                await until(lambda: "left out notifications/prompts/list_changed" in caplog.text)
+            assert [each for each in raw.received if "method" in each] == []
+
+    run(main())
+
+
+def test_a_closed_session_is_told_nothing() -> None:
+    kept: list[Context[Any]] = []
+
+    async def keep(ctx: Context) -> str:
+        kept.append(ctx)
+        return "x"
+
+    async def main() -> None:
+        server = server_with(keep)
+        async with connect(server) as client:
+            await client.call_tool("keep")
+            server.add_tool(lambda: "x", name="late")
+        context = kept[0]
+        await context.info("nobody hears this")
+        context.progress(1)
+        assert not context.session.is_ready
+        await asyncio.sleep(0.03)
+
+    run(main())
+
+
+def test_after_the_loop_is_closed_nothing_is_raised_in_threads() -> None:
+    kept: list[Context[Any]] = []
+
+    async def keep(ctx: Context) -> str:
+        kept.append(ctx)
+        return "x"
+
+    async def main() -> None:
+        async with connect(server) as client:
+            await client.call_tool("keep", on_progress=lambda each: None)
+
+    server = server_with(keep)
+    run(main())
+    thread_errors: list[BaseException] = []
+
+    def tell() -> None:
+        try:
+            kept[0].progress(5)
+            kept[0].session.dispatcher.closed = None
+            kept[0].info("x")
+            kept[0].session.list_changed("tools")
+        except BaseException as error:
+            thread_errors.append(error)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    thread.join()
+    assert thread_errors == []
+
+
+def test_roots_cannot_be_asked_for_where_there_are_none() -> None:
+    kept: list[Any] = []
+
+    async def keep(ctx: Context) -> str:
+        kept.append(ctx.session)
+        return "x"
+
+    async def main() -> None:
+        async with connect(server_with(keep)) as client:
+            await client.call_tool("keep")
+            with pytest.raises(LocalProtocolError):
+                await kept[0].roots()
+
+    run(main())
+
+
+def test_refused_messages_are_logged(caplog: Any) -> None:
+    async def main() -> None:
+        with caplog.at_level(logging.INFO, "accord.server"):
+            async with RawClient(server_with(lambda_tool)) as raw:
+                await raw.open()
+                raw.write(b"garbage")
+
+    run(main())
+    assert "refused a message" in caplog.text

@@ -1,0 +1,76 @@
+"""What of tools no client sees."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from accord import Context, Server, connect
+from accord.server.tools import failure
+from accord.types import CallToolResult
+from support.waiting import run
+
+
+async def called(server: Server[Any], name: str) -> CallToolResult:
+    async with connect(server) as client:
+        return await client.call_tool(name)
+
+
+@pytest.mark.parametrize("kind", ["plain", "inline", "async"])
+def test_a_tool_that_exits_has_failed(kind: str, caplog: Any) -> None:
+    server = Server("desk")
+
+    def leave() -> str:
+        raise SystemExit(2)
+
+    async def leave_later() -> str:
+        raise SystemExit(2)
+
+    if kind == "async":
+        server.add_tool(leave_later, name="leave")
+    else:
+        server.add_tool(leave, inline=kind == "inline")
+    with caplog.at_level(logging.ERROR):
+        result = run(called(server, "leave"))
+    assert result.is_error
+    assert "tool leave failed (reference" in caplog.text
+
+
+def test_a_failure_is_text_with_a_flag() -> None:
+    result = failure("no")
+    assert result.is_error
+    assert result.content[0].text == "no"  # type: ignore[union-attr]
+
+
+def test_an_async_tool_carries_its_name_as_a_task() -> None:
+    names: list[str] = []
+
+    async def dig(ctx: Context) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        names.append(task.get_name())
+        return "x"
+
+    server = Server("desk")
+    server.add_tool(dig)
+    run(called(server, "dig"))
+    assert names == ["tool dig"]
+
+
+def test_what_an_inline_tool_needs_is_there_and_gone_afterwards() -> None:
+    found: list[str] = []
+
+    def look() -> str:
+        found.append(Context.current().method)
+        return "x"
+
+    async def main() -> None:
+        server = Server("desk")
+        server.add_tool(look, inline=True)
+        await called(server, "look")
+        with pytest.raises(LookupError):
+            Context.current()
+
+    run(main())
+    assert found == ["tools/call"]
