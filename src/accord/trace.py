@@ -38,6 +38,11 @@ class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         force_setattr(self, "headers", {name.lower(): text for name, text in self.headers.items()})
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the request was refused as such; an error in the body then has no id."""
+        return self.status is not None and self.status >= 400
+
     def header(self, name: str) -> str | None:
         """Return a header by its name in any case."""
         return self.headers.get(name.lower())

@@ -298,7 +298,8 @@ class Monitor:
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
-        if step.kind != FAULT or step.id is not None:
+        http = step.record and step.record.http
+        if step.kind != FAULT or step.id is not None or (http and http.is_refusal):
             return []
         other = OTHER[step.sender]
         if self._unreadable[other]:

@@ -1,0 +1,537 @@
+"""The rules of Streamable HTTP, each put to a server on a real socket."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from support.http_offer import offer
+from support.http_server import bounded
+from support.http_talk import call, initialize, notification, request, text_of
+from support.waiting import run
+
+REVISIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
+everywhere = pytest.mark.parametrize("revision", REVISIONS)
+
+
+@everywhere
+@pytest.mark.requirement(
+    "http.endpoint.single-post-get",
+    "http.post.response-content-type",
+    "http.post.accepted-202",
+    "http.get.stream-or-405",
+    "session.id.assigned-at-initialize",
+    "session.id.header-name",
+    "session.id.visible-ascii",
+)
+def test_one_endpoint_opens_a_session_and_serves_it(port, talk, revision):
+    async def scenario():
+        async with talk(port, revision=revision) as client:
+            opened = await client.open()
+            assert opened["protocolVersion"] == revision
+            assert re.fullmatch(r"[\x21-\x7e]{22,}", client.session)
+            response = await client.post(call(1, "add", a=1, b=2))
+            assert (response.status, response.kind) == (200, "application/json")
+            assert text_of(await response.json()) == "3"
+            accepted = await client.post(notification("notifications/roots/list_changed"))
+            assert (accepted.status, await accepted.body()) == (202, b"")
+            listening = await client.get()
+            assert (listening.status, listening.kind) == (200, "text/event-stream")
+
+    run(scenario())
+
+
+@pytest.mark.requirement("session.id.secure")
+def test_session_ids_are_long_and_never_alike(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            ids = []
+            for _ in range(100):
+                response = await client.post(initialize())
+                ids.append(response.headers["mcp-session-id"])
+            assert len(set(ids)) == 100
+            # 192 bits of them differ: no two have a long beginning or end in common.
+            assert len({id[:8] for id in ids}) == len({id[-8:] for id in ids}) == 100
+
+    run(scenario())
+
+
+@pytest.mark.requirement("session.id.missing-400")
+@pytest.mark.parametrize(
+    "message", [call(1, "add", a=1, b=2), notification("notifications/initialized")]
+)
+def test_without_its_session_a_message_is_refused(port, talk, message):
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.post(message)
+            assert response.status == 400
+            assert "Mcp-Session-Id is missing" in await response.error()
+            for method in ("GET", "DELETE"):
+                assert (await client.send(method)).status == 400
+
+    run(scenario())
+
+
+@pytest.mark.requirement("session.end.terminated-404", "lifecycle.shutdown.http-close")
+def test_an_ended_session_is_unknown(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            listening = await client.get()
+            assert (await client.send("DELETE")).status == 204
+            assert await listening.rest() == []
+            for response in (
+                await client.post(call(1, "add", a=1, b=2)),
+                await client.get(),
+                await client.send("DELETE"),
+            ):
+                assert response.status == 404
+                assert "initialize anew" in await response.error()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("id", ["x", "é", "a" * 10_000, "a b", "", "a, b"])
+def test_a_session_that_never_was_is_unknown(port, talk, id):
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.post(call(1, "add", a=1, b=2), Mcp_Session_Id=id)
+            assert response.status == 404
+
+    run(scenario())
+
+
+@pytest.mark.requirement("session.end.server-may-terminate", "session.end.terminated-404")
+def test_a_session_that_nobody_uses_ends(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as other:
+            await client.open()
+            await other.open()
+            listening = await other.get()
+            while (await client.post(request(1, "ping"))).status == 200:
+                await asyncio.sleep(0.4)
+            # Whoever listens uses it.
+            assert (await other.post(request(1, "ping"))).status == 200
+            listening.close()
+
+    with bounded(offer().asgi(session_idle=0.2)) as port:
+        run(scenario(port))
+
+
+@everywhere
+@pytest.mark.requirement(
+    "http.server.sse-optional",
+    "http.post.stream-messages-before-response",
+    "http.post.stream-one-response-per-request",
+    "http.sse.not-closed-before-response",
+    "http.sse.closed-after-response",
+)
+def test_what_is_said_before_the_answer_makes_it_a_stream(port, talk, revision):
+    async def scenario():
+        async with talk(port, revision=revision) as client:
+            await client.open()
+            response = await client.post(call(1, "count", token="t", to=3))
+            assert response.kind == "text/event-stream"
+            assert response.headers["x-accel-buffering"] == "no"
+            *steps, answer = await response.rest()
+            assert [each["params"]["progress"] for each in steps] == [1, 2, 3]
+            assert text_of(answer) == "3"
+            assert response.whole
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.sse.not-closed-before-response")
+def test_a_stream_stays_open_until_the_answer(port, talk):
+    async def scenario():
+        async with talk(port) as client, talk(port) as other:
+            await client.open()
+            await other.open()
+            response = await client.post(call(1, "hold", token="t", name="stays"))
+            assert (await response.event())["params"]["progress"] == 1
+            reading = asyncio.create_task(response.event())
+            done, _ = await asyncio.wait([reading], timeout=0.2)
+            assert not done
+            await other.answer(call(1, "free", name="stays"))
+            assert (await reading)["params"]["progress"] == 2
+            assert [text_of(each) for each in await response.rest()] == ["stays"]
+
+    run(scenario())
+
+
+def test_what_is_asked_travels_with_the_request_it_belongs_to(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open(elicitation={})
+            listening = await client.get()
+            response = await client.post(call(1, "ask"))
+            question = await response.event()
+            assert question["method"] == "elicitation/create"
+            answer = {"action": "accept", "content": {"name": "Ada"}}
+            accepted = await client.post({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            assert (accepted.status, await accepted.body()) == (202, b"")
+            assert text_of((await response.rest())[0]) == "hello Ada"
+            await client.send("DELETE")
+            assert await listening.rest() == []
+
+    run(scenario())
+
+
+@pytest.mark.requirement(
+    "http.get.server-messages", "http.get.no-responses", "http.streams.no-broadcast"
+)
+def test_what_belongs_to_no_request_comes_on_one_of_the_listening_streams(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            await client.open()
+            first, second = await client.get(), await client.get()
+            await client.answer(request(1, "resources/subscribe", uri="note://a"))
+            for id in range(2, 8):
+                await client.answer(call(id, "touch", uri="note://a"))
+            await client.answer(call(8, "register", name="more"))
+            await asyncio.sleep(0.1)
+            await client.send("DELETE")
+            heard = [*await first.rest(), *await second.rest()]
+            names = [each["method"] for each in heard]
+            assert names.count("notifications/resources/updated") == 6
+            assert names.count("notifications/tools/list_changed") == 1
+            assert all("id" not in each for each in heard)
+
+    with bounded(offer().asgi()) as port:
+        run(scenario(port))
+
+
+@pytest.mark.requirement("http.get.no-responses")
+def test_no_answer_comes_on_a_listening_stream(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            listening = await client.get()
+            for id in range(5):
+                await client.answer(call(id, "count", token=id, to=2))
+            await client.send("DELETE")
+            assert await listening.rest() == []
+
+    run(scenario())
+
+
+def test_there_is_an_end_to_listening_streams(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            await client.open()
+            streams = [await client.get() for _ in range(3)]
+            assert [each.status for each in streams] == [200, 200, 429]
+            assert "listeners" in await streams[2].error()
+            streams[0].close()
+            while (again := await client.get()).status == 429:
+                await asyncio.sleep(0.05)
+            assert again.status == 200
+
+    with bounded(offer().asgi(listeners=2)) as port:
+        run(scenario(port))
+
+
+@pytest.mark.requirement("http.version-header.bad-400")
+@pytest.mark.parametrize("version", ["2024-01-01", "2026-07-28", "x", "", "2025-06-18, 2025-06-18"])
+def test_an_unknown_version_header_is_refused(port, talk, version):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            for response in (
+                await client.post(call(1, "add", a=1, b=2), MCP_Protocol_Version=version),
+                await client.get(MCP_Protocol_Version=version),
+                await client.send("DELETE", MCP_Protocol_Version=version),
+            ):
+                assert response.status == 400
+                assert "2025-06-18" in await response.error()
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.version-header.default-2025-03-26")
+def test_without_the_version_header_it_is_the_revision_that_had_none(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            # Without sessions, the header alone says which revision is spoken.
+            batch = [request(1, "ping"), request(2, "ping")]
+            response = await client.post(batch)
+            assert response.status == 200
+            assert {each["id"] for each in await response.json()} == {1, 2}
+            refused = await client.post(batch, MCP_Protocol_Version="2025-06-18")
+            assert refused.status == 400
+            assert "batches are not part of 2025-06-18" in await refused.error()
+
+    with bounded(offer().asgi(stateless=True)) as port:
+        run(scenario(port))
+
+
+def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.post(
+                initialize("2099-01-01"), MCP_Protocol_Version="2099-01-01"
+            )
+            assert response.status == 200
+            assert (await response.json())["result"]["protocolVersion"] == "2025-11-25"
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.post.refused-status")
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"", "empty"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"5", "expected an object"),
+        (b'{"jsonrpc":"1.0","method":"notifications/initialized"}', "2.0"),
+        (b'{"jsonrpc":"2.0","method":"notifications/progress","params":[]}', "object"),
+        (b'{"jsonrpc":"2.0","id":77,"result":{}}', "no open request"),
+        (b'{"jsonrpc":"2.0","id":null,"result":{}}', "id"),
+        (b"[]", "batch"),
+        (b"[" * 100_000, "nest"),
+    ],
+)
+def test_what_cannot_be_accepted_gets_a_status_that_says_so(port, talk, message, why):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            response = await client.post(message)
+            assert response.status == 400
+            assert response.kind == "application/json"
+            body = await response.json()
+            assert body.get("id") is None
+            assert why in json.dumps(body)
+            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
+
+    run(scenario())
+
+
+def test_a_notification_that_nobody_knows_is_accepted_and_ignored(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            response = await client.post(notification("notifications/of_my_own"))
+            assert response.status == 202
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.post.stream-one-response-per-request", "http.post.accepted-202")
+def test_a_batch_is_answered_as_one(port, talk):
+    async def scenario():
+        async with talk(port, revision="2025-03-26") as client:
+            await client.open(elicitation={})
+            batch = [
+                call(1, "add", a=1, b=2),
+                notification("notifications/roots/list_changed"),
+                request(2, "ping"),
+                call(3, "add", a=2, b=2),
+                {"jsonrpc": "2.0", "id": 99},
+            ]
+            response = await client.post(batch)
+            assert response.kind == "application/json"
+            assert {each["id"] for each in await response.json()} == {1, 2, 3, 99}
+            quiet = [notification("notifications/roots/list_changed")] * 2
+            accepted = await client.post(quiet)
+            assert (accepted.status, await accepted.body()) == (202, b"")
+
+    run(scenario())
+
+
+def test_a_batch_may_become_a_stream_and_hold_answers_to_questions(port, talk):
+    async def scenario():
+        async with talk(port, revision="2025-03-26") as client:
+            await client.open(roots={})
+            batch = [call(1, "count", token="a", to=2), call(2, "count", token="b", to=2)]
+            *steps, answers = await (await client.post(batch)).rest()
+            assert sorted((each["params"]["progressToken"]) for each in steps) == [
+                "a",
+                "a",
+                "b",
+                "b",
+            ]
+            assert {each["id"]: text_of(each) for each in answers} == {1: "2", 2: "2"}
+
+    run(scenario())
+
+
+def test_a_batch_whose_requests_are_all_cancelled_ends(port, talk):
+    async def scenario():
+        async with talk(port, revision="2025-03-26") as client:
+            await client.open()
+            batch = [call(1, "wait", name="one"), call(2, "wait", name="two")]
+            posting = asyncio.create_task(client.post(batch))
+            while "two begins" not in text_of(await client.answer(call(5, "history"))):
+                await asyncio.sleep(0.01)
+            for id in (1, 2):
+                await client.post(notification("notifications/cancelled", requestId=id))
+            response = await posting
+            assert (response.status, await response.rest()) == (200, [])
+
+    run(scenario())
+
+
+def test_a_cancelled_request_ends_without_an_answer(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            streaming = await client.post(call(1, "hold", token="t", name="cancel"))
+            assert (await streaming.event())["params"]["progress"] == 1
+            silent = asyncio.create_task(client.post(call(2, "wait", name="cancel too")))
+            while "cancel too begins" not in text_of(await client.answer(call(3, "history"))):
+                await asyncio.sleep(0.01)
+            for id in (1, 2):
+                accepted = await client.post(notification("notifications/cancelled", requestId=id))
+                assert accepted.status == 202
+            assert await streaming.rest() == []
+            response = await silent
+            assert (response.status, response.kind) == (200, "text/event-stream")
+            assert await response.rest() == []
+            assert "cancel is cancelled" in text_of(await client.answer(call(4, "history")))
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.origin.validated")
+@pytest.mark.parametrize(
+    ("header", "value", "option"),
+    [
+        ("Origin", "https://evil.example", "allowed_origins"),
+        ("Origin", "null", "allowed_origins"),
+        ("Origin", "http://localhost.evil.example", "allowed_origins"),
+        ("Origin", "http://[", "allowed_origins"),
+        ("Host", "evil.example", "allowed_hosts"),
+        ("Host", "localhost.evil.example:8000", "allowed_hosts"),
+        ("Host", "localhost@evil.example", "allowed_hosts"),
+        ("Host", "localhost:x", "allowed_hosts"),
+        ("Host", "[", "allowed_hosts"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages", "/elsewhere"])
+def test_foreign_origins_and_hosts_are_refused(port, talk, header, value, option, path):
+    async def scenario():
+        async with talk(port) as client:
+            for method in ("POST", "GET", "DELETE", "OPTIONS"):
+                body = json.dumps(initialize()).encode() if method == "POST" else None
+                response = await client.send(method, body, path=path, **{header: value})
+                assert response.status == 403
+                said = await response.error()
+                assert repr(value) in said
+                assert option in said
+                assert "access-control-allow-origin" not in response.headers
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.origin.validated")
+@pytest.mark.parametrize("value", ["http://localhost", "https://127.0.0.1:5173", "http://[::1]:1"])
+def test_local_origins_are_served(port, talk, value):
+    async def scenario():
+        async with talk(port) as client:
+            assert (await client.post(initialize(), Origin=value)).status == 200
+
+    run(scenario())
+
+
+def test_a_public_url_lets_its_host_and_origin_in(talk):
+    app = offer().asgi(public_url="https://tools.example/mcp", allowed_hosts=["proxy:8080"])
+
+    async def scenario(port):
+        async with talk(port) as client:
+            for headers in (
+                {"Host": "tools.example", "Origin": "https://tools.example"},
+                {"Host": "tools.example:443"},
+                {"Host": "proxy:8080"},
+                {"Host": "localhost"},
+            ):
+                assert (await client.post(initialize(), **headers)).status == 200
+            for headers in ({"Host": "proxy:8081"}, {"Origin": "http://tools.example"}):
+                assert (await client.post(initialize(), **headers)).status == 403
+
+    with bounded(app) as port:
+        run(scenario(port))
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "application/json"),
+        ("*/*", "application/json"),
+        ("application/*, text/*", "application/json"),
+        ("application/json", "application/json"),
+        ("text/event-stream", "text/event-stream"),
+        ("application/json;q=0, text/event-stream", "text/event-stream"),
+    ],
+)
+def test_the_answer_is_what_the_client_accepts(port, talk, accept, kind):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            response = await client.post(call(1, "add", a=1, b=2), Accept=accept)
+            assert (response.status, response.kind) == (200, kind)
+
+    run(scenario())
+
+
+def test_whoever_accepts_nothing_we_have_is_told(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            response = await client.post(call(1, "add", a=1, b=2), Accept="text/html")
+            assert response.status == 406
+            assert "text/event-stream" in await response.error()
+            response = await client.get(Accept="application/json")
+            assert response.status == 406
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"]
+)
+def test_what_is_not_json_is_refused(port, talk, kind):
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.post(initialize(), Content_Type=kind)
+            assert response.status == 415
+            assert (await client.post(initialize(), Content_Type=None)).status == 415
+            fine = await client.post(initialize(), Content_Type='Application/JSON; charset="UTF-8"')
+            assert fine.status == 200
+
+    run(scenario())
+
+
+def test_other_methods_and_paths_are_named_in_the_refusal(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.send("PUT", b"{}")
+            assert response.status == 405
+            assert response.headers["allow"] == "GET, POST, DELETE, OPTIONS"
+            response = await client.send("GET", path="/elsewhere")
+            assert response.status == 404
+            assert "/mcp" in await response.error()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+def test_the_path_works_with_and_without_a_slash(port, talk, path):
+    async def scenario():
+        async with talk(port, path=path) as client:
+            await client.open()
+            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
+
+    run(scenario())
+
+
+def test_health_is_told_to_anybody(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            for path in ("/healthz", "/readyz/"):
+                response = await client.send("GET", path=path, Host="10.0.0.1")
+                assert (response.status, await response.json()) == (200, {"status": "ok"})
+
+    run(scenario())

@@ -1,0 +1,46 @@
+"""Servers on real sockets, in a thread of their own."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from accord.transports.uvicorn_server import BoundedProtocol, BoundedServer, listen
+from support.waiting import LONG, until_sync
+
+
+@contextmanager
+def serving(app: Any, **config: Any) -> Iterator[int]:
+    """Serve any ASGI app with a stock uvicorn; yields the port."""
+    with _running(uvicorn.Server(_config(app, **config))) as port:
+        yield port
+
+
+@contextmanager
+def bounded(app: Any, **limits: Any) -> Iterator[int]:
+    """Serve one of our apps as `server.run("http")` does."""
+    protocol = type("Protocol", (BoundedProtocol,), limits)
+    with _running(BoundedServer(_config(app, http=protocol), app)) as port:
+        yield port
+
+
+def _config(app: Any, **config: Any) -> uvicorn.Config:
+    settings = {"log_level": "critical", "lifespan": "auto", "timeout_graceful_shutdown": 2}
+    return uvicorn.Config(app, access_log=False, ws="none", **(settings | config))
+
+
+@contextmanager
+def _running(server: uvicorn.Server) -> Iterator[int]:
+    (listening,) = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    try:
+        until_sync(lambda: server.started)
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join(LONG)
+        assert not thread.is_alive(), "the server does not stop"
