@@ -220,7 +220,7 @@ ESCAPES: dict[str, Callable[[Path], str]] = {
     "through a folder outside": lambda root: link(root / "l", "..").name + "/secret.txt",
     "by two steps": lambda root: (link(root / "m", "../secret.txt"), link(root / "l", "m"))[1].name,
     "to a folder beside with the same beginning": lambda root: beside(root),
-    "out and in again": lambda root: link(root / "l", "..").name + "/root/a.txt/x",
+    "out and in again": lambda root: f"{link(root / 'l', '..').name}/{root.name}/a.txt/x",
     "to nothing": lambda root: link(root / "l", "gone").name,
     "to itself": lambda root: link(root / "l", "l").name,
     "to the root": lambda root: link(root / "l", ".").name,
