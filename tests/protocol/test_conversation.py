@@ -516,3 +516,8 @@ def test_a_discovery_teaches_what_a_server_can_do():
     conversation.advance(answer(conversation, SERVER, 1, body=body))
     assert conversation.capabilities(SERVER) == {"prompts"}
     assert conversation.capabilities(CLIENT) is None
+
+
+def test_paths_that_were_flattened_before_are_taken_as_they_are():
+    paths = frozenset({"tools", "tools.listChanged"})
+    assert capability_paths(paths) is paths
