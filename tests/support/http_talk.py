@@ -3,15 +3,16 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from accord.bindings.sse import Decoder
+from accord.bindings.sse import Decoder, Event
 from accord.protocol.monitor import Monitor
-from accord.protocol.violation import Violation
 from accord.trace import HttpFacts, Record
 from support.waiting import LONG
+
+if TYPE_CHECKING:
+    from accord.protocol.violation import Violation
 
 BOTH = "application/json, text/event-stream"
 REVISION = "2025-06-18"
@@ -128,7 +129,7 @@ class Response:
                 self.names.append(event.name)
                 self.ids.append(event.id)
                 if event.name == "message" and self.talk is not None and self.facts is not None:
-                    self.talk.observe("server", event.data, self.facts)
+                    self.talk.observe_event(event, self.facts)
                 is_json = event.name == "message"
                 self._pending.append(json.loads(event.data) if is_json else event.data.decode())
         self.last_id = self.events.last_id
@@ -168,6 +169,7 @@ class Talk:
         self._open: list[Response] = []
         self._streams = 0
         self._seen = 0
+        self._event_ids: set[str | None] = set()
         self._start = time.monotonic()
 
     async def __aenter__(self) -> Self:
@@ -198,6 +200,12 @@ class Talk:
             number=self._seen,
         )
         self.violations += self._monitor.observe(record)
+
+    def observe_event(self, event: Event, facts: HttpFacts) -> None:
+        """Let the monitor see an event; what was asked for once more, only once."""
+        if event.id is None or event.id not in self._event_ids:
+            self._event_ids.add(event.id)
+            self.observe("server", event.data, facts)
 
     def broken(self) -> list[str]:
         """What the server has broken so far, by requirement."""
@@ -292,9 +300,3 @@ class Talk:
         if "json" in response.kind:
             return await response.json()
         return (await response.rest())[-1]
-
-
-def sse_events(data: bytes) -> Iterator[Any]:
-    """The messages in a stream, for tests that read it by themselves."""
-    for event in Decoder().feed(data):
-        yield json.loads(event.data)

@@ -67,7 +67,8 @@ class HttpSessions:
     def keep(self, session: HttpSession) -> None:
         """Let clients come back to a session."""
         self._found[session.id] = session
-        self._unopened[session.id] = session
+        if session.only_stream is None:
+            self._unopened[session.id] = session
 
     def _evict(self) -> bool:
         """End the oldest session that was never used."""

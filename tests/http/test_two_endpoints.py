@@ -1,0 +1,165 @@
+"""The older form: one stream for all that the server says, one URL for what it is told."""
+
+import asyncio
+import json
+from urllib.parse import urljoin
+
+import pytest
+
+from support.http_offer import offer
+from support.http_server import bounded
+from support.http_talk import call, initialize, notification, request, text_of
+from support.waiting import run
+
+REVISION = "2024-11-05"
+
+
+async def connect(client, path="/sse"):
+    """Connect, and find where messages go."""
+    client.transport = "sse"
+    stream = await client.send("GET", path=path)
+    assert (stream.status, stream.kind) == (200, "text/event-stream")
+    stream.talk, stream.facts = client, client._facts("GET", "sse", 200)
+    place = await stream.event()
+    assert stream.names == ["endpoint"]
+    client.path = urljoin(path, place)
+    return stream
+
+
+async def opened(client, path="/sse", **capabilities):
+    stream = await connect(client, path)
+    assert (await client.post(initialize(REVISION, **capabilities))).status == 202
+    assert (await stream.event())["result"]["protocolVersion"] == REVISION
+    await client.post(notification("notifications/initialized"))
+    return stream
+
+
+@pytest.mark.requirement(
+    "sse.endpoint.stream",
+    "sse.endpoint.post",
+    "sse.connect.endpoint-event",
+    "sse.server.message-event",
+    "sse.server.event-data-json",
+)
+def test_everything_the_server_says_comes_on_the_stream(port, talk):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client:
+            stream = await opened(client)
+            accepted = await client.post(call(1, "count", token="t", to=2))
+            assert (accepted.status, await accepted.body()) == (202, b"")
+            found = [await stream.event() for _ in range(3)]
+            assert [each["params"]["progress"] for each in found[:2]] == [1, 2]
+            assert text_of(found[2]) == "2"
+            await client.post(request(2, "resources/subscribe", uri="note://a"))
+            await stream.event()
+            await client.post(call(3, "touch", uri="note://a"))
+            both = [await stream.event(), await stream.event()]
+            assert {each.get("method") for each in both} == {
+                "notifications/resources/updated",
+                None,
+            }
+            assert set(stream.names[1:]) == {"message"}
+            assert stream.ids == [None] * len(stream.ids)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/sse", "/sse/"])
+def test_where_messages_go_is_right_with_and_without_a_slash(port, talk, path):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client:
+            await connect(client, path)
+            assert client.path.startswith("/messages?session_id=")
+
+    run(scenario())
+
+
+@pytest.mark.requirement("lifecycle.shutdown.http-close")
+def test_the_session_ends_with_its_stream(port, talk):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client, talk(port) as other:
+            stream = await opened(client)
+            await other.open()
+            await client.post(call(1, "hold", token="t", name="older"))
+            await stream.event()
+            stream.abort()
+            while (response := await client.post(request(2, "ping"))).status == 202:
+                await asyncio.sleep(0.01)
+            assert response.status == 404
+            history = text_of(await other.answer(call(1, "history")))
+            assert "older is cancelled" in history
+
+    run(scenario())
+
+
+def test_questions_are_answered_by_post(port, talk):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client:
+            stream = await opened(client, roots={})
+            await client.post(call(1, "ask"))
+            answer = await stream.event()
+            assert "elicitation/create does not exist" in text_of(answer)
+
+    run(scenario())
+
+
+@pytest.mark.requirement("http.post.refused-status")
+@pytest.mark.parametrize("body", [b"{", b'{"jsonrpc":"2.0","id":7,"result":{}}', b"5"])
+def test_what_cannot_be_accepted_is_refused_where_it_was_sent(port, talk, body):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client:
+            stream = await opened(client)
+            response = await client.post(body)
+            assert response.status == 400
+            assert json.loads(await response.body())["error"]
+            await client.post(request(3, "ping"))
+            assert (await stream.event())["id"] == 3
+
+    run(scenario())
+
+
+def test_what_does_not_belong_there_is_refused(port, talk):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client, talk(port) as newer:
+            await opened(client)
+            await newer.open()
+            place = client.path
+            refused = [
+                (await client.send("POST", b"{}", path="/sse"), 405),
+                (await client.send("GET", path=place), 405),
+                (await client.send("POST", b"{}", path="/messages"), 404),
+                (await client.send("POST", b"{}", path="/messages?session_id=x"), 404),
+                (await client.send("POST", b"{}", path=place, Content_Type="text/plain"), 415),
+                (await client.send("GET", path="/sse", Accept="application/json"), 406),
+                (
+                    await client.send("POST", b"{}", path=f"/messages?session_id={newer.session}"),
+                    404,
+                ),
+            ]
+            for response, status in refused:
+                assert response.status == status
+                assert await response.error()
+
+    run(scenario())
+
+
+def test_it_is_off_unless_it_is_wanted(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            assert (await client.send("GET", path="/sse")).status == 404
+
+    with bounded(offer().asgi()) as port:
+        run(scenario(port))
+
+
+def test_sessions_of_both_forms_count(talk):
+    async def scenario(port):
+        async with talk(port, revision=REVISION) as client, talk(port) as newer:
+            await connect(client)
+            await newer.open()
+            response = await newer.send("GET", path="/sse")
+            assert response.status == 503
+            assert "2 sessions are open (sessions)" in await response.error()
+
+    with bounded(offer().asgi(sse=True, sessions=2)) as port:
+        run(scenario(port))
