@@ -123,9 +123,10 @@ def exit_at_once(code: int) -> None:
                 stream.flush()
         done.release()
 
-    # A bare thread: we may stand in a signal handler, within a lock of the threading module.
-    _thread.start_new_thread(flush, ())
-    done.acquire(timeout=_LAST_WORDS)
+    with suppress(RuntimeError):  # no thread begins any more: all has been said
+        # A bare one: we may stand in a signal handler, within a lock of the threading module.
+        _thread.start_new_thread(flush, ())
+        done.acquire(timeout=_LAST_WORDS)
     os._exit(code)
 
 
