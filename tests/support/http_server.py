@@ -44,3 +44,11 @@ def _running(server: uvicorn.Server) -> Iterator[int]:
         server.should_exit = True
         thread.join(LONG)
         assert not thread.is_alive(), "the server does not stop"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    (taken,) = listen("127.0.0.1", 0)
+    port: int = taken.getsockname()[1]
+    taken.close()
+    return port

@@ -81,6 +81,9 @@ class Origin(Protocol):
     async def writable(self) -> None:
         """Wait until the client has caught up, or is gone."""
 
+    def reject(self, reply: bytes) -> None:
+        """Take the answer to what was no request that could be served."""
+
     def left(self) -> None:
         """Take note that work for a request has ended; without an answer, if none was written."""
 
@@ -153,7 +156,7 @@ class Dispatcher:
                 event.exchange.origin = origin
                 self._serve(event.exchange, event.params)
             else:
-                self._note(event)
+                self._note(event, origin)
         return events
 
     def _serve(self, exchange: Exchange, params: Any) -> None:
@@ -216,7 +219,7 @@ class Dispatcher:
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 
-    def _note(self, event: Any) -> None:
+    def _note(self, event: Any, origin: "Origin | None") -> None:
         if isinstance(event, ResultReceived):
             self._settle(event.exchange, event.result, None)
         elif isinstance(event, FaultReceived):
@@ -226,7 +229,10 @@ class Dispatcher:
                 log.warning("the peer could not read a message of ours: %s", event.error)
         elif isinstance(event, Refused):
             if event.reply is not None and self.closed is None:
-                self.write(event.reply, None)
+                if origin is None:
+                    self.write(event.reply, None)
+                else:
+                    origin.reject(event.reply)
             self.handlers.breach(event)
         else:
             self._notice(event)

@@ -265,11 +265,17 @@ class HttpApp:
         return serve(exchange, verdict)
 
     def _find(self, scope: Scope) -> str:
-        """Return the path within the mount if something is served there, else as it stands."""
+        """Return which of our places a path leads to; the path itself where it is none."""
         path: str = scope["path"]
-        root: str = scope.get("root_path", "")
-        if root and path.startswith(root):
-            found = self._places.get(path[len(root.rstrip("/")) :])
-            if found is not None:
-                return found
-        return self._places.get(path, path)
+        found = self._places.get(path)
+        if found is not None:
+            return found
+        if not path.startswith("/"):  # a framework may have stripped it with its mount
+            return self._places.get(f"/{path}", path)
+        # A mount is named in full, or without what a proxy has stripped; or it is stripped itself.
+        root: str = scope.get("root_path", "").rstrip("/")
+        while root:
+            if path.startswith(root) and path[len(root) :] in self._places:
+                return self._places[path[len(root) :]]
+            root = root[root.find("/", 1) :] if root.find("/", 1) > 0 else ""
+        return path

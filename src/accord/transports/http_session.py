@@ -32,7 +32,6 @@ class HttpSession:
         "_standing",
         "app",
         "id",
-        "incoming",
         "is_kept",
         "is_opened",
         "only_stream",
@@ -49,7 +48,6 @@ class HttpSession:
         self.used: float = app.now()
         self.is_kept = False
         self.is_opened = False
-        self.incoming: Post | None = None
         self.only_stream: Stream | None = None
         # An idle session owns no lists.
         self.streams: dict[int, Stream] | None = None
@@ -127,11 +125,8 @@ class HttpSession:
     def write(self, data: bytes, exchange: Exchange | None) -> None:
         """Put a message on the one stream it belongs to."""
         post: Post | None = None if exchange is None else exchange.origin
-        if exchange is None or post is None:
-            if self.incoming is not None and exchange is None:
-                self.incoming.refusal = data
-            else:
-                self._say_alone(data)
+        if exchange is None or post is None or self.only_stream is not None:
+            self._say_alone(data)
         elif self._is_answer(data, exchange, post):
             post.answer(data)
         elif post.is_over:
@@ -189,6 +184,7 @@ class Post(HttpExchange):
     can_ask = True
     is_batch = False
     is_over = False
+    is_received = False
     refusal: bytes | None = None
     reply: bytes | None = None
     stream: Stream | None = None
@@ -200,12 +196,11 @@ class Post(HttpExchange):
         self.form = form
         if form == "json":
             self.can_ask = False
-        owner.incoming = self
-        origin = None if owner.only_stream is not None else self
-        try:
-            events: Sequence[Event] = owner.session.dispatcher.receive(body, origin)
-        finally:
-            owner.incoming = None
+        if owner.only_stream is not None:
+            # Nothing is said here, and nothing is waited for.
+            self.stream, self.is_over = owner.only_stream, True
+        events: Sequence[Event] = owner.session.dispatcher.receive(body, self)
+        self.is_received = True
         return events
 
     # -- what a dispatcher and a context ask of it
@@ -224,9 +219,13 @@ class Post(HttpExchange):
             self._end_stream(self.stream)
         self._wake()
 
+    def reject(self, reply: bytes) -> None:
+        """Take the answer to what was no request."""
+        self.refusal = reply
+
     def left(self) -> None:
         """Take note that work has ended; without an answer, if none came."""
-        if self.is_over or self.owner.incoming is self:
+        if self.is_over or not self.is_received:
             return
         if not self.is_batch or not self.owner.has_open(self):
             self.give_up()

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 from accord.bindings import http, sse
 from accord.bindings.gate import Verdict
 from accord.transports.http_endpoint import refused_by
-from accord.transports.http_exchange import HttpExchange
+from accord.transports.http_exchange import HttpExchange, Scope
 from accord.transports.http_session import Post
 from accord.transports.streams import Reader, Stream
 
@@ -35,9 +35,8 @@ class TwoEndpointForm:
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
         stream = session.only_stream = Stream()
-        session.session.flow = stream
         # Relative, so that it is right behind any mount and any prefix that a proxy strips.
-        above = "../" if exchange.scope["path"].endswith("/") else ""
+        above = "../" if _has_slash(exchange.scope) else ""
         place = f"{above}{MESSAGES[1:]}?session_id={session.id}"
         stream.put_first(sse.encode(place.encode(), name="endpoint"))  # sse.connect.endpoint-event
         sessions.keep(session)
@@ -69,12 +68,18 @@ class TwoEndpointForm:
         body = await exchange.body()
         if body is None:
             return None
-        why = refused_by(exchange.begin(session, "json", body))
+        why = refused_by(exchange.begin(session, "stream", body))
         if exchange.refusal is not None:
             return await exchange.json(exchange.refusal, status=400)
         if why is not None:
             return await exchange.refuse(http.Refusal(400, why))
         return await exchange.empty(202)
+
+
+def _has_slash(scope: Scope) -> bool:
+    """Whether the client's URL ends with a slash; frameworks add some to the path they pass on."""
+    raw: bytes | None = scope.get("raw_path")
+    return raw.endswith(b"/") if raw else scope["path"].endswith("/")
 
 
 def _not_allowed(why: str, allowed: str) -> http.Refusal:

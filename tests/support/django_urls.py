@@ -1,0 +1,3 @@
+"""The URLs of a site that has none of its own."""
+
+urlpatterns: list[object] = []
