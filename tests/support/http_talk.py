@@ -300,3 +300,41 @@ class Talk:
         if "json" in response.kind:
             return await response.json()
         return (await response.rest())[-1]
+
+
+class Connection:
+    """A connection that is used again and again, for tests with thousands of requests."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def to(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def send(self, method: str, body: bytes = b"", session: str | None = None) -> Response:
+        lines = [f"{method} /mcp HTTP/1.1", "Host: localhost", f"Accept: {BOTH}"]
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        lines += [] if session is None else [f"Mcp-Session-Id: {session}"]
+        self._writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        return await Response(self._reader, self._writer).head()
+
+    async def open(self) -> str:
+        """Begin a session, and return its id."""
+        response = await self.send("POST", json.dumps(initialize()).encode())
+        await response.body()
+        session = response.headers["mcp-session-id"]
+        ready = json.dumps(notification("notifications/initialized")).encode()
+        assert (await self.send("POST", ready, session)).status == 202
+        return session
+
+    async def listen(self, session: str) -> None:
+        """Open a stream and leave it at that."""
+        assert (await self.send("GET", session=session)).status == 200
+
+    async def delete(self, session: str) -> None:
+        assert (await self.send("DELETE", session=session)).status == 204
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,265 @@
+"""What the settings of an app change: sessions, principals, browsers, limits."""
+
+import asyncio
+
+import pytest
+
+from accord import Server
+from support.http_offer import offer
+from support.http_server import bounded
+from support.http_talk import call, initialize, notification, request, text_of
+from support.waiting import run
+
+
+def serve(scenario, **options):
+    with bounded(offer().asgi(**options)) as port:
+        run(scenario(port))
+
+
+# -- stateless
+
+
+def test_without_sessions_every_request_stands_alone(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            opened = await client.post(initialize())
+            assert "mcp-session-id" not in opened.headers
+            assert (await opened.json())["result"]["serverInfo"]["name"] == "offer"
+            initialized = await client.post(notification("notifications/initialized"))
+            assert initialized.status == 202
+        for _ in range(2):
+            async with talk(port) as stranger:
+                response = await stranger.post(call(1, "count", token="t", to=2))
+                assert response.kind == "text/event-stream"
+                *steps, answer = await response.rest()
+                assert (len(steps), text_of(answer), response.ids) == (2, "2", [None] * 3)
+
+    serve(scenario, stateless=True)
+
+
+def test_without_sessions_there_is_nothing_to_listen_to_or_to_end(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            for method in ("GET", "DELETE"):
+                response = await client.send(method)
+                assert response.status == 405
+                assert response.headers["allow"] == "POST, OPTIONS"
+
+    serve(scenario, stateless=True)
+
+
+def test_without_sessions_ids_of_different_clients_do_not_collide(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as other:
+            waiting = asyncio.create_task(client.answer(call(1, "wait", name="same id")))
+            while "same id begins" not in text_of(await other.answer(call(1, "history"))):
+                await asyncio.sleep(0.01)
+            await other.answer(call(1, "free", name="same id"))
+            assert text_of(await waiting) == "same id"
+
+    serve(scenario, stateless=True)
+
+
+def test_without_sessions_nothing_can_be_asked(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            response = await client.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
+            assert "did not declare" in text_of(await response.json())
+
+    serve(scenario, stateless=True)
+
+
+def test_without_sessions_what_cannot_be_read_is_refused_all_the_same(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            assert (await client.post(b"{")).status == 400
+            refused = await client.post(request(1, "ping"), MCP_Protocol_Version="x")
+            assert refused.status == 400
+
+    serve(scenario, stateless=True)
+
+
+# -- whose a session is
+
+
+def test_a_session_serves_nobody_but_who_opened_it(talk):
+    def who(scope):
+        return dict(scope["headers"]).get(b"authorization")
+
+    async def scenario(port):
+        async with talk(port) as client:
+            client.headers["Authorization"] = "ada"
+            await client.open()
+            client.headers["Authorization"] = "bob"
+            for response in (
+                await client.post(request(1, "ping")),
+                await client.get(),
+                await client.send("DELETE"),
+            ):
+                assert response.status == 404
+            client.headers["Authorization"] = "ada"
+            assert (await client.post(request(1, "ping"))).status == 200
+
+    serve(scenario, principal=who)
+
+
+# -- how many
+
+
+def test_there_is_an_end_to_sessions(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as other, talk(port) as third:
+            await client.open()
+            await other.open()
+            response = await third.post(initialize())
+            assert response.status == 503
+            assert "2 sessions are open (sessions)" in await response.error()
+            assert int(response.headers["retry-after"]) > 0
+            assert (await client.send("DELETE")).status == 204
+            await third.open()
+
+    serve(scenario, sessions=2)
+
+
+def test_sessions_that_were_never_used_make_room(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as other:
+            await client.open()
+            for _ in range(10):
+                assert (await other.post(initialize())).status == 200
+            assert (await client.post(request(1, "ping"))).status == 200
+
+    serve(scenario, sessions=3)
+
+
+def test_a_failed_opening_leaves_no_session(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            for body in (b'{"jsonrpc":"2.0","id":1,"method":"initialize"}', b"{", b"[]"):
+                response = await client.post(body)
+                assert "mcp-session-id" not in response.headers
+            for _ in range(3):
+                await client.post(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
+            assert (await client.post(initialize())).status == 200
+
+    serve(scenario, sessions=1)
+
+
+def test_there_is_an_end_to_requests_under_way(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            await client.open()
+            streams = [await client.get() for _ in range(3)]
+            response = await client.post(request(1, "ping"))
+            assert response.status == 503
+            assert "(connections)" in await response.error()
+            for stream in streams:
+                stream.close()
+            while (await client.post(request(1, "ping"))).status == 503:
+                await asyncio.sleep(0.01)
+
+    serve(scenario, connections=3)
+
+
+# -- browsers
+
+
+def test_a_browser_may_ask_first_and_read_the_answer(talk):
+    origin = "https://app.example"
+
+    async def scenario(port):
+        async with talk(port) as client:
+            client.headers["Origin"] = origin
+            preflight = await client.send(
+                "OPTIONS",
+                Access_Control_Request_Method="POST",
+                Access_Control_Request_Headers="content-type,mcp-session-id",
+            )
+            assert preflight.status == 204
+            headers = preflight.headers
+            assert headers["access-control-allow-origin"] == origin
+            assert "POST" in headers["access-control-allow-methods"]
+            assert headers["access-control-allow-headers"] == "content-type,mcp-session-id"
+            assert headers["vary"] == "Origin"
+            response = await client.post(initialize())
+            assert response.headers["access-control-allow-origin"] == origin
+            assert "Mcp-Session-Id" in response.headers["access-control-expose-headers"]
+            client.session = response.headers["mcp-session-id"]
+            await client.post(notification("notifications/initialized"))
+            stream = await client.post(call(1, "count", token="t", to=1))
+            assert stream.headers["access-control-allow-origin"] == origin
+            refused = await client.post(b"{")
+            assert refused.headers["access-control-allow-origin"] == origin
+
+    serve(scenario, cors=True, allowed_origins=[origin])
+
+
+def test_without_the_setting_browsers_are_told_nothing(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            client.headers["Origin"] = "http://localhost:3000"
+            for response in (await client.send("OPTIONS"), await client.post(initialize())):
+                assert response.status in (200, 204)
+                assert not any(name.startswith("access-control") for name in response.headers)
+
+    serve(scenario)
+
+
+def test_any_origin_can_be_let_in(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            response = await client.post(initialize(), Origin="https://any.example", Host="any")
+            assert response.status == 200
+
+    serve(scenario, allowed_origins=["*"], allowed_hosts=["*"])
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"path": "mcp"}, "begins with /"),
+        ({"answers": "xml"}, "'auto', 'json' or 'stream'"),
+        ({"allowed_hosts": "example.com"}, "a list"),
+        ({"public_url": "example.com"}, "http"),
+        ({"sessions": 0}, "more than 0"),
+        ({"sse": True, "stateless": True}, "stateless"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(options, why):
+    with pytest.raises(ValueError, match=why):
+        Server("any").asgi(**options)
+
+
+def test_a_server_that_does_not_start_says_so_and_tries_again(talk, caplog):
+    from contextlib import asynccontextmanager
+
+    tries = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        tries.append(server)
+        if len(tries) == 1:
+            raise RuntimeError("no database at 10.0.0.7")
+        yield "ready"
+
+    async def scenario(port):
+        async with talk(port) as client:
+            response = await client.post(initialize())
+            assert response.status == 500
+            assert await response.error() == "internal error"
+            assert (await client.post(initialize())).status == 200
+
+    app = Server("shy", lifespan=lifespan).asgi()
+
+    async def without_lifespan(scope, receive, send):
+        assert scope["type"] == "http"
+        await app(scope, receive, send)
+
+    from support.http_server import serving
+
+    with serving(without_lifespan, lifespan="off") as port:
+        run(scenario(port))
+    assert "no database" in caplog.text

@@ -1,0 +1,241 @@
+"""Servers as processes: where they listen, and how they end."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.http_server import free_port
+from support.http_talk import call, initialize, text_of
+from support.waiting import LONG, run, until_sync
+
+TESTS = Path(__file__).parent.parent
+
+SERVED = """
+from support.http_offer import offer
+
+server = offer()
+
+if __name__ == "__main__":
+    server.run("http", port=0, grace=1.0)
+"""
+MOUNTED = """
+import sys
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from support.http_offer import offer
+
+app = Starlette(routes=[Mount("/x", offer().asgi())])
+uvicorn.run(app, port=int(sys.argv[1]), log_level="error")
+"""
+
+
+class Running:
+    """A server process, and what it wrote."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def port(self) -> int:
+        found = until_sync(lambda: re.search(r"http://\S+?:(\d+)/mcp", self.log))
+        return int(found[1])
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(LONG)
+
+
+@contextmanager
+def running(tmp_path: Path, *command: str, code: str = SERVED) -> Iterator[Running]:
+    (tmp_path / "served.py").write_text(code)
+    log = tmp_path / "log"
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{TESTS}"},
+            cwd=tmp_path,
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield Running(process, log)
+    finally:
+        process.kill()
+        process.wait()
+
+
+RUN = ("served.py",)
+ACCORD_RUN = ("-c", "from accord.cli.main import main; raise SystemExit(main())", "run")
+ACCORD_HTTP = (*ACCORD_RUN, "served.py", "--http", "--port")
+
+
+@pytest.mark.requirement("http.server.bind-localhost")
+@pytest.mark.parametrize("command", [RUN, (*ACCORD_HTTP, "0")], ids=["run", "accord run"])
+def test_a_server_listens_on_loopback_unless_told_otherwise(tmp_path, talk, command):
+    async def scenario(port):
+        async with talk(port) as client:
+            await client.open()
+            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
+
+    with running(tmp_path, *command) as server:
+        assert f"offer is served at http://127.0.0.1:{server.port}/mcp" in server.log
+        # Who listens on 0100007F (127.0.0.1 in hexadecimal) listens nowhere else.
+        table = Path(f"/proc/{server.process.pid}/net/tcp").read_text()
+        port = f":{server.port:04X}"
+        listening = [line.split()[1] for line in table.splitlines() if f"{port} 00000000" in line]
+        assert listening == [f"0100007F{port}"]
+        run(scenario(server.port))
+        assert server.end() == 0
+
+
+def test_whoever_listens_elsewhere_is_told_what_else_it_takes(tmp_path):
+    with running(tmp_path, *ACCORD_HTTP, "0", "--host", "0.0.0.0") as server:
+        until_sync(lambda: "public_url or allowed_hosts" in server.log)
+
+
+def test_an_address_that_is_taken_is_named(tmp_path):
+    with running(tmp_path, *RUN) as server:
+        port = str(server.port)
+        refused = subprocess.run(
+            [sys.executable, *ACCORD_HTTP, port],
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=LONG,
+            check=False,
+        )
+        assert refused.returncode == 2
+        assert (
+            f"cannot listen on 127.0.0.1:{port}: address already in use" in refused.stderr.decode()
+        )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_at_the_end_calls_finish_and_listeners_are_let_go(tmp_path, talk, number):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            listening = await client.get()
+            streaming = await client.post(call(1, "count", token="t", to=5, pause=0.05))
+            silent = asyncio.create_task(client.answer(call(2, "block", seconds=0.3)))
+            await streaming.event()
+            server.process.send_signal(number)
+            assert await listening.rest() == []
+            assert text_of((await streaming.rest())[-1]) == "5"
+            assert text_of(await silent) == "slept"
+
+    with running(tmp_path, *RUN) as server:
+        run(scenario(server))
+        assert server.process.wait(LONG) == 0
+        assert "Traceback" not in server.log
+
+
+def test_what_takes_longer_than_the_grace_period_is_ended(tmp_path, talk):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            streaming = await client.post(call(1, "hold", token="t", name="for ever"))
+            await streaming.event()
+            silent = asyncio.create_task(client.post(call(2, "wait", name="for ever")))
+            blocked = asyncio.create_task(client.post(call(3, "block", seconds=60)))
+            await asyncio.sleep(0.1)
+            server.process.send_signal(signal.SIGTERM)
+            assert await streaming.rest() == []
+            for waiting in (silent, blocked):
+                response = await waiting
+                assert response.status == 503
+                assert "stopping" in await response.error()
+
+    with running(tmp_path, *RUN) as server:
+        run(scenario(server))
+        assert server.process.wait(LONG) == 0
+        assert "Traceback" not in server.log
+        assert "left behind" in server.log
+
+
+def test_a_server_that_stops_takes_no_new_sessions(tmp_path, talk):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            # Connections that are open already are served to the end.
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            head = client._head("GET", "/readyz", {"Connection": "keep-alive"})
+            writer.write(head)
+            assert b" 200 " in await reader.readline()
+            streaming = await client.post(call(1, "hold", token="t", name="stop"))
+            await streaming.event()
+            server.process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.3)
+            while (await reader.readline()).strip():
+                pass
+            await reader.read(100)
+            writer.write(head)
+            said = await reader.readline()
+            assert said == b"" or b" 503 " in said
+            writer.close()
+
+    with running(tmp_path, *RUN) as server:
+        run(scenario(server))
+        assert server.process.wait(LONG) == 0
+
+
+def test_listeners_do_not_keep_another_s_server_from_ending(tmp_path, talk):
+    port = free_port()
+
+    async def scenario():
+        async with talk(port, path="/x/mcp") as client:
+            while True:
+                try:
+                    await client.open()
+                    break
+                except OSError:
+                    await asyncio.sleep(0.05)
+            listening = await client.get()
+            server.process.send_signal(signal.SIGTERM)
+            assert await listening.rest() == []
+
+    with running(tmp_path, "served.py", str(port), code=MOUNTED) as server:
+        run(scenario())
+        server.process.wait(LONG)
+        assert "Traceback" not in server.log
+
+
+def test_lifespans_are_left_in_the_task_they_were_entered_in(talk):
+    from contextlib import asynccontextmanager
+
+    from accord import Server
+    from support.http_server import bounded, serving
+
+    tasks = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        tasks.append(asyncio.current_task())
+        try:
+            yield
+        finally:
+            tasks.append(asyncio.current_task())
+
+    async def scenario(port):
+        async with talk(port) as client:
+            assert (await client.post(initialize())).status == 200
+
+    for how in (bounded, serving):
+        with how(Server("lasting", lifespan=lifespan).asgi()) as port:
+            run(scenario(port))
+        entered, left = tasks[-2:]
+        assert entered is left
