@@ -1,0 +1,78 @@
+import pytest
+
+from accord.bindings import headers
+
+JSON, STREAM = "application/json", "text/event-stream"
+
+
+@pytest.mark.requirement("session.id.visible-ascii")
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("a", True), ("!~", True), ("", False), ("a b", False), ("é", False)]
+)
+def test_session_ids_are_visible_ascii(text, is_one):
+    assert headers.is_session_id(text) is is_one
+
+
+@pytest.mark.parametrize(
+    ("accept", "takes_json", "takes_stream"),
+    [
+        (None, True, True),
+        ("", True, True),
+        (" ", True, True),
+        ("*/*", True, True),
+        ("application/json", True, False),
+        ("Application/JSON , TEXT/event-stream;q=0.5", True, True),
+        ("application/*", True, False),
+        ("text/*;q=0.1", False, True),
+        ("text/html", False, False),
+        ("*/*;q=0", False, False),
+        ("*/*, text/event-stream;q=0", True, False),
+        ("text/event-stream;q=0, */*", True, False),
+        ("application/json;profile=x;q=0.000", False, False),
+        ("application/json;q=1.0", True, False),
+        (",,;;", False, False),
+    ],
+)
+def test_the_most_specific_range_of_an_accept_header_decides(accept, takes_json, takes_stream):
+    assert headers.accepts(accept, JSON) is takes_json
+    assert headers.accepts(accept, STREAM) is takes_stream
+
+
+@pytest.mark.parametrize(
+    ("content_type", "kind", "charset"),
+    [
+        (None, "", None),
+        ("", "", None),
+        ("application/json", JSON, None),
+        (" Application/JSON ;charset=UTF-8", JSON, "utf-8"),
+        ('text/plain; a=b; Charset="latin1"', "text/plain", "latin1"),
+    ],
+)
+def test_content_types_have_a_type_and_perhaps_a_charset(content_type, kind, charset):
+    assert headers.media_type(content_type) == kind
+    assert headers.charset(content_type) == charset
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        (True, "true"),
+        (False, "false"),
+        (7, "7"),
+        ("plain text", "plain text"),
+        (" padded", "=?base64?IHBhZGRlZA==?="),
+        ("é", "=?base64?w6k=?="),
+        ("a\nb", "=?base64?YQpi?="),
+        ("=?base64?x?=", "=?base64?PT9iYXNlNjQ/eD89?="),
+    ],
+)
+def test_values_are_mirrored_so_that_they_can_be_read_back(value, text):
+    assert headers.encode_value(value) == text
+    if isinstance(value, str):
+        assert headers.decode_value(text) == value
+
+
+@pytest.mark.parametrize("broken", ["=?base64?%?=", "=?base64?/w==?="])
+def test_a_broken_encoding_has_no_value(broken):
+    assert headers.decode_value(broken) is None

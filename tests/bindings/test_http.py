@@ -1,0 +1,217 @@
+import pytest
+
+from accord.bindings import http
+from accord.bindings.gate import Gate
+from accord.bindings.http import Guard, Head, Refusal, guard_for
+
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+
+def head(method="POST", **headers):
+    return Head(method, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+# -- from where
+
+
+@pytest.mark.requirement("http.origin.validated")
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]", "[::1]:9"])
+def test_loopback_hosts_are_served(host):
+    assert Guard().refuse(head(host=host)) is None
+
+
+@pytest.mark.requirement("http.origin.validated")
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "localhost@evil.example",
+        "localhost:80@evil.example",
+        "localhost:port",
+        "localhost:99999",
+        "localhost/x",
+        "localhost?",
+        "[",
+        "[::1",
+        "127.0.0.1.evil.example",
+        "127.1",
+        "localhost, localhost",
+    ],
+)
+def test_other_hosts_are_refused_by_name(host):
+    refusal = Guard().refuse(head(host=host))
+    assert refusal is not None
+    assert (refusal.status, repr(host) in refusal.message) == (403, True)
+    assert "allowed_hosts" in refusal.message
+
+
+@pytest.mark.requirement("http.origin.validated")
+@pytest.mark.parametrize(
+    "origin", ["null", "", "https://evil.example", "file://localhost", "http://[", "localhost"]
+)
+def test_other_origins_are_refused_by_name(origin):
+    refusal = Guard().refuse(head(host="localhost", origin=origin))
+    assert refusal is not None
+    assert (refusal.status, repr(origin) in refusal.message) == (403, True)
+    assert "allowed_origins" in refusal.message
+
+
+def test_long_values_are_cut_in_the_refusal():
+    refusal = Guard().refuse(head(host="x" * 1_000))
+    assert refusal is not None
+    assert len(refusal.message) < 300
+
+
+def test_requests_without_host_or_origin_come_from_no_browser():
+    assert Guard().refuse(head()) is None
+
+
+def test_what_is_allowed_is_served_whatever_its_case():
+    guard = guard_for(
+        "https://Tools.Example:8443/mcp", ["Proxy", "other:1"], ["https://App.Example/"]
+    )
+    for host in ("tools.example", "TOOLS.example:8443", "proxy:77", "other:1"):
+        assert guard.refuse(head(host=host)) is None
+    assert guard.refuse(head(host="other:2")) is not None
+    for origin in ("https://tools.example:8443", "https://APP.example"):
+        assert guard.refuse(head(host="proxy", origin=origin)) is None
+    for origin in ("https://tools.example", "http://app.example"):
+        assert guard.refuse(head(host="proxy", origin=origin)) is not None
+
+
+def test_everything_can_be_allowed():
+    guard = guard_for(None, ["*"], ["*"])
+    assert guard.refuse(head(host="[", origin="null")) is None
+
+
+@pytest.mark.parametrize("url", ["tools.example", "ftp://tools.example", "https://", ""])
+def test_a_public_url_must_be_one(url):
+    with pytest.raises(ValueError, match="public_url"):
+        guard_for(url)
+
+
+# -- what
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", None),
+        ("application/json; charset=utf8", None),
+        ("application/json; charset=utf-16", 415),
+        ("application/json-rpc", 415),
+        ("text/plain", 415),
+    ],
+)
+def test_bodies_are_json(content_type, status):
+    refusal = http.refuse_content(head(content_type=content_type))
+    assert (refusal and refusal.status) == status
+
+
+def test_a_missing_content_type_is_named():
+    refusal = http.refuse_content(head())
+    assert refusal is not None
+    assert "missing" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("accept", "answers", "form"),
+    [
+        (None, "auto", "auto"),
+        ("application/json, text/event-stream", "auto", "auto"),
+        ("application/json", "auto", "json"),
+        ("text/event-stream", "auto", "stream"),
+        ("text/html", "auto", None),
+        ("*/*", "json", "json"),
+        ("*/*", "stream", "stream"),
+        ("text/event-stream", "json", None),
+        ("application/json", "stream", None),
+    ],
+)
+def test_the_form_of_an_answer_is_one_that_both_sides_know(accept, answers, form):
+    assert http.form_of(accept, answers) == form
+
+
+def test_a_get_wants_an_event_stream():
+    assert http.refuse_get(head("GET", accept="text/*")) is None
+    refusal = http.refuse_get(head("GET", accept="application/json"))
+    assert refusal is not None
+    assert refusal.status == 406
+
+
+@pytest.mark.requirement("http.version-header.default-2025-03-26", "http.version-header.bad-400")
+def test_the_version_header_names_a_revision_with_a_handshake():
+    assert http.revision_of(head(), REVISIONS) is http.UNNAMED
+    assert http.UNNAMED.id == "2025-03-26"
+    found = http.revision_of(head(mcp_protocol_version="2025-06-18"), REVISIONS)
+    assert not isinstance(found, Refusal)
+    assert found.id == "2025-06-18"
+    for named, supported in (
+        ("2026-07-28", REVISIONS),
+        ("2025-06-18", ("2025-03-26",)),
+        ("x" * 99, REVISIONS),
+    ):
+        refusal = http.revision_of(head(mcp_protocol_version=named), supported)
+        assert isinstance(refusal, Refusal)
+        assert refusal.status == 400
+        assert "2025-03-26" in refusal.message
+
+
+# -- all of it at once
+
+
+def gate(answers="auto"):
+    return Gate(Guard(), answers, REVISIONS)
+
+
+def test_a_gate_says_everything_about_a_head():
+    verdict = gate().judge(
+        "POST",
+        {b"host": b"localhost", b"content-type": b"application/json", b"accept": b"*/*"},
+    )
+    assert (verdict.foreign, verdict.refusal, verdict.form) == (None, None, "auto")
+    assert verdict.revision is http.UNNAMED
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("POST", {b"content-type": b"text/plain", b"accept": b"text/html"}, 415),
+        ("POST", {b"content-type": b"application/json", b"accept": b"text/html"}, 406),
+        ("GET", {b"accept": b"text/html"}, 406),
+        ("GET", {}, None),
+        ("DELETE", {b"accept": b"text/html"}, None),
+    ],
+)
+def test_a_gate_refuses_what_does_not_fit(method, headers, status):
+    verdict = gate().judge(method, headers)
+    assert (verdict.refusal and verdict.refusal.status) == status
+
+
+@pytest.mark.parametrize(
+    ("answers", "accept", "needed"),
+    [
+        ("auto", b"text/html", "application/json and text/event-stream"),
+        ("json", b"text/event-stream", "application/json: this server"),
+        ("stream", b"application/json", "text/event-stream: this server"),
+    ],
+)
+def test_a_gate_says_what_must_be_accepted(answers, accept, needed):
+    verdict = gate(answers).judge("POST", {b"content-type": b"application/json", b"accept": accept})
+    assert verdict.refusal is not None
+    assert needed in verdict.refusal.message
+
+
+def test_a_gate_remembers_short_heads_only():
+    one = gate()
+    headers = {b"host": b"localhost", b"accept": b"text/event-stream"}
+    assert one.judge("GET", headers) is one.judge("GET", headers)
+    assert one.judge("GET", headers, 5_000) is not one.judge("GET", headers, 5_000)
+    assert one.judge("GET", headers, 5_000) == one.judge("GET", headers)
+
+
+def test_a_gate_survives_any_bytes():
+    verdict = gate().judge("POST", {b"host": b"\xff\xfe", b"origin": b"\x80"})
+    assert verdict.foreign is not None

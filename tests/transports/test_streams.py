@@ -1,0 +1,401 @@
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from accord.bindings.sse import Decoder
+from accord.stores import MemoryEventStore
+from accord.transports.streams import Reader, Stream, place_of
+from support.waiting import run, until
+
+HEAD = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+class Client:
+    """The other end of a response: reads as fast as the test lets it, leaves when told."""
+
+    def __init__(self, stream, among=None):
+        self.sent = []
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+        self.is_gone = asyncio.Event()
+        self.fails = None
+        self.among = set() if among is None else among
+        self.reader = Reader(stream, self.send, dict(HEAD), self.among)
+        stream.attach(self.reader)
+        self.task = asyncio.create_task(self.reader.follow(self.receive))
+
+    async def send(self, message):
+        await self.may_read.wait()
+        if self.fails is not None:
+            raise self.fails
+        self.sent.append(message)
+
+    async def receive(self):
+        await self.is_gone.wait()
+        return {"type": "http.disconnect"}
+
+    @property
+    def body(self):
+        return b"".join(each.get("body", b"") for each in self.sent)
+
+    @property
+    def is_complete(self):
+        return bool(self.sent) and self.sent[-1].get("more_body") is False
+
+    def messages(self):
+        return [json.loads(event.data) for event in Decoder().feed(self.body)]
+
+    def ids(self):
+        return [event.id for event in Decoder().feed(self.body)]
+
+
+def kept(name=1, **options):
+    store = options.pop("store", None) or MemoryEventStore()
+    return Stream(name, session="s", store=store, retry=7, **options)
+
+
+def say(stream, *numbers):
+    for number in numbers:
+        stream.append(b"%d" % number)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("1-0", (1, 0)),
+        ("12-345", (12, 345)),
+        ("", None),
+        ("1", None),
+        ("1-0\n", None),
+        ("١-٠", None),
+    ],
+)
+def test_event_ids_name_their_stream_and_their_place(text, place):
+    assert place_of(text) == place
+
+
+def test_a_reader_writes_what_there_is_and_then_nothing_runs():
+    async def scenario():
+        stream = kept()
+        say(stream, 1, 2)
+        client = Client(stream)
+        await until(lambda: client.messages() == [1, 2])
+        assert client.sent[0] == HEAD
+        assert client.body.startswith(b"retry: 7\nevent: message\nid: 1-0\ndata: 1\n\n")
+        assert client.reader._task is None
+        say(stream, 3)
+        await until(lambda: client.messages() == [1, 2, 3])
+        stream.end()
+        await client.task
+        assert client.is_complete
+        assert client.among == set()
+        assert client.ids() == ["1-0", "1-1", "1-2"]
+
+    run(scenario())
+
+
+def test_the_head_leaves_before_there_is_any_message():
+    async def scenario():
+        client = Client(kept())
+        await until(lambda: client.body)
+        assert (client.sent[0], client.body) == (HEAD, b": keep-alive\n")
+        client.is_gone.set()
+        await client.task
+
+    run(scenario())
+
+
+def test_a_stream_that_is_not_kept_has_no_ids():
+    async def scenario():
+        stream = Stream()
+        stream.prime()
+        say(stream, 1)
+        client = Client(stream)
+        stream.end()
+        await client.task
+        assert client.body == b"event: message\ndata: 1\n\n"
+        assert stream.resume(0) is False
+
+    run(scenario())
+
+
+def test_what_is_said_while_nobody_reads_waits():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        say(stream, 1)
+        await until(lambda: client.messages() == [1])
+        client.is_gone.set()
+        await client.task
+        assert stream.reader is None
+        say(stream, 2, 3)
+        again = Client(stream)
+        stream.end()
+        await again.task
+        assert again.messages() == [2, 3]
+
+    run(scenario())
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.lists(some.sampled_from(["say", "cut", "turn"]), max_size=40))
+def test_however_it_is_cut_a_resumed_stream_loses_and_doubles_nothing(steps):
+    async def scenario():
+        stream = kept()
+        stream.prime()
+        found, said, last = [], 0, None
+        client = Client(stream)
+        for step in steps:
+            if step == "say":
+                said += 1
+                say(stream, said)
+            elif step == "turn":
+                await asyncio.sleep(0)
+            elif client.ids():
+                found += client.messages()
+                last = client.ids()[-1]
+                client.is_gone.set()
+                assert stream.resume(place_of(last)[1])
+                client = Client(stream)
+        stream.end()
+        await client.task
+        assert found + client.messages() == list(range(1, said + 1))
+
+    run(scenario())
+
+
+def test_the_newest_reader_has_the_stream_alone():
+    async def scenario():
+        stream = kept()
+        first = Client(stream)
+        say(stream, 1)
+        await until(lambda: first.messages() == [1])
+        assert stream.resume(0)
+        second = Client(stream)
+        await first.task
+        assert first.is_complete
+        say(stream, 2)
+        stream.end()
+        await second.task
+        assert (first.messages(), second.messages()) == ([1], [2])
+
+    run(scenario())
+
+
+def test_resuming_needs_everything_that_came_later():
+    async def scenario():
+        stream = kept(store=MemoryEventStore(session_bytes=300))
+        say(stream, *range(20))
+        assert [stream.resume(number) for number in (0, 17, 19, 20)] == [False, True, True, False]
+
+    run(scenario())
+
+
+def test_nothing_is_missing_for_who_has_everything_even_if_nothing_is_kept():
+    async def scenario():
+        store = MemoryEventStore()
+        stream = kept(store=store)
+        say(stream, 1, 2)
+        store.forget("s")
+        assert (stream.resume(1), stream.resume(0)) == (True, False)
+
+    run(scenario())
+
+
+def test_a_slow_reader_slows_down_who_waits_for_it():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.may_read.clear()
+        stream.append(b"1" * 50_000)
+        await until(lambda: not stream.unread)  # it is being written, and not read
+        await stream.writable()
+        while not stream.congested:
+            stream.append(b"1" * 50_000)
+        assert stream.backlog > 64 * 1024
+        waiting = asyncio.create_task(stream.writable())
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        client.may_read.set()
+        await waiting
+        client.is_gone.set()
+        await client.task
+
+    run(scenario())
+
+
+def test_who_waits_for_a_reader_does_not_wait_for_one_that_is_gone():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        client.may_read.clear()
+        stream.append(b"1" * 100_000)
+        stream.append(b"1" * 100_000)
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(stream.writable())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        client.is_gone.set()
+        await client.task
+        await waiting
+        assert stream.congested
+        await stream.writable()
+
+    run(scenario())
+
+
+def test_a_lot_is_written_in_parts():
+    async def scenario():
+        stream = kept()
+        for number in range(100):
+            stream.append(b'"%d%s"' % (number, b"x" * 5_000))
+        client = Client(stream)
+        stream.end()
+        await client.task
+        assert len(client.messages()) == 100
+        assert max(len(each.get("body", b"")) for each in client.sent) < 80_000
+
+    run(scenario())
+
+
+def test_everything_can_be_taken_at_once():
+    stream = Stream()
+    for _ in range(100):
+        stream.append(b"1" * 5_000)
+    assert (len(stream.take_all()) > 500_000, stream.unread, stream.take_all()) == (True, 0, b"")
+
+
+def test_what_belongs_to_no_request_is_kept_within_bounds():
+    async def scenario():
+        stream = kept(is_lossy=True)
+        for number in range(300):
+            stream.append(b'"%d%s"' % (number, b"x" * 10_000))
+        assert stream.unread <= 1024 * 1024
+        client = Client(stream)
+        stream.end()
+        await client.task
+        assert client.messages()[-1].startswith("299")
+
+    run(scenario())
+
+
+def test_a_listener_that_is_overtaken_is_let_go_and_so_knows():
+    async def scenario():
+        stream = kept(is_lossy=True)
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.may_read.clear()
+        for number in range(300):
+            stream.append(b'"%d%s"' % (number, b"x" * 10_000))
+            await asyncio.sleep(0)
+        await client.task
+        assert not client.is_complete
+        assert stream.reader is None
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("gone")])
+def test_a_server_may_say_by_any_error_that_the_client_is_gone(error):
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.fails = error
+        say(stream, 1)
+        await client.task
+        assert (stream.reader, client.among) == (None, set())
+        assert stream.resume(-1)
+
+    run(scenario())
+
+
+def test_silence_is_broken_now_and_then():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        await until(lambda: client.body)
+        spoke = client.reader.spoke
+        client.reader.tick(spoke + 14, keep_alive=15, write_timeout=60)
+        await asyncio.sleep(0)
+        assert client.body.count(b"keep-alive") == 1
+        client.reader.tick(spoke + 15, keep_alive=15, write_timeout=60)
+        await until(lambda: client.body.count(b"keep-alive") == 2)
+        client.is_gone.set()
+        await client.task
+
+    run(scenario())
+
+
+def test_a_client_that_reads_nothing_is_given_up():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        client.may_read.clear()
+        say(stream, 1)
+        await asyncio.sleep(0)
+        spoke = client.reader.spoke
+        client.reader.tick(spoke + 59, keep_alive=15, write_timeout=60)
+        assert not client.reader.is_done
+        client.reader.tick(spoke + 60, keep_alive=15, write_timeout=60)
+        await client.task
+        assert stream.resume(-1)
+        again = Client(stream)
+        stream.end()
+        await again.task
+        assert again.messages() == [1]
+
+    run(scenario())
+
+
+def test_a_response_may_end_before_its_stream():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        say(stream, 1)
+        client.reader.end()
+        await client.task
+        assert (client.messages(), client.is_complete, stream.is_ended) == ([1], True, False)
+
+    run(scenario())
+
+
+def test_whoever_cancels_the_request_ends_its_response_but_not_the_stream():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await client.task
+        assert stream.reader is None
+        say(stream, 1)
+        again = Client(stream)
+        stream.end()
+        await again.task
+        assert again.messages() == [1]
+
+    run(scenario())
+
+
+def test_a_stream_is_primed_so_that_it_can_be_resumed_from_the_start():
+    async def scenario():
+        stream = kept()
+        stream.prime()
+        client = Client(stream)
+        await until(lambda: client.body)
+        assert client.body.startswith(b"retry: 7\nid: 1-0\ndata: \n\n")
+        client.is_gone.set()
+        await client.task
+        say(stream, 1)
+        assert stream.resume(0)
+        again = Client(stream)
+        stream.end()
+        await again.task
+        assert again.messages() == [1]
+
+    run(scenario())
