@@ -11,6 +11,15 @@ from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import run
 
+
+# On one of the loops handlers begin at once, on the other with the next turn.
+@pytest.fixture(scope="module", params=["uvloop", "asyncio"])
+def port(request):
+    """A server with all defaults, shared by tests that do not mind."""
+    with bounded(offer().asgi(sse=True), loop=request.param) as port:
+        yield port
+
+
 REVISIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 everywhere = pytest.mark.parametrize("revision", REVISIONS)
 

@@ -19,10 +19,10 @@ def serving(app: Any, **config: Any) -> Iterator[int]:
 
 
 @contextmanager
-def bounded(app: Any, **limits: Any) -> Iterator[int]:
+def bounded(app: Any, *, loop: str = "auto", **limits: Any) -> Iterator[int]:
     """Serve one of our apps as `server.run("http")` does."""
     protocol = type("Protocol", (BoundedProtocol,), limits)
-    with _running(BoundedServer(_config(app, http=protocol), app)) as port:
+    with _running(BoundedServer(_config(app, http=protocol, loop=loop), app)) as port:
         yield port
 
 

@@ -235,16 +235,17 @@ class HttpApp:
             return
         kind = Post if scope["method"] == "POST" else HttpExchange
         exchange = kind(self, scope, receive, send)
-        self.under_way += 1
         try:
             if not self._is_ready or self._loop is not asyncio.get_running_loop():
                 await self.start()
-            await self._serve(exchange, scope)
+            self.under_way += 1
+            try:
+                await self._serve(exchange, scope)
+            finally:
+                self.under_way -= 1
         except Exception:
             log.exception("%s %s failed", exchange.method, scope["path"])
             await exchange.fail()
-        finally:
-            self.under_way -= 1
 
     def _serve(self, exchange: HttpExchange, scope: Scope) -> Awaitable[None]:
         place = self._find(scope)

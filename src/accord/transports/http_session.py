@@ -1,6 +1,7 @@
 """One client over HTTP: its protocol session, its streams, and the POSTs that wait for answers."""
 
 import asyncio
+import logging
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from accord.transports.http_exchange import HttpExchange
 from accord.transports.streams import Reader, Stream
 
 __all__ = ["HttpSession", "Post"]
+
+log = logging.getLogger("accord.http")
 
 # A client of the older form that leaves this much unread will not read it any more.
 _UNREAD_MOST: Final = 64 * 1024 * 1024
@@ -82,11 +85,17 @@ class HttpSession:
 
     def forget_stream(self, name: int) -> None:
         """Let go of a stream that nobody will come back for."""
-        self.app.events.forget(self.id, name)
         if self.streams is not None:
             self.streams.pop(name, None)
             if not self.streams:
                 self.streams = None
+        self._forget(name)
+
+    def _forget(self, stream: int | None = None) -> None:
+        try:
+            self.app.events.forget(self.id, stream)
+        except Exception:  # a store may be anybody's
+            log.exception("the event store failed")
 
     def listen(self) -> Stream | http.Refusal:
         """Return the stream for a client that listens: one that nobody follows, or another."""
@@ -173,7 +182,7 @@ class HttpSession:
             if stream is not None:
                 stream.end()
         if self.streams is not None:
-            self.app.events.forget(self.id)
+            self._forget()
 
 
 class Post(HttpExchange):

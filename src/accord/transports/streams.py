@@ -103,7 +103,11 @@ class Stream:
         number = self.count
         retry = None if number else self._retry
         event = sse.encode(data, name=name, id=f"{self.name}-{number}", retry=retry)
-        self._store.append(self._session, self.name, number, event)
+        try:
+            self._store.append(self._session, self.name, number, event)
+        except Exception:  # a store may be anybody's, and no message may be lost with it
+            log.exception("the event store failed; a stream cannot be resumed any more")
+            self._store = None
         self.count = number + 1
         return event
 
@@ -173,13 +177,21 @@ class Stream:
         """Let the next reader begin after an event; false where what follows is not there."""
         missed: Sequence[bytes] | None = ()
         if number != self.count - 1:
-            store = self._store
-            missed = None if store is None else store.after(self._session, self.name, number)
+            missed = self._missed(number)
         if missed is None:
             return False
         self._unread = list(missed)
         self.unread = sum(map(len, missed))
         return True
+
+    def _missed(self, number: int) -> Sequence[bytes] | None:
+        if self._store is None:
+            return None
+        try:
+            return self._store.after(self._session, self.name, number)
+        except Exception:
+            log.exception("the event store failed")
+            return None
 
     # -- how well it is read
 

@@ -1,0 +1,468 @@
+"""The app on the ASGI interface itself, without sockets."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from accord import Context, Server
+from accord.transports import http_sessions
+from accord.transports.asgi import HttpApp
+from support.asgi import Asgi, Exchange
+from support.http_offer import offer
+from support.http_talk import call, initialize, notification, request, text_of
+from support.waiting import run, until
+
+# -- life
+
+
+class Lifespan:
+    """The lifespan of an app, driven by the test."""
+
+    def __init__(self, app):
+        self.sent = []
+        self._incoming = asyncio.Queue()
+        self.task = asyncio.create_task(app({"type": "lifespan"}, self._incoming.get, self._send))
+
+    async def _send(self, message):
+        self.sent.append(message["type"])
+
+    async def say(self, what):
+        self._incoming.put_nowait({"type": f"lifespan.{what}"})
+        known = len(self.sent)
+        await until(lambda: len(self.sent) > known)
+        return self.sent[-1]
+
+
+def test_lifespan_events_start_and_stop_the_server():
+    seen = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        seen.append("in")
+        yield
+        seen.append("out")
+
+    async def scenario():
+        life = Lifespan(Server("any", lifespan=lifespan).asgi())
+        assert await life.say("startup") == "lifespan.startup.complete"
+        assert seen == ["in"]
+        assert await life.say("shutdown") == "lifespan.shutdown.complete"
+        await life.task
+        assert seen == ["in", "out"]
+
+    run(scenario())
+
+
+def test_a_lifespan_that_fails_is_told_to_the_server(caplog):
+    @asynccontextmanager
+    async def lifespan(server):
+        raise RuntimeError("no database")
+        yield
+
+    async def scenario():
+        life = Lifespan(Server("any", lifespan=lifespan).asgi())
+        assert await life.say("startup") == "lifespan.startup.failed"
+        await life.task
+
+    run(scenario())
+    assert "no database" in caplog.text
+
+
+def test_a_lifespan_that_ends_badly_is_logged(caplog):
+    @asynccontextmanager
+    async def lifespan(server):
+        yield
+        raise RuntimeError("no farewell")
+
+    async def scenario():
+        life = Lifespan(Server("any", lifespan=lifespan).asgi())
+        await life.say("startup")
+        assert await life.say("shutdown") == "lifespan.shutdown.complete"
+
+    run(scenario())
+    assert "no farewell" in caplog.text
+
+
+def test_an_app_that_was_never_used_stops_at_once():
+    async def scenario():
+        app = offer().asgi()
+        await app.finish()
+        await app.stop()
+
+    run(scenario())
+
+
+def test_an_app_may_be_used_on_one_loop_after_another():
+    app = offer().asgi()
+
+    async def scenario():
+        client = Asgi(app)
+        await client.open()
+        assert text_of((await client.post(call(1, "add", a=1, b=2))).json) == "3"
+        return client
+
+    run(scenario())
+    stale = run(scenario())
+
+    async def come_back():
+        client = Asgi(app)
+        client.session = stale.session
+        assert (await client.post(request(1, "ping"))).status == 404
+
+    run(come_back())
+
+
+def test_concurrent_first_requests_start_the_server_once():
+    started = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        started.append(server)
+        await asyncio.sleep(0.01)
+        yield "state"
+
+    server = Server("any", lifespan=lifespan)
+
+    @server.tool
+    async def state(ctx: Context) -> str:
+        """Return the state."""
+        return str(ctx.state)
+
+    async def scenario():
+        client = Asgi(server.asgi(stateless=True))
+        found = await asyncio.gather(*(client.post(call(1, "state")) for _ in range(5)))
+        assert [text_of(each.json) for each in found] == ["state"] * 5
+        assert len(started) == 1
+
+    run(scenario())
+
+
+def test_websockets_are_turned_away():
+    async def scenario():
+        sent = []
+
+        async def receive():
+            return {"type": "websocket.connect"}
+
+        async def send(message):
+            sent.append(message["type"])
+
+        await offer().asgi()({"type": "websocket"}, receive, send)
+        assert sent == ["websocket.close"]
+
+    run(scenario())
+
+
+# -- requests
+
+
+def test_a_body_may_come_in_parts():
+    async def scenario():
+        client = Asgi(offer().asgi())
+        body = json.dumps(initialize()).encode()
+        exchange = await client.start(
+            "POST", *(body[at : at + 1] for at in range(len(body)))
+        ).done()
+        assert exchange.status == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("parts", [(), (b"{",)])
+def test_a_client_that_leaves_during_its_body_is_not_answered(parts):
+    async def scenario():
+        client = Asgi(offer().asgi())
+        exchange = client.start("POST")
+        for part in parts:
+            exchange.feed(part, more=True)
+        exchange.disconnect()
+        assert (await exchange.done()).sent == []
+
+    run(scenario())
+
+
+def test_http_2_has_no_connection_header():
+    async def scenario():
+        client = Asgi(offer().asgi())
+        headers = {f"x_{number}": "x" for number in range(300)}
+        for version, has_one in (("1.1", True), ("2", False)):
+            scope = {**client.scope("POST", **headers), "http_version": version}
+            exchange = await Exchange(client.app, scope, b"{}").done()
+            assert exchange.status == 431
+            assert ("connection" in exchange.headers) is has_one
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [
+        ("", "/mcp"),
+        ("", "/mcp/"),
+        ("/x", "/x/mcp"),
+        ("/x/", "/x/mcp"),
+        ("/x", "/mcp"),
+        ("/out/x", "/x/mcp"),
+        ("/out/a/b", "/a/b/mcp"),
+        ("/mcp", "/mcp"),
+        ("/mcp", "/mcp/mcp"),
+        ("/mc", "/mcp"),
+        ("", "mcp/"),
+    ],
+)
+def test_the_endpoint_is_found_however_the_mount_is_told(root, path):
+    app = offer().asgi()
+    assert app._find({"path": path, "root_path": root}) == "/mcp"
+
+
+@pytest.mark.parametrize(
+    ("root", "path"), [("/x", "/x"), ("/x", "/y/mcp"), ("", "/mcp/x"), ("", "")]
+)
+def test_elsewhere_nothing_is_found(root, path):
+    app = offer().asgi()
+    assert app._find({"path": path, "root_path": root}) == path
+
+
+def test_a_fault_of_ours_is_answered_without_details(caplog):
+    async def scenario():
+        app = offer().asgi(principal=lambda scope: scope["nobody"])
+        client = Asgi(app)
+        exchange = await client.post(initialize())
+        assert exchange.status == 500
+        assert exchange.json["error"] == {"code": -32603, "message": "internal error"}
+        assert app.under_way == 0
+
+    run(scenario())
+    assert "POST /mcp failed" in caplog.text
+
+
+class BrokenStore:
+    """Keeps one event, then nothing works any more."""
+
+    def append(self, session, stream, number, event):
+        if number == 1:
+            raise OSError("the disk is full")
+
+    def after(self, session, stream, number):
+        raise OSError("the disk is full")
+
+    def forget(self, session, stream=None):
+        raise OSError("the disk is full")
+
+
+def test_a_store_that_fails_costs_no_message(caplog):
+    async def scenario():
+        client = Asgi(offer().asgi(events=BrokenStore()))
+        await client.open()
+        for id in range(2):
+            exchange = await client.post(call(id, "count", token="t", to=3))
+            assert len(exchange.events) == 4
+        again = await client.start("GET", b"", last_event_id=exchange.ids[0]).done()
+        assert again.status == 400
+        single = await client.post(call(3, "count", token="t", to=0))
+        assert text_of(single.json) == "0"
+        assert (await client.start("DELETE").done()).status == 204
+
+    run(scenario())
+    assert "the disk is full" in caplog.text
+
+
+def test_a_fault_after_the_answer_has_begun_says_nothing_more(caplog):
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+            raise RuntimeError("the server is broken")
+
+        async def receive():
+            return {"type": "http.request", "body": b"{", "more_body": False}
+
+        await client.app(client.scope("POST"), receive, send)
+        assert len(sent) == 1
+
+    run(scenario())
+    assert "the server is broken" in caplog.text
+
+
+# -- answers
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_what_is_complete_before_anything_was_sent_is_sent_at_once(revision):
+    async def scenario():
+        client = Asgi(offer().asgi(answers="stream"))
+        await client.open(revision)
+        exchange = await client.post(call(1, "add", a=1, b=2))
+        assert len(exchange.sent) == 2
+        assert int(exchange.headers["content-length"]) == len(exchange.body)
+        assert [text_of(each) for each in exchange.events] == ["3"]
+        # Only where the client has something to resume from, there is something to keep.
+        assert (client.app.events.size > 0) is (revision == "2025-11-25")
+
+    run(scenario())
+
+
+def test_a_large_stream_is_complete_too():
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        exchange = await client.post(call(1, "count", token="t", to=500, size=1_000))
+        assert len(exchange.events) == 501
+
+    run(scenario())
+
+
+def test_middleware_may_speak_before_the_session_is_opened():
+    async def greet(ctx, proceed):
+        await asyncio.sleep(0)
+        return await proceed()
+
+    async def scenario():
+        client = Asgi(offer(middleware=[greet]).asgi())
+        await client.open()
+        assert client.session
+        assert text_of((await client.post(call(1, "add", a=1, b=2))).json) == "3"
+
+    run(scenario())
+
+
+def test_a_session_that_ends_during_a_call_says_so():
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        waiting = client.start("POST", json.dumps(call(1, "wait", name="x")).encode())
+        await until(lambda: client.app.waiting)
+        streaming = client.start("POST", json.dumps(call(2, "hold", token=1, name="x")).encode())
+        await until(lambda: streaming.sent)
+        assert (await client.start("DELETE").done()).status == 204
+        assert (await waiting.done()).status == 404
+        assert len((await streaming.done()).events) == 1
+
+    run(scenario())
+
+
+def test_a_client_of_the_older_form_that_reads_nothing_is_let_go():
+    async def scenario():
+        app = offer().asgi(sse=True)
+        client = Asgi(app)
+        stream = client.start("GET", b"", path="/sse")
+        stuck = asyncio.Event()
+        await until(lambda: b"endpoint" in stream.body)
+
+        async def stall(message):
+            await stuck.wait()
+
+        (session,) = app.sessions
+        session.only_stream.reader.send = stall
+        for _ in range(70):
+            session.write(b'"' + b"x" * 1_000_000 + b'"', None)
+            await asyncio.sleep(0)
+        assert len(app.sessions) == 0
+        stuck.set()
+        await until(stream.task.done)
+
+    run(scenario())
+
+
+# -- what is kept, and how long
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """Streams are kept for no time at all."""
+    monkeypatch.setattr(http_sessions, "_KEPT", -1.0)
+
+
+def test_streams_that_nobody_came_back_for_are_forgotten(brief):
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        exchange = await client.post(call(1, "count", token="t", to=2))
+        app = client.app
+        (session,) = app.sessions
+        assert app.events.size > 0
+        assert session.find_stream(1) is not None
+        app.sessions.sweep(app.now())
+        assert (app.events.size, session.streams) == (0, None)
+        again = await client.start("GET", b"", last_event_id=exchange.ids[0]).done()
+        assert again.status == 400
+
+    run(scenario())
+
+
+def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
+    monkeypatch.setattr(http_sessions, "_UNOPENED_MOST", 0.0)
+
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.post(initialize())
+        await client.open()
+        app = client.app
+        assert len(app.sessions) == 2
+        await asyncio.sleep(0.01)
+        app.sessions.sweep(app.now())
+        assert [each.id for each in app.sessions] == [client.session]
+
+    run(scenario())
+
+
+def test_an_ended_session_leaves_nothing_behind():
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        await client.post(call(1, "count", token="t", to=2))
+        listening = await client.get()
+        await client.start("DELETE").done()
+        await listening.done()
+        app = client.app
+        assert (len(app.sessions), app.events.size, app.readers, app.under_way) == (0, 0, set(), 0)
+        assert len(app.server.sessions) <= 1  # until it is collected
+
+    run(scenario())
+
+
+def test_options_have_defaults():
+    app = HttpApp(offer())
+    assert app.options.path == "/mcp"
+
+
+def test_what_was_said_too_late_goes_nowhere_without_a_session():
+    async def scenario():
+        client = Asgi(offer().asgi(stateless=True))
+        assert text_of((await client.post(call(1, "note_later", name="x"))).json) == "soon"
+        await client.post(call(1, "free", name="x"))
+        await asyncio.sleep(0)
+        assert client.app.events.size == 0
+
+    run(scenario())
+
+
+def test_a_message_about_a_cancelled_call_is_left_out():
+    server = offer()
+    contexts = []
+
+    @server.tool
+    async def stubborn(ctx: Context) -> str:
+        """Say something although nobody wants to know."""
+        contexts.append(ctx)
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            ctx.info("still here")
+            raise
+        return "never"
+
+    async def scenario():
+        client = Asgi(server.asgi())
+        await client.open()
+        exchange = client.start("POST", json.dumps(call(1, "stubborn")).encode())
+        await until(lambda: contexts)
+        await client.post(notification("notifications/cancelled", requestId=1))
+        assert ((await exchange.done()).status, exchange.events) == (200, [])
+
+    run(scenario())
