@@ -1,7 +1,6 @@
 """What the head of a request decides, as one look-up: clients send the same head over and over."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
@@ -19,7 +18,7 @@ _ACCEPT, _VERSION = b"accept", names.VERSION.encode()
 DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION)
 # Heads differ by client and by page; what is longer than any honest one is not remembered.
 _REMEMBERED: Final = 512
-_SIZE_MOST: Final = 4_000
+_SIZE_MOST: Final = 1_000
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -45,23 +44,22 @@ class Gate:
         self._guard = guard
         self._answers: http.Form = answers
         self._supported = tuple(supported)
-        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._judge)
+        self._known: dict[tuple[str | bytes | None, ...], Verdict] = {}
 
-    def judge(self, method: str, headers: RawHeaders, size: int = 0) -> Verdict:
-        """Judge the head of a request.
-
-        Args:
-            method: that of HTTP.
-            headers: by name in lower case.
-            size: how long they are; a long head is judged anew each time.
-        """
+    def judge(self, method: str, headers: RawHeaders) -> Verdict:
+        """Judge the head of a request; header names are lower case."""
         get = headers.get
-        values = (get(_HOST), get(_ORIGIN), get(_TYPE), get(_ACCEPT), get(_VERSION))
-        if size > _SIZE_MOST:
-            return self._judge(method, values)
-        return self._remembered(method, values)
+        head = (method, get(_HOST), get(_ORIGIN), get(_TYPE), get(_ACCEPT), get(_VERSION))
+        verdict = self._known.get(head)
+        if verdict is None:
+            verdict = self._judge(*head)
+            if sum(len(each) for each in head if each) < _SIZE_MOST:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[head] = verdict
+        return verdict
 
-    def _judge(self, method: str, values: tuple[bytes | None, ...]) -> Verdict:
+    def _judge(self, method: str, *values: bytes | None) -> Verdict:
         pairs = zip(DECISIVE, values, strict=True)
         named = {
             name.decode(): value.decode("latin-1") for name, value in pairs if value is not None

@@ -299,6 +299,13 @@ class Conversation:
             for party, state in self.parties.items()
         }
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is left of what was said: nothing is open, nothing was cancelled."""
+        return not any(
+            party.open or party.tokens or party.cancelled for party in self.parties.values()
+        )
+
     def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
         """Take the opening as done elsewhere, with these capabilities of either party."""
         self.revision = revision

@@ -107,6 +107,27 @@ class Pending:
         self.ends = inf
 
 
+class _Nobody:
+    """Handles nothing: its conversation is over."""
+
+    def request(self, exchange: Exchange, params: Any, dispatcher: "Dispatcher") -> Any:
+        raise _OVER
+
+    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
+        return None
+
+    def breach(self, event: Refused) -> None:
+        return None
+
+
+def _nowhere(message: bytes, exchange: Exchange | None) -> None:
+    return None
+
+
+_NOBODY: Final = _Nobody()
+_OVER: Final = ConnectionClosed("the request has been answered")
+
+
 class Dispatcher:
     """One party of a conversation, running.
 
@@ -398,6 +419,15 @@ class Dispatcher:
             self._settle(exchange, None, reason)
         for task in (*self.running.values(), *self._background):
             self._loop.call_soon(task.cancel)
+
+    def let_go(self) -> None:
+        """End a conversation in which nothing is open; its endpoint may serve another.
+
+        Nothing refers to anything here any more, so that all of it is freed at once.
+        """
+        self.closed = _OVER
+        self.handlers = _NOBODY
+        self.write = _nowhere
 
     def end_of_input(self) -> None:
         """Take note that the peer says nothing more: our questions stay without answer."""

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from accord.server.files import DirectoryResource
+    from accord.server.singles import Singles
     from accord.transports.asgi import HttpApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -337,6 +338,13 @@ class Server(Generic[State]):
             logging={},
             completions={} if self.prompt_entries or self.resource_entries.templates else None,
         )
+
+    @cached_property
+    def singles(self) -> "Singles":
+        """What serves messages that stand alone."""
+        from accord.server.singles import Singles
+
+        return Singles(self)
 
     @cached_property
     def threads(self) -> "ThreadPoolExecutor":

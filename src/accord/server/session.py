@@ -5,21 +5,17 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
-import msgspec
-
 from accord.errors import LocalProtocolError, MethodNotFound
-from accord.protocol.conversation import PartyState, capability_paths
+from accord.protocol.conversation import PartyState
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Phase
-from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
-from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId, Root
+from accord.types import LoggingLevel, ResourceUpdatedParams, Root
 
 if TYPE_CHECKING:
     from accord.server.server import Server
@@ -53,12 +49,16 @@ class Flow(Protocol):
 class Session:
     """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
 
-    def __init__(self, server: "Server[Any]", write: Write, state: Any) -> None:
+    def __init__(
+        self, server: "Server[Any]", write: Write, state: Any, endpoint: Endpoint | None = None
+    ) -> None:
         self.server = server
         self.state = state
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
-        self.endpoint = Endpoint("server", revisions=server.revisions, limits=server.limits)
+        self.endpoint = endpoint or Endpoint(
+            "server", revisions=server.revisions, limits=server.limits
+        )
         self.dispatcher = Dispatcher(
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
         )
@@ -178,11 +178,6 @@ class Session:
         """Whether the client has opened the session."""
         return self.endpoint.conversation.phase is not Phase.OPENING
 
-    def begin_stateless(self, revision: RevisionId) -> None:
-        """Serve requests without an opening, under the revision that the transport names."""
-        paths = _paths(msgspec.json.encode(self.server.capabilities()))
-        self.endpoint.conversation.begin(REVISIONS[revision], server=paths)
-
     @property
     def is_ready(self) -> bool:
         """Whether the opening is over and the connection alive."""
@@ -238,12 +233,6 @@ class Session:
         for context in list(self._contexts.values()):
             context._cancel()
         self.dispatcher.close()
-
-
-@lru_cache(maxsize=64)
-def _paths(capabilities: bytes) -> frozenset[str]:
-    """Return capabilities as paths; a server has few different ones, and asks for each request."""
-    return capability_paths(msgspec.json.decode(capabilities))
 
 
 def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:

@@ -15,7 +15,7 @@ from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
 from accord.transports.http_endpoint import HttpEndpoint
-from accord.transports.http_exchange import TOO_LARGE, HttpExchange, Scope
+from accord.transports.http_exchange import HEADER_BYTES_MOST, HEADERS_MOST, HttpExchange, Scope
 from accord.transports.http_options import HttpOptions
 from accord.transports.http_session import HttpSession, Post
 from accord.transports.http_sessions import HttpSessions
@@ -53,7 +53,7 @@ class HttpApp:
         self.events = options.events or MemoryEventStore()
         self.sessions = HttpSessions(self)
         self.readers: set[Reader] = set()
-        self.reading: dict[asyncio.Task[Any], float | None] = {}
+        self.reading: dict[asyncio.Task[Any], float] = {}
         self.waiting: dict[Post, float | None] = {}
         self.is_stopping = False
         self.state: Any = None
@@ -201,15 +201,13 @@ class HttpApp:
         if self.readers and not self.is_stopping and is_stopping():
             self.end_streams()
         for task, began in list(self.reading.items()):
-            if began is None:
-                self.reading[task] = now
-            elif now - began >= options.body_timeout:
+            if now - began >= options.body_timeout:
                 del self.reading[task]
                 task.cancel()
-        for post, began in list(self.waiting.items()):
-            if began is None:
+        for post, noticed in list(self.waiting.items()):
+            if noticed is None:
                 self.waiting[post] = now
-            elif post.form != "json" and now - began >= self._patience(post):
+            elif post.form != "json" and now - noticed >= self._patience(post):
                 post.open_stream()
         if now - self._swept >= min(_SWEEP, options.session_idle / 4):
             self._swept = now
@@ -251,12 +249,14 @@ class HttpApp:
         place = self._find(scope)
         if place in _HEALTH:
             return exchange.health(is_ready=place == "/healthz" or not self.is_stopping)
-        if exchange.is_too_large:
-            return exchange.refuse(TOO_LARGE, close=True)
+        headers = exchange.headers
+        if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
+            why = f"more than {HEADERS_MOST} headers, or than {HEADER_BYTES_MOST} bytes of them"
+            return exchange.refuse(http.Refusal(431, why), close=True)
         if self.under_way > self.options.connections:
             why = f"{self.options.connections} requests are under way (connections)"
             return exchange.refuse(http.Refusal(503, why, -32000), close=True)
-        verdict = self._gate.judge(exchange.method, exchange.headers, exchange.head_size)
+        verdict = self._gate.judge(exchange.method, headers)
         if verdict.foreign is not None:
             return exchange.refuse(verdict.foreign)
         serve = self._served.get(place)

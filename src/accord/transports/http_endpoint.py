@@ -8,7 +8,6 @@ import msgspec
 from accord.bindings import http
 from accord.bindings.gate import Verdict
 from accord.protocol.events import Event, Refused, RequestReceived
-from accord.protocol.revision import Revision
 from accord.transports.http_exchange import LAST_EVENT, SESSION, HttpExchange
 from accord.transports.http_session import HttpSession, Post
 from accord.transports.streams import Reader, Stream, place_of
@@ -91,27 +90,27 @@ class HttpEndpoint:
         if named is not None:
             if isinstance(revision, http.Refusal):
                 return revision
-            found: HttpSession | http.Refusal = app.sessions.find(named.decode("latin-1"), post)
+            found: HttpSession | http.Refusal = app.sessions.find(named, post)
             return found
         opens = _opens(body)
         if opens and not self._is_stateless:
             # Which revision is spoken from now on is being negotiated.
             begun: HttpSession | http.Refusal = app.sessions.begin(post)
             return begun
-        session = HttpSession(app, "", app.state)
-        if opens is False:
-            if isinstance(revision, http.Refusal):
+        if isinstance(revision, http.Refusal):
+            if opens is False:
                 return revision
-            if not self._is_stateless:  # session.id.missing-400
-                return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
-            session.session.begin_stateless(revision.id)
-        elif opens is None and self._is_stateless and isinstance(revision, Revision):
-            session.session.begin_stateless(revision.id)
-        # What cannot be read is answered by a session of its own.
-        return session
+        elif self._is_stateless and not opens:
+            return HttpSession(app, revision=revision.id)
+        elif opens is False:  # session.id.missing-400
+            return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
+        # An opening that opens nothing, or what cannot be read: a session of its own says so.
+        return HttpSession(app)
 
     async def _accept(self, post: Post, events: Sequence[Event]) -> None:
         """Answer a POST without requests."""
+        if not post.owner.is_kept:
+            post.owner.let_go()
         if post.refusal is not None:
             return await post.json(post.refusal, status=400)
         why = refused_by(events)
@@ -130,7 +129,7 @@ class HttpEndpoint:
         try:
             await self._answer(post)
         finally:
-            session.close()
+            session.let_go()
 
     async def _answer(self, post: Post, new_session: str | None = None) -> None:
         stream, reply = post.stream, post.reply
@@ -194,7 +193,7 @@ class HttpEndpoint:
         return await exchange.empty(204)
 
     def _named(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
-        named = exchange.header(SESSION)
+        named = exchange.headers.get(SESSION)
         if named is None:
             return http.Refusal(400, "Mcp-Session-Id is missing")
         found: HttpSession | http.Refusal = self._app.sessions.find(named, exchange)

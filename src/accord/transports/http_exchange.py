@@ -1,17 +1,25 @@
 """One HTTP request and its response, on the ASGI interface."""
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Generator, MutableMapping
+from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
 from accord.bindings import headers as names
 from accord.bindings import http
-from accord.bindings.gate import DECISIVE
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.transports.streams import Receive, Send
 
-__all__ = ["LAST_EVENT", "SESSION", "TOO_LARGE", "Headers", "HttpExchange", "Scope"]
+__all__ = [
+    "HEADERS_MOST",
+    "HEADER_BYTES_MOST",
+    "LAST_EVENT",
+    "SESSION",
+    "Headers",
+    "HttpExchange",
+    "Scope",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -20,7 +28,6 @@ SESSION: Final = names.SESSION.encode()
 LAST_EVENT: Final = names.LAST_EVENT.encode()
 _LENGTH: Final = b"content-length"
 _ASKED_HEADERS: Final = b"access-control-request-headers"
-_READ: Final = frozenset({*DECISIVE, SESSION, LAST_EVENT, _LENGTH, _ASKED_HEADERS})
 
 _JSON: Final = (b"content-type", b"application/json")
 _SSE: Final = (
@@ -32,11 +39,8 @@ _NO_STORE: Final = (b"cache-control", b"no-store")
 _CLOSE: Final = (b"connection", b"close")
 _PREFLIGHT_AGE: Final = b"600"
 # Far more than browsers and proxies send.
-_HEADERS_MOST: Final = 200
-_HEADER_BYTES_MOST: Final = 64 * 1024
-TOO_LARGE: Final = http.Refusal(
-    431, f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES_MOST} bytes of them"
-)
+HEADERS_MOST: Final = 200
+HEADER_BYTES_MOST: Final = 64 * 1024
 
 
 class HttpExchange:
@@ -57,24 +61,22 @@ class HttpExchange:
         self.method: str = scope["method"]
         self.receive = receive
         self.send = send
-        size = 0
-        self.headers = found = dict[bytes, bytes]()
-        for name, value in scope["headers"]:
-            size += len(value)
-            if name in _READ:
-                # A header that came twice is one with both values, and so none that is allowed.
-                found[name] = b"%b, %b" % (found[name], value) if name in found else value
-        self.head_size = size
+        given = scope["headers"]
+        self.headers: dict[bytes, bytes] = dict(given)
+        if len(self.headers) != len(given):
+            self._join(given)
+
+    def _join(self, given: Headers) -> None:
+        """Make one of headers that came twice: with both values, and so none that is allowed."""
+        found: dict[bytes, list[bytes]] = {}
+        for name, value in given:
+            found.setdefault(name, []).append(value)
+        self.headers = {name: b", ".join(values) for name, values in found.items()}
 
     def header(self, name: bytes) -> str | None:
         """Return the text of a header that the app reads."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether no honest client sends such a head."""
-        return self.head_size > _HEADER_BYTES_MOST or len(self.scope["headers"]) > _HEADERS_MOST
 
     # -- the body
 
@@ -85,41 +87,62 @@ class HttpExchange:
         if length is not None and length.isdigit() and int(length[:20]) > limit:
             await self.refuse(_body_too_large(limit))
             return None
-        reading: dict[asyncio.Task[Any], float | None] = self.app.reading
-        task = asyncio.current_task()
-        assert task is not None
-        reading[task] = None
-        try:
-            message = await self.receive()
-            if message["type"] != "http.request":
-                return None
-            body: bytes = message.get("body", b"")
-            if message.get("more_body"):
-                return await self._rest(body, limit)
-        except asyncio.CancelledError:
-            if task in reading:
-                raise
-            task.uncancel()
-            await self.refuse(
-                http.Refusal(408, "the body did not arrive in time (body_timeout)"), close=True
-            )
+        waiting = self.receive()
+        if isinstance(waiting, CoroutineType):
+            try:
+                first = waiting.send(None)
+            except StopIteration as done:  # it was there already, as small ones are
+                message = done.value
+            else:
+                return await self._patiently(limit, _Resumed(waiting, first))
+        else:
+            return await self._patiently(limit, waiting)
+        if message["type"] != "http.request":
             return None
-        finally:
-            reading.pop(task, None)
+        if message.get("more_body"):
+            return await self._patiently(limit, None, message)
+        body: bytes = message.get("body", b"")
         if len(body) > limit:
             await self.refuse(_body_too_large(limit))
             return None
         return body
 
-    async def _rest(self, first: bytes, limit: int) -> bytes | None:
-        chunks, size, more = [first], len(first), True
-        while more and size <= limit:
+    async def _patiently(
+        self,
+        limit: int,
+        waiting: Awaitable[MutableMapping[str, Any]] | None,
+        message: MutableMapping[str, Any] | None = None,
+    ) -> bytes | None:
+        """Wait for a body, but not for ever: for its beginning, or for what follows that."""
+        reading: dict[asyncio.Task[Any], float] = self.app.reading
+        task = asyncio.current_task()
+        assert task is not None
+        reading[task] = self.app.now()
+        try:
+            if waiting is not None:
+                message = await waiting
+            if message is None or message["type"] != "http.request":
+                return None
+            return await self._rest(message, limit)
+        except asyncio.CancelledError:
+            if task in reading:
+                raise
+            task.uncancel()
+            why = http.Refusal(408, "the body did not arrive in time (body_timeout)")
+            await self.refuse(why, close=True)
+            return None
+        finally:
+            reading.pop(task, None)
+
+    async def _rest(self, message: MutableMapping[str, Any], limit: int) -> bytes | None:
+        chunks = [message.get("body", b"")]
+        size = len(chunks[0])
+        while message.get("more_body") and size <= limit:
             message = await self.receive()
             if message["type"] != "http.request":
                 return None
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
-            more = message.get("more_body", False)
         if size > limit:
             await self.refuse(_body_too_large(limit))
             return None
@@ -211,6 +234,29 @@ class HttpExchange:
         head["headers"].append((_LENGTH, b"%d" % len(events)))
         await self.send(head)
         await self.send({"type": "http.response.body", "body": events, "more_body": False})
+
+
+class _Resumed:
+    """A coroutine that was begun by hand, to be awaited from where it waits."""
+
+    __slots__ = ("_first", "_work")
+
+    def __init__(self, work: "CoroutineType[Any, Any, Any]", first: Any) -> None:
+        self._work = work
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._first
+        try:
+            while True:
+                try:
+                    outcome = yield waits_for
+                except BaseException as error:
+                    waits_for = self._work.throw(error)
+                else:
+                    waits_for = self._work.send(outcome)
+        except StopIteration as done:
+            return done.value
 
 
 def _body_too_large(limit: int) -> http.Refusal:

@@ -10,6 +10,7 @@ from accord.protocol.events import Event
 from accord.protocol.exchange import Exchange
 from accord.transports.http_exchange import HttpExchange
 from accord.transports.streams import Reader, Stream
+from accord.types import RevisionId
 
 __all__ = ["HttpSession", "Post"]
 
@@ -24,9 +25,9 @@ class HttpSession:
 
     Args:
         app: the app that serves it.
-        id: what the client names it by; empty where it lives for one request only.
-        state: what the server's lifespan yielded.
+        id: what the client names it by; empty where it lives for one message only.
         principal: who opened it.
+        revision: that of a single message; without it, an opening is expected.
     """
 
     __slots__ = (
@@ -44,7 +45,14 @@ class HttpSession:
         "used",
     )
 
-    def __init__(self, app: Any, id: str, state: Any, principal: Hashable = None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        id: str = "",
+        *,
+        principal: Hashable = None,
+        revision: RevisionId | None = None,
+    ) -> None:
         self.app = app
         self.id = id
         self.principal = principal
@@ -56,7 +64,10 @@ class HttpSession:
         self.streams: dict[int, Stream] | None = None
         self._standing: tuple[Stream, ...] = ()
         self._names = 0
-        self.session = app.server.session(self.write, state, is_lasting=bool(id))
+        if revision is None:
+            self.session = app.server.session(self.write, app.state, is_lasting=bool(id))
+        else:
+            self.session = app.server.singles.begin(self.write, app.state, revision)
         self._open: dict[Any, Exchange] = self.session.client.open
 
     # -- streams
@@ -174,6 +185,10 @@ class HttpSession:
         for stream in self._standing:
             if stream.reader is not None:
                 stream.reader.end()
+
+    def let_go(self) -> None:
+        """End a session that nobody can come back to; work that goes on is not cancelled."""
+        self.app.server.singles.end(self.session)
 
     def close(self) -> None:
         """End the session and its streams."""
@@ -301,13 +316,14 @@ class Post(HttpExchange):
 
     async def settled(self) -> None:
         """Wait until there is an answer, something to say before it, or none to come."""
+        waiting: dict[Post, float | None] = self.app.waiting
         self._waiter = asyncio.get_running_loop().create_future()
-        self.app.waiting[self] = None
+        waiting[self] = None
         try:
             await self._waiter
         finally:
             self._waiter = None
-            self.app.waiting.pop(self, None)
+            del waiting[self]
 
     def read(self, session: str | None = None) -> Reader:
         """Answer with the stream, from now on."""

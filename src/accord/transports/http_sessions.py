@@ -25,9 +25,10 @@ class HttpSessions:
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        self._found: dict[str, HttpSession] = {}
+        # By what the header says, so that it need not be decoded.
+        self._found: dict[bytes, HttpSession] = {}
         # Those of whom nothing was heard after `initialize`, the oldest first.
-        self._unopened: dict[str, HttpSession] = {}
+        self._unopened: dict[bytes, HttpSession] = {}
         self._retired: deque[tuple[float, HttpSession, int]] = deque()
 
     def __len__(self) -> int:
@@ -41,9 +42,9 @@ class HttpSessions:
         principal_of = self._app.options.principal
         return None if principal_of is None else principal_of(exchange.scope)
 
-    def find(self, id: str, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.Refusal:
         """Return the session that a request names."""
-        session = self._found.get(id)
+        session = self._found.get(key)
         principal_of = self._app.options.principal
         principal = None if principal_of is None else principal_of(exchange.scope)
         if session is None or session.principal != principal:
@@ -51,7 +52,7 @@ class HttpSessions:
         session.used = self._app.now()
         if not session.is_opened:
             session.is_opened = True
-            self._unopened.pop(id, None)
+            self._unopened.pop(key, None)
         return session
 
     def begin(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
@@ -62,13 +63,14 @@ class HttpSessions:
         if len(self._found) >= most and not self._evict():
             return http.Refusal(503, f"{most} sessions are open (sessions)", -32000, _BUSY)
         id = secrets.token_urlsafe(24)  # session.id.secure
-        return HttpSession(self._app, id, self._app.state, self.principal(exchange))
+        return HttpSession(self._app, id, principal=self.principal(exchange))
 
     def keep(self, session: HttpSession) -> None:
         """Let clients come back to a session."""
-        self._found[session.id] = session
+        key = session.id.encode()
+        self._found[key] = session
         if session.only_stream is None:
-            self._unopened[session.id] = session
+            self._unopened[key] = session
 
     def _evict(self) -> bool:
         """End the oldest session that was never used."""
@@ -79,8 +81,9 @@ class HttpSessions:
 
     def end(self, session: HttpSession) -> None:
         """End a session."""
-        self._found.pop(session.id, None)
-        self._unopened.pop(session.id, None)
+        key = session.id.encode()
+        self._found.pop(key, None)
+        self._unopened.pop(key, None)
         session.close()
 
     def retire(self, session: HttpSession, stream: Stream) -> None:

@@ -60,7 +60,7 @@ class TwoEndpointForm:
             return await exchange.refuse(verdict.refusal)
         query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
         named = (query.get("session_id") or [""])[0]
-        session = self._app.sessions.find(named, exchange)
+        session = self._app.sessions.find(named.encode(), exchange)
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
         if session.only_stream is None:

@@ -1,0 +1,62 @@
+"""Sessions of one message: opened by what the transport knows, their endpoints used again.
+
+An endpoint keeps nothing of a conversation in which every request is answered, so the next message
+of the same revision may have it. All that handlers can see of a session is made anew.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.protocol.conversation import capability_paths
+from accord.protocol.revisions import REVISIONS
+from accord.runtime.dispatcher import Write
+from accord.server.session import Session
+from accord.types import RevisionId
+
+if TYPE_CHECKING:
+    from accord.protocol.endpoint import Endpoint
+    from accord.server.server import Server
+
+__all__ = ["Singles"]
+
+# As many as are in use at one time, under any load that is not an attack.
+_SPARE_MOST: Final = 256
+
+
+class Singles:
+    """Makes sessions that serve one message, and takes them back."""
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._server = server
+        self._spare: dict[tuple[str, frozenset[str]], list[Endpoint]] = {}
+
+    def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
+        """Serve a message without an opening, under this revision."""
+        server = self._server
+        paths = _paths(msgspec.json.encode(server.capabilities()))
+        spare = self._spare.get((revision, paths))
+        if spare:
+            return Session(server, write, state, spare.pop())
+        session = Session(server, write, state)
+        session.endpoint.conversation.begin(REVISIONS[revision], server=paths)
+        return session
+
+    def end(self, session: Session) -> None:
+        """Take a session back, unless its work goes on: then it ends by itself."""
+        if session.dispatcher.running:
+            return
+        conversation = session.endpoint.conversation
+        session.dispatcher.let_go()
+        declared = conversation.parties["server"].capabilities
+        if conversation.is_blank and conversation.revision is not None and declared is not None:
+            spare = self._spare.setdefault((conversation.revision.id, declared), [])
+            if len(spare) < _SPARE_MOST:
+                spare.append(session.endpoint)
+
+
+@lru_cache(maxsize=64)
+def _paths(capabilities: bytes) -> frozenset[str]:
+    """Return capabilities as paths; a server has few different ones, and asks for each message."""
+    return capability_paths(msgspec.json.decode(capabilities))
