@@ -58,7 +58,7 @@ def judge_server(arguments: list[str], folder: Path) -> dict[str, list[str]]:
         scenario = re.sub(r"^server-(.*)-\d{4}-\d\d-\d\dT.*$", r"\1", path.parent.name)
         found[scenario] = complaints(path)
     said = log.read_text(encoding="utf-8").splitlines()
-    found["log"] = [line for line in said if not line.startswith("INFO:")]
+    found["log"] = [line for line in said if not re.match(r"INFO:|\S+ is served at http", line)]
     return found
 
 
