@@ -46,7 +46,7 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("accord needs Python 3.11 or newer")'
 	@echo "setting up .venv ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli,http]'
+	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli,http,auth]'
 	@touch $@
 
 # The peers that benchmarks compare with live apart: they bring some 70 packages.
@@ -60,6 +60,6 @@ clean:
 .venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
-	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http]'
+	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@touch $@

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from accord.client import Client
     from accord.client.connect import connect
     from accord.errors import ToolError
+    from accord.principal import Principal
     from accord.server import Context, Server
 
-__all__ = ["Client", "Context", "Server", "ToolError", "connect", "errors", "types"]
+__all__ = ["Client", "Context", "Principal", "Server", "ToolError", "connect", "errors", "types"]
 
 
 _HOMES = {
     "Client": "accord.client",
     "Context": "accord.server",
+    "Principal": "accord.principal",
     "Server": "accord.server",
     "ToolError": "accord.errors",
     "connect": "accord.client",

@@ -15,6 +15,10 @@ UrlElicitationRequired
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
 |  |- RequestTimeout            no answer came in time
+|- AuthError                    who may do what
+|  |- Unauthorized              no token that the server takes; .status .challenge
+|  |- Forbidden                 the token does not allow it; .scopes
+|  |- FlowFailed                no token could be obtained; .step .asked .came .hint
 |- RegistrationError            a mistake in the server author's code, raised when it is registered
 |- TraceError                   a recording that cannot be read; .line
 |- MissingExtra (ImportError)   names the extra to install
@@ -27,9 +31,12 @@ from typing import Any, ClassVar, Literal
 
 __all__ = [
     "AccordError",
+    "AuthError",
     "ConnectFailed",
     "ConnectionClosed",
     "ElicitationRefused",
+    "FlowFailed",
+    "Forbidden",
     "HeaderMismatch",
     "InternalError",
     "InvalidParams",
@@ -48,6 +55,7 @@ __all__ = [
     "ToolError",
     "TraceError",
     "TransportError",
+    "Unauthorized",
     "UnsupportedRevision",
     "UrlElicitationRequired",
 ]
@@ -193,6 +201,51 @@ class ConnectionClosed(TransportError):
 
 class RequestTimeout(TransportError):
     """No answer came in time; the request was cancelled."""
+
+
+class AuthError(AccordError):
+    """Authorization failed, not the protocol."""
+
+
+class Unauthorized(AuthError):
+    """The server takes no request without a token, or not this token.
+
+    `status` is what it answered with, `challenge` what its WWW-Authenticate header says.
+    """
+
+    def __init__(self, message: str, *, status: int = 401, challenge: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.challenge = challenge
+
+
+class Forbidden(AuthError):
+    """The token is good, and does not allow this; `scopes` would."""
+
+    def __init__(self, message: str, *, scopes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.scopes = tuple(scopes)
+
+
+class FlowFailed(AuthError):
+    """No token could be obtained.
+
+    `step` says where the flow stopped, `asked` what was sent where, `came` what came back, `hint`
+    what to change.
+    """
+
+    def __init__(self, step: str, *, asked: str = "", came: str = "", hint: str = "") -> None:
+        told = [
+            f"authorization failed at {step}",
+            asked and f"asked: {asked}",
+            came and f"came: {came}",
+            hint and f"try: {hint}",
+        ]
+        super().__init__("; ".join(each for each in told if each))
+        self.step = step
+        self.asked = asked
+        self.came = came
+        self.hint = hint
 
 
 class RegistrationError(AccordError):

@@ -1,0 +1,49 @@
+"""Who sends a request, as a verified token says."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["Principal"]
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Principal(msgspec.Struct, frozen=True, eq=False):
+    """Who sends a request.
+
+    The same subject of the same issuer through the same client is the same principal, whatever its
+    token allows at the moment.
+
+    Attributes:
+        subject: the user, or the client where it acts for itself.
+        client_id: the program that acts for the user.
+        scopes: what the token allows.
+        issuer: who vouches for all this.
+        expires_at: when the token ends, in seconds since 1970.
+        claims: all that the token says.
+    """
+
+    subject: str
+    client_id: str | None = None
+    scopes: frozenset[str] = frozenset()
+    issuer: str | None = None
+    expires_at: float | None = None
+    claims: Mapping[str, Any] = _NOTHING
+
+    @property
+    def _identity(self) -> tuple[str | None, str, str | None]:
+        return self.issuer, self.subject, self.client_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Principal) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        # Claims may hold what does not belong in a log.
+        scopes = " ".join(sorted(self.scopes))
+        return f"<Principal {self.subject!r} of {self.issuer!r}, scopes {scopes!r}>"

@@ -1,0 +1,21 @@
+"""Who a principal is, and what is shown of it."""
+
+from accord import Principal
+
+
+def test_a_principal_is_the_same_whatever_its_token_allows():
+    one = Principal("ada", issuer="https://id.example", scopes=frozenset({"read"}))
+    other = Principal("ada", issuer="https://id.example", scopes=frozenset({"write"}))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_the_same_name_from_another_issuer_or_client_is_somebody_else():
+    ada = Principal("ada", issuer="https://id.example")
+    assert ada != Principal("ada", issuer="https://other.example")
+    assert ada != Principal("ada", issuer="https://id.example", client_id="app")
+
+
+def test_claims_are_not_shown():
+    shown = repr(Principal("ada", claims={"email": "ada@example.com"}))
+    assert "ada@example.com" not in shown
