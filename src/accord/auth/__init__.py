@@ -1,3 +1,46 @@
-"""Authorization: protecting a server, obtaining a token. Usable with any HTTP library."""
+"""Authorization: protecting a server, obtaining a token. Usable with any HTTP library.
 
-__all__: list[str] = []
+Names are loaded when they are first used: a server needs no client's part, nor the other way round.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accord.auth.asgi import Guard
+    from accord.auth.introspection import IntrospectionVerifier
+    from accord.auth.jwt_tokens import JwtVerifier
+    from accord.auth.protection import Protected
+    from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
+
+__all__ = [
+    "FirstOf",
+    "Guard",
+    "IntrospectionVerifier",
+    "JwtVerifier",
+    "Protected",
+    "StaticTokens",
+    "TokenVerifier",
+]
+
+_HOMES = {
+    "FirstOf": "accord.auth.verifiers",
+    "Guard": "accord.auth.asgi",
+    "IntrospectionVerifier": "accord.auth.introspection",
+    "JwtVerifier": "accord.auth.jwt_tokens",
+    "Protected": "accord.auth.protection",
+    "StaticTokens": "accord.auth.verifiers",
+    "TokenVerifier": "accord.auth.verifiers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'accord.auth' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
