@@ -1,0 +1,122 @@
+"""HTTP exchanges of authorization as data: what flows yield and what they are answered with.
+
+Nothing here sends anything. A flow is a generator that yields requests, gets their responses, and
+returns what it was after, so that any HTTP library can carry it and tests need none.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import msgspec
+
+__all__ = ["Flow", "HttpRequest", "HttpResponse", "NoResponse", "form_request", "shown_url"]
+
+Value = TypeVar("Value")
+
+# What an error may quote of a body.
+_QUOTED: Final = 200
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to be sent.
+
+    `repr` shows neither headers nor body: both may be secret.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.shown!r})"
+
+    @property
+    def shown(self) -> str:
+        """What is asked, for people: no query, no secrets."""
+        return f"{self.method} {shown_url(self.url)}"
+
+
+class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A response, read whole: header names are lower case, `url` is where it came from."""
+
+    status: int
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    url: str = ""
+
+    def __repr__(self) -> str:
+        return f"HttpResponse({self.status}, {shown_url(self.url)!r}, {len(self.body)} bytes)"
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the status says that it worked."""
+        return 200 <= self.status < 300
+
+    def object(self) -> dict[str, Any] | None:
+        """Return the body where it is a JSON object, else None."""
+        try:
+            found = msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def shown(self) -> str:
+        """What came, for people: the status, and of an OAuth error what it says."""
+        said = self.object() or {}
+        error, about = said.get("error"), said.get("error_description")
+        if isinstance(error, str):
+            told = error if not isinstance(about, str) else f"{error}: {about}"
+            return f"HTTP {self.status} {_plain(told)}"
+        return f"HTTP {self.status}{_kind(self)}"
+
+
+Flow: TypeAlias = Generator[HttpRequest, HttpResponse, Value]
+"""A flow: yields requests, gets responses (or has `NoResponse` raised), returns a value."""
+
+
+class NoResponse(Exception):
+    """A request got no response, or was not sent: raised into the flow that yielded it.
+
+    `is_refused` says that our own policy did not let it go out or come in; `hint` what to change.
+    """
+
+    def __init__(self, reason: str, *, is_refused: bool = False, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_refused = is_refused
+        self.hint = hint
+
+
+def form_request(
+    url: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None
+) -> HttpRequest:
+    """Make the POST of a form, as OAuth endpoints take it."""
+    usual = {"Content-Type": _FORM, "Accept": "application/json"}
+    body = urlencode(fields, quote_via=quote_plus).encode()
+    return HttpRequest(method="POST", url=url, headers={**usual, **(headers or {})}, body=body)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for people: queries and names before the host may be secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "a malformed URL"
+    host = parts.netloc.rpartition("@")[2]
+    return _plain(f"{parts.scheme}://{host}{parts.path}")
+
+
+def _kind(response: HttpResponse) -> str:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip()
+    if not response.body:
+        return " with an empty body"
+    return f" with {_plain(kind)}" if kind else ""
+
+
+def _plain(text: str) -> str:
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(printable.split())[:_QUOTED]
