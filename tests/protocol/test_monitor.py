@@ -669,3 +669,23 @@ def test_hostile_input_never_raises(revision, opens):
             monitor.observe(Record(sender=sender, message=msgspec.Raw(data), transport="http"))
     monitor.close()
     assert monitor.verdicts()
+
+
+# One party alone
+
+
+def test_where_one_party_is_judged_the_other_may_break_what_it_likes():
+    monitor = Monitor(judged="server")
+    broken = C.request(2, "tools/list", {"cursor": 5})
+    found = watched(monitor, [*opening(LATEST, server=TOOLS), C.text("no message"), broken])
+    assert found == []
+    assert all(each.verdict not in ("fail", "warn") for each in monitor.verdicts())
+
+
+def test_where_one_party_is_judged_what_the_other_does_well_proves_nothing():
+    both, server = Monitor(), Monitor(judged="server")
+    for monitor in (both, server):
+        watched(monitor, opening(LATEST)[:1])
+        monitor.close()
+    assert verdict(both, "jsonrpc.request.id-not-null").verdict == "pass"
+    assert verdict(server, "jsonrpc.request.id-not-null").verdict == "not-exercised"

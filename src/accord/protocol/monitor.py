@@ -21,7 +21,7 @@ from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import Index, complete
 from accord.protocol.rules._rule import breaches
 from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
-from accord.protocol.violation import FAIL, OTHER, Party, Severity, Violation
+from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Severity, Violation
 from accord.trace import LINE_LIMIT, Record
 from accord.types._base import ProgressToken, RequestId, RevisionId
 
@@ -72,10 +72,16 @@ class Monitor:
         patience: seconds from request to reply, by the times of the records, after which an answer
             counts as missing.
         kept: how many breaches of one requirement are kept with their evidence; all are counted.
+        judged: the one party whose deeds count, where the other only plays a part; else both.
     """
 
     def __init__(
-        self, *, revision: RevisionId | None = None, patience: float = 300.0, kept: int = 5
+        self,
+        *,
+        revision: RevisionId | None = None,
+        patience: float = 300.0,
+        kept: int = 5,
+        judged: Party | None = None,
     ) -> None:
         self._told = None if revision is None else REVISIONS[revision]
         self._codec = Codec(Limits(message_bytes=LINE_LIMIT))
@@ -85,6 +91,9 @@ class Monitor:
         self._opening: Any = None
         self._patience = max(0.0, patience)
         self._kept = kept
+        self._is_judged: dict[Party, bool] = {
+            party: judged in (None, party) for party in (CLIENT, SERVER)
+        }
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
         self._half_read: set[tuple[Party, RequestId]] = set()
         self._last_kind: dict[Party, str] = {"client": "", "server": ""}
@@ -291,7 +300,8 @@ class Monitor:
                 continue
             # A breach counts when it is reported; one that a closer rule tells proves nothing here.
             if outcome is True:
-                self._tally(rule.requirement).exercised += 1
+                if self._is_judged[step.sender]:
+                    self._tally(rule.requirement).exercised += 1
             else:
                 found += breaches(rule, outcome, step.sender)
         return found
@@ -367,6 +377,8 @@ class Monitor:
         reported = []
         revision = self.conversation.current.id
         for violation in violations:
+            if not self._is_judged[violation.party]:
+                continue
             row = self._rows[violation.requirement]
             severity = violation.severity or row.severity_in(revision)
             complete_violation = msgspec.structs.replace(
