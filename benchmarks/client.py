@@ -1,7 +1,8 @@
-"""Clients against the bare loop: calls per second, one in flight and 32.
+"""Clients against the bare servers, over stdio and HTTP: calls per second, one in flight and 32.
 
-Run with the name of a contender, this file is the process with the client. The bare contender is a
-client of forty lines: an asyncio protocol and futures by id.
+Run with the name of a contender, and the port of a server over HTTP if that is meant, this file is
+the process with the client. The bare contender is a client of forty lines: an asyncio protocol and
+futures by id; over HTTP, prepared bytes and a few connections.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ from measure import (
     per_second,
     worker,
 )
+from web import serving
+from wire import connect as connect_raw
 
 Call = Callable[[], Awaitable[Any]]
 
@@ -104,16 +107,88 @@ async def fast() -> AsyncIterator[Call]:
         yield lambda: client.call_tool("add", ARGUMENTS)
 
 
-OPENERS: dict[str, Callable[[], AbstractAsyncContextManager[Call]]] = {
-    "bare": bare,
-    "accord": accord,
-    "official": official,
-    "FastMCP": fast,
+@asynccontextmanager
+async def bare_http(port: int) -> AsyncIterator[Call]:
+    import msgspec
+
+    encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+    spare = [await connect_raw(port) for _ in range(WIDTH)]
+    await spare[0].open()
+    for connection in spare:
+        connection.session = spare[0].session
+    ids = itertools.count(1)
+
+    async def call() -> Any:
+        params = {"name": "add", "arguments": ARGUMENTS}
+        message = {"jsonrpc": "2.0", "id": next(ids), "method": "tools/call", "params": params}
+        connection = spare.pop()
+        response = await connection.post(encode(message))
+        spare.append(connection)
+        return decode(response.partition(b"\r\n\r\n")[2])["result"]
+
+    yield call
+    for connection in spare:
+        connection.close()
+
+
+@asynccontextmanager
+async def accord_http(port: int) -> AsyncIterator[Call]:
+    from accord import connect
+
+    async with connect(_url(port)) as client:
+        yield lambda: client.call_tool("add", ARGUMENTS)
+
+
+@asynccontextmanager
+async def official_http(port: int) -> AsyncIterator[Call]:
+    from mcp.client.client import Client
+
+    async with Client(_url(port), mode="legacy") as client:
+        yield lambda: client.call_tool("add", ARGUMENTS)
+
+
+@asynccontextmanager
+async def fast_http(port: int) -> AsyncIterator[Call]:
+    from fastmcp import Client
+
+    async with Client(_url(port)) as client:
+        yield lambda: client.call_tool("add", ARGUMENTS)
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/mcp"
+
+
+Opening = AbstractAsyncContextManager[Call]
+OPENERS: dict[str, tuple[Callable[[], Opening], Callable[[int], Opening]]] = {
+    "bare": (bare, bare_http),
+    "accord": (accord, accord_http),
+    "official": (official, official_http),
+    "FastMCP": (fast, fast_http),
 }
 
 
 def clients(effort: Effort) -> list[Figure]:
-    workers = {who: Worker("client.py", who) for who in CONTENDERS}
+    """Clients over stdio."""
+    alone, together = _measured(effort)
+    return [
+        *_lines("client calls per s, one in flight", alone, 6, 15),
+        *_lines(f"client calls per s, {WIDTH} in flight", together, 6, 15),
+    ]
+
+
+def http_clients(effort: Effort) -> list[Figure]:
+    """Clients over HTTP, against the raw app."""
+    with serving("json", ["bare"]) as (servers, _):
+        alone, together = _measured(effort, str(servers["bare"].port))
+    return [
+        *_lines("HTTP client calls per s, one in flight", alone),
+        *_lines(f"HTTP client calls per s, {WIDTH} in flight", together, 10, 30),
+    ]
+
+
+def _measured(effort: Effort, *where: str) -> list[dict[str, Reading]]:
+    workers = {who: Worker("client.py", who, *where) for who in CONTENDERS}
 
     def rounds(width: int) -> dict[str, Round]:
         def of(worker: Worker) -> Round:
@@ -122,27 +197,31 @@ def clients(effort: Effort) -> list[Figure]:
         return {who: of(each) for who, each in workers.items()}
 
     try:
-        alone, together = best(rounds(1), effort), best(rounds(WIDTH), effort)
+        return [best(rounds(1), effort), best(rounds(WIDTH), effort)]
     finally:
         for each in workers.values():
             each.close()
-    return [
-        *_lines("client calls per s, one in flight", alone),
-        *_lines(f"client calls per s, {WIDTH} in flight", together),
-    ]
 
 
-def _lines(name: str, readings: dict[str, Reading]) -> list[Figure]:
+def _lines(
+    name: str, readings: dict[str, Reading], first: float = 0, moonshot: float = 0
+) -> list[Figure]:
     times = readings["official"].cpu / readings["accord"].cpu
     rate, cpu = per_second(name, readings)
     cpu.name = "  CPU µs of the client"
-    # Which core the kernel wakes weighs more on the rate here than any client does.
-    cpu.aim = Aim(times, 6, 15, "times less than the official SDK")
+    if first:
+        # Which core the kernel wakes weighs more on the rate here than any client does.
+        cpu.aim = Aim(times, first, moonshot, "times less than the official SDK")
     return [rate, cpu]
 
 
-FIGURES = (clients,)
+FIGURES = (clients, http_clients)
+
+
+def _opening(who: str, *where: str) -> Opening:
+    over_stdio, over_http = OPENERS[who]
+    return over_http(int(where[0])) if where else over_stdio()
 
 
 if __name__ == "__main__":
-    asyncio.run(worker(OPENERS[sys.argv[1]]()))
+    asyncio.run(worker(_opening(*sys.argv[1:])))

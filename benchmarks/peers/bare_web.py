@@ -4,22 +4,10 @@ import asyncio
 import secrets
 from typing import Any
 
-import msgspec
-from bare import Add, CallParams, CallResult, Echo, Request, Response, Text
-
-decode = msgspec.json.Decoder(Request).decode
-decode_call = msgspec.json.Decoder(CallParams).decode
-decode_add = msgspec.json.Decoder(Add).decode
-decode_echo = msgspec.json.Decoder(Echo).decode
-encode = msgspec.json.Encoder().encode
+from bare import TOOLS, Response, encode, initialize, listing, read_call, read_request
 
 JSON = (b"content-type", b"application/json")
 STREAM = (b"content-type", b"text/event-stream")
-OPENED = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {"tools": {}},
-    "serverInfo": {"name": "bare", "version": "1"},
-}
 
 
 class App:
@@ -27,12 +15,15 @@ class App:
         self.streams = mode == "stream"
         self.stateless = mode == "stateless"
         self.sessions: set[bytes] = set()
+        self.listed = listing(0)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.lifespan(receive, send)
         if scope["method"] == "GET":
             return await self.listen(receive, send)
+        if scope["method"] == "DELETE":
+            return await self.respond(send, 200, [], b"")
         headers = dict(scope["headers"])
         message = await receive()
         body = message["body"]
@@ -42,32 +33,27 @@ class App:
                 message = await receive()
                 chunks.append(message["body"])
             body = b"".join(chunks)
-        request = decode(body)
+        request = read_request(body)
         more = []
         if request.method == "initialize":
             session = secrets.token_urlsafe(24).encode()
             self.sessions.add(session)
             more.append((b"mcp-session-id", session))
-            result: Any = OPENED
+            result: Any = initialize()
         elif not self.stateless and headers.get(b"mcp-session-id") not in self.sessions:
             return await self.respond(send, 404, [], b"")
         elif request.id is None:
             return await self.respond(send, 202, [], b"")
+        elif request.method == "tools/list":
+            result = self.listed
         else:
-            result = self.call(decode_call(request.params))
+            call = read_call(request.params)
+            result = TOOLS[call.name](call)
         answer = encode(Response(request.id, result))
         if self.streams:
             event = b"event: message\ndata: %b\n\n" % answer
             return await self.respond(send, 200, [STREAM, *more], event)
         return await self.respond(send, 200, [JSON, *more], answer)
-
-    def call(self, params: CallParams) -> CallResult:
-        if params.name == "add":
-            arguments = decode_add(params.arguments)
-            total = arguments.a + arguments.b
-            return CallResult([Text(str(total))], {"result": total})
-        text = decode_echo(params.arguments).text
-        return CallResult([Text(text)], {"result": text})
 
     async def respond(self, send: Any, status: int, headers: list[Any], body: bytes) -> None:
         headers.append((b"content-length", b"%d" % len(body)))
