@@ -40,6 +40,7 @@ Seconds = Annotated[float, Meta(ge=0, le=600, description="how long it takes")]
 class Desk:
     bookings: dict[str, str] = field(default_factory=dict)
     departed: int = 0
+    waiting: int = 0
     gave_up: int = 0
 
 
@@ -190,6 +191,7 @@ async def fly(ctx: Context[Desk], city: City, hops: Annotated[int, "landings"] =
 @server.tool
 async def queue(ctx: Context[Desk], seconds: Seconds = 60) -> str:
     """Stand in the queue: a cancelled async tool gets CancelledError."""
+    ctx.state.waiting += 1
     try:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
@@ -201,6 +203,7 @@ async def queue(ctx: Context[Desk], seconds: Seconds = 60) -> str:
 @server.tool(timeout=30)
 def search(ctx: Context[Desk], seconds: Seconds = 60) -> str:
     """Search for lost luggage: a sync tool runs in a thread and looks at a flag."""
+    ctx.state.waiting += 1
     until = time.monotonic() + seconds
     while time.monotonic() < until and not ctx.is_cancelled:
         time.sleep(0.01)

@@ -104,15 +104,20 @@ async def long_work(client: Client, traveller: Traveller) -> None:
 
     await client.set_log_level("debug")
     await client.call_tool("fly", {"city": "Kyoto"}, on_progress=step)
-    for name in ("queue", "search"):
-        waiting = asyncio.create_task(client.call_tool(name))
-        await client.ping()
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-    while True:
-        board = await client.read_resource("desk://departures")
-        if json.loads(board.contents[0].text or "")["gave_up"] == 2:
-            break
+
+    async def board_shows(column: str, count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                board = await client.read_resource("desk://departures")
+                if json.loads(board.contents[0].text or "")[column] == count:
+                    return
+
+    for count, name in enumerate(("queue", "search"), 1):
+        call = asyncio.create_task(client.call_tool(name))
+        await board_shows("waiting", count)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    await board_shows("gave_up", 2)
     show("cancellation", "queue (async) and search (in a thread) both stopped early")
 
 
