@@ -5,25 +5,32 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
 
 from accord import Client, Server
 from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.testing.wires import TappedWire
+from accord.transports.asgi import HttpApp
 from accord.transports.memory import MemoryWire
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 
 __all__ = ["Connected", "Target", "TransportName", "connected"]
 
-TransportName: TypeAlias = Literal["memory", "stdio"]
+TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 
-Target: TypeAlias = Server[Any] | Callable[[], Server[Any]] | Sequence[str] | str | Path
-"""A server, a function that makes one, a command as a list, or a Python file."""
+Maker: TypeAlias = Callable[[], Server[Any]]
+Target: TypeAlias = Server[Any] | HttpApp | Maker | Sequence[str] | str | Path
+"""A server, a function that makes one, an ASGI app of ours, a command, a Python file, or a URL."""
 
+_FORMS: Final[Mapping[TransportName, Literal["http", "sse"]]] = {
+    "http": "http",
+    "http-stream": "http",
+    "sse": "sse",
+}
 PRACTICE: Final = ("practice.*",)
 
 # Coverage measures child processes through these; a server under test is part of the test.
@@ -45,10 +52,13 @@ def connected(
     side fails the test.
 
     Args:
-        target: a server or a function that makes one; over stdio also a command or a file. Over
-            stdio, a server or function has to stand at the top of a module, where the child
-            process can find it.
-        transport: "memory" within this process, or "stdio" to a process of its own.
+        target: a server or a function that makes one; over stdio also a command or a file, over
+            HTTP also what `server.asgi(...)` returns. Over stdio, a server or function has to stand
+            at the top of a module, where the child process can find it. A URL is connected to as it
+            is, whatever the transport, "http" and "sse" choosing the form.
+        transport: "memory" within this process; "stdio" to a process of its own; on a socket of
+            loopback, "http" for Streamable HTTP, "http-stream" with every answer as an event
+            stream, "sse" for the older form with two endpoints.
         allow: requirements that may be broken, by id; `*` stands for any part of it. By default
             those of good practice, which no document demands.
         recording: where to keep what travels, to look at or to save.
@@ -144,7 +154,16 @@ class _Tapped:
         self._recording = recording
 
     async def connect_memory(self) -> Wire:
+        if _is_url(self._target) or self._transport not in ("memory", "stdio"):
+            return self._http_wire()
         return TappedWire(self._wire(), self._recording)
+
+    def _http_wire(self) -> Wire:
+        from accord.testing.http_wires import TappedHttpWire
+
+        form = _FORMS.get(self._transport)
+        target = self._target if _is_url(self._target) else _app(self._target, self._transport)
+        return TappedHttpWire(target, self._recording, form=form, options=self._options)
 
     def _wire(self) -> Wire:
         if self._transport == "memory":
@@ -161,14 +180,31 @@ class _Tapped:
         return Process(Launch(command=command, env=variables, **launch))
 
 
-def _server(target: Target) -> Server[Any]:
-    server = target() if callable(target) and not isinstance(target, Server) else target
+def _server(target: Target, where: str = "in memory") -> Server[Any]:
+    server: Any = target
+    if callable(target) and not isinstance(target, Server | HttpApp):
+        server = target()
     if not isinstance(server, Server):
         raise TypeError(
-            f"in memory a target is a Server or a function that makes one, "
+            f"{where} a target is a Server or a function that makes one, "
             f"not a {type(server).__name__}"
         )
     return server
+
+
+def _app(target: Target, transport: TransportName) -> HttpApp:
+    if isinstance(target, HttpApp):
+        return target
+    # Without grace: when a test has ended, nobody waits for what its calls would say.
+    return _server(target, "over HTTP").asgi(
+        answers="stream" if transport == "http-stream" else "auto",
+        sse=transport == "sse",
+        grace=0,
+    )
+
+
+def _is_url(target: Target) -> TypeGuard[str]:
+    return isinstance(target, str) and target.startswith(("http://", "https://"))
 
 
 def _command(target: Target) -> tuple[Sequence[str], Mapping[str, str]]:
@@ -192,7 +228,7 @@ def _place(target: Any) -> tuple[str, str]:
                 if value is target:
                     return str(module.__file__), name
     else:
-        home, name = sys.modules.get(target.__module__), target.__qualname__
+        home, name = sys.modules.get(target.__module__), getattr(target, "__qualname__", "<app>")
         if home is not None and _has_file(home) and "<" not in name:
             return str(home.__file__), name
     raise ValueError(

@@ -2,19 +2,45 @@
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import chain
 from os import PathLike
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from accord import trace
 from accord.protocol.catalogue import catalogue
-from accord.protocol.monitor import Monitor, Verdict
+from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
-from accord.trace import Party, Record, Transport
+from accord.trace import HttpFacts, Party, Record, Transport
 
 __all__ = ["ProtocolBroken", "Recording"]
+
+# Those that are no secret; any other may be a key of somebody's own making.
+_SHOWN_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "allow",
+        "cache-control",
+        "content-length",
+        "content-type",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "retry-after",
+        "user-agent",
+    }
+)
+_WEIGHT: Final[dict[VerdictName, int]] = {
+    "not-applicable": 0,
+    "not-exercised": 1,
+    "pass": 2,
+    "warn": 3,
+    "fail": 4,
+}
 
 
 class ProtocolBroken(AssertionError):
@@ -37,25 +63,39 @@ class Recording:
         self.records: list[Record] = []
         self.violations: list[Violation] = []
         self._monitor = Monitor()
+        self._earlier: list[list[Verdict]] = []
         self._start = monotonic()
         self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<Recording of {len(self.records)} messages, {len(self.violations)} violations>"
 
-    def observe(self, sender: Party, data: bytes) -> None:
-        """Take down what a party sends: one message, or whatever else it wrote on a line."""
-        text, raw = _as_json(data)
+    def observe(self, sender: Party, data: bytes | None, *, http: HttpFacts | None = None) -> None:
+        """Take down what a party sends: one message, or whatever else it wrote on a line.
+
+        Args:
+            sender: the party.
+            data: what it sent; None where only HTTP travelled.
+            http: what HTTP said about it.
+        """
+        text, raw = (None, None) if data is None else _as_json(data)
         record = Record(
             sender=sender,
             t=round(monotonic() - self._start, 6),
             transport=self.transport,
             message=text,
             raw=raw,
+            http=http,
             number=len(self.records) + 1,
         )
         self.records.append(record)
         self.violations += self._monitor.observe(record)
+
+    def begin_anew(self) -> None:
+        """Judge what follows as another conversation: the server has lost the first."""
+        self.violations += self._monitor.close()
+        self._earlier.append(self._monitor.verdicts())
+        self._monitor = Monitor()
 
     def close(self) -> None:
         """End the session: what could not be judged before is judged now. May be repeated."""
@@ -75,13 +115,19 @@ class Recording:
 
     def verdicts(self) -> list[Verdict]:
         """Return what the session so far says about each requirement of its revision."""
-        return self._monitor.verdicts()
+        worst: dict[str, Verdict] = {}
+        for verdict in chain(self._monitor.verdicts(), *self._earlier):
+            known = worst.get(verdict.id)
+            if known is None or _WEIGHT[verdict.verdict] > _WEIGHT[known.verdict]:
+                worst[verdict.id] = verdict
+        return list(worst.values())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a trace file, which `accord check trace` reads."""
+        """Write a trace file, which `accord check trace` reads; secrets in headers are masked."""
+        masks: dict[str, str] = {}
         with open(path, "wb") as file:
             for record in self.records:
-                trace.write(file, record)
+                trace.write(file, _masked(record, masks))
 
     def broken(self, *, allow: Iterable[str] = ()) -> list[Violation]:
         """Return the violations, but for those of requirements that may be broken.
@@ -95,6 +141,17 @@ class Recording:
             for violation in self.violations
             if not any(fnmatchcase(violation.requirement, pattern) for pattern in patterns)
         ]
+
+
+def _masked(record: Record, masks: dict[str, str]) -> Record:
+    """Put a number in place of each header that may be secret, the same for the same text."""
+    if record.http is None:
+        return record
+    headers = {
+        name: text if name in _SHOWN_HEADERS else masks.setdefault(text, f"masked-{len(masks) + 1}")
+        for name, text in record.http.headers.items()
+    }
+    return replace(record, http=replace(record.http, headers=headers))
 
 
 def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
