@@ -1,0 +1,320 @@
+"""A guard around any ASGI app: nothing passes without a token that the server takes.
+
+Every request is looked at by itself. What stays open is named: the metadata that tells clients
+where to get a token, health checks, and the preflights of browsers.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.auth import resource
+from accord.auth.resource import METADATA, Refusal
+from accord.auth.verifiers import TokenVerifier, for_audience
+from accord.errors import AuthError
+from accord.principal import Principal
+
+__all__ = ["Guard", "Protection"]
+
+log = logging.getLogger("accord.auth")
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+_PRINCIPAL: Final = "accord.principal"
+_NEEDED: Final = "accord.scopes"
+_HEALTH: Final = ("/healthz", "/readyz")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_JSON: Final = (b"content-type", b"application/json")
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_CHALLENGE: Final = b"www-authenticate"
+# Anybody may read where to get a token, pages in browsers too.
+_ANYBODY: Final = (b"access-control-allow-origin", b"*")
+_MAX_AGE: Final = (b"cache-control", b"public, max-age=300")
+
+
+class Protection(Protocol):
+    """What a guard has to know; `Protected` is one."""
+
+    @property
+    def verifier(self) -> TokenVerifier:
+        """Says whether a token is good."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """Where clients get tokens."""
+
+    @property
+    def public_url(self) -> str | None:
+        """Where clients reach the server."""
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What every token must allow."""
+
+    @property
+    def scopes_supported(self) -> tuple[str, ...]:
+        """What clients may ask for."""
+
+    @property
+    def resource_name(self) -> str | None:
+        """What people know the server by."""
+
+    @property
+    def documentation(self) -> str | None:
+        """A page about it."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """The server as one client reaches it: its URL, and where its metadata is."""
+
+    resource: str
+    metadata_url: str
+    verifier: TokenVerifier
+
+
+class Guard:
+    """An ASGI app that lets requests with a good token through to another one.
+
+    Whom the token stands for is in the scope, as "accord.principal". An app that finds out only
+    later that more is needed names the scopes in "accord.scopes" before it answers; the answer is
+    then a 403 that tells the client. What else the app has, such as `options`, the guard has too.
+
+    Args:
+        app: any ASGI app.
+        protection: what is required.
+        path: of the app's endpoint, within where it is mounted.
+        public_url: where clients reach it, unless the protection says so.
+        open_paths: further paths that need no token.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        protection: Protection,
+        *,
+        path: str = "/mcp",
+        public_url: str | None = None,
+        open_paths: Iterable[str] = (),
+    ) -> None:
+        self.app: App = app
+        self.protection = protection
+        self.path = path.rstrip("/")
+        url = protection.public_url if protection.public_url is not None else public_url
+        self.public_url = None if url is None else endpoint_url(url, self.path)
+        self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
+        self._places: dict[str, _Place] = {}
+        self._required = protection.scopes
+
+    def __getattr__(self, name: str) -> Any:
+        # So that whoever serves the app can ask for what it offers, with a guard or without.
+        if name == "app" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.app, name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._is_open(scope):
+            await self.app(scope, receive, send)
+            return
+        # Whatever stands outside of us does not decide who is who.
+        scope.pop(_PRINCIPAL, None)
+        place = self._place(scope)
+        if isinstance(place, Refusal):
+            await self._refuse(place, None, scope, receive, send)
+            return
+        if scope["type"] == "http" and METADATA in scope["path"] and self._is_metadata(scope):
+            await self._publish(place, scope, send)
+            return
+        admitted = await self._admit(scope, place)
+        if isinstance(admitted, Refusal):
+            await self._refuse(admitted, place, scope, receive, send)
+            return
+        scope[_PRINCIPAL] = admitted
+
+        def answer(message: Message) -> Awaitable[None]:
+            if _NEEDED in scope and message["type"] == "http.response.start":
+                message = self._challenged(message, place, scope)
+            return send(message)
+
+        await self.app(scope, receive, answer)
+
+    def _is_open(self, scope: Scope) -> bool:
+        if scope["type"] != "http":
+            return False
+        return _local_path(scope).rstrip("/") in self._open or _is_preflight(scope)
+
+    async def _admit(self, scope: Scope, place: _Place) -> Principal | Refusal:
+        """Say who sends a request, or why it is refused."""
+        token = resource.bearer_of(scope["headers"], scope.get("query_string", b""))
+        if token is None:
+            return resource.missing_token(sorted(self._required))
+        if isinstance(token, Refusal):
+            return token
+        try:
+            principal = await place.verifier.verify(token)
+        except AuthError as error:
+            log.warning("a token cannot be verified: %s", error)
+            return resource.unavailable()
+        if principal is None:  # auth.token.invalid-401
+            return resource.invalid_token()
+        if not self._required <= principal.scopes:
+            return resource.lacks_scopes(self._required)
+        return principal
+
+    # -- where we are
+
+    def _place(self, scope: Scope) -> _Place | Refusal:
+        url = self.public_url
+        if url is None:
+            root = scope.get("root_path", "").rstrip("/")
+            origin = _origin(scope)
+            if origin is None:
+                why = "only requests to localhost are served; set public_url for others"
+                return Refusal(403, "forbidden_host", why)
+            url = f"{origin}{root}{self.path}"
+        found = self._places.get(url)
+        if found is None:
+            found = _Place(
+                url,
+                resource.metadata_url(url, self.path),
+                for_audience(self.protection.verifier, url),
+            )
+            if len(self._places) < _PLACES_MOST:
+                self._places[url] = found
+        return found
+
+    # -- metadata
+
+    def _is_metadata(self, scope: Scope) -> bool:
+        """Whether a path is one of ours for metadata: at the root, with our path, or our URL's."""
+        before, _, rest = _local_path(scope).partition(METADATA)
+        rest = rest.rstrip("/")
+        prefix = urlsplit(self.public_url or "").path.removesuffix(self.path)
+        return before in ("", prefix) and rest in ("", self.path, f"{prefix}{self.path}")
+
+    async def _publish(self, place: _Place, scope: Scope, send: Send) -> None:
+        method = scope["method"]
+        if method == "OPTIONS":
+            allowed = [
+                (b"access-control-allow-methods", b"GET"),
+                (b"access-control-allow-headers", b"*"),
+            ]
+            await _respond(send, 204, [_ANYBODY, *allowed], None)
+        elif method not in ("GET", "HEAD"):
+            await _respond(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
+        else:
+            protection = self.protection
+            body = resource.metadata(
+                place.resource,
+                protection.issuers,
+                scopes=protection.scopes_supported,
+                name=protection.resource_name,
+                documentation=protection.documentation,
+            )
+            await _respond(send, 200, [_JSON, _MAX_AGE, _ANYBODY], body, is_head=method == "HEAD")
+
+    # -- refusing
+
+    async def _refuse(
+        self, refusal: Refusal, place: _Place | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.error})
+            return
+        headers = [_JSON, _NO_STORE]
+        if place is not None and refusal.status in (401, 403):
+            headers.append((_CHALLENGE, _challenge(refusal, place.metadata_url)))
+        if refusal.status == 503:
+            headers.append((b"retry-after", b"5"))
+        await _respond(send, refusal.status, headers + self._cors(scope), refusal.body)
+
+    def _challenged(self, message: Message, place: _Place, scope: Scope) -> Message:
+        """Make of an answer a refusal that names all scopes needed."""
+        refusal = resource.lacks_scopes({*self._required, *scope[_NEEDED]})
+        headers = [*message["headers"], (_CHALLENGE, _challenge(refusal, place.metadata_url))]
+        return {**message, "status": refusal.status, "headers": headers}
+
+    def _cors(self, scope: Scope) -> Headers:
+        """Let pages read why, if the app lets them read its answers."""
+        headers: Headers = []
+        ask = getattr(self.app, "cors_headers", None)
+        if ask is not None:
+            headers += ask(scope)
+        return headers
+
+
+# Only names of loopback make places of their own, one for each way to write them.
+_PLACES_MOST: Final = 16
+
+
+@lru_cache(maxsize=256)
+def _challenge(refusal: Refusal, url: str) -> bytes:
+    return resource.challenge(refusal, url).encode("latin-1", "ignore")
+
+
+def endpoint_url(public_url: str, path: str) -> str:
+    """Return the URL of an endpoint, given that of the app or its own.
+
+    >>> endpoint_url("https://Example.com/tools", "/mcp")
+    'https://example.com/tools/mcp'
+    >>> endpoint_url("https://example.com/tools/mcp/", "/mcp")
+    'https://example.com/tools/mcp'
+    """
+    url = resource.canonical(public_url)
+    return url if urlsplit(url).path.endswith(path) else f"{url}{path}"
+
+
+def _local_path(scope: Scope) -> str:
+    """Return the path below where the app is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+def _origin(scope: Scope) -> str | None:
+    """Return where a client on this machine reaches us, by the name that it uses.
+
+    The port is that of the socket: tokens for another server on this machine, which that server may
+    have sent us under its own name, are not for us.
+    """
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+    scheme = {"ws": "http", "wss": "https"}.get(scope.get("scheme", "http"), "http")
+    scheme = scope["scheme"] if scope.get("scheme") in ("http", "https") else scheme
+    try:
+        parts = urlsplit(f"{scheme}://{host.decode('latin-1')}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if name not in _LOOPBACK or parts.username is not None or parts.path:
+        return None
+    server = scope.get("server")
+    usual = 443 if scheme == "https" else 80
+    if server is not None and server[1] is not None and (port or usual) != server[1]:
+        return None
+    return resource.canonical(parts.geturl())
+
+
+def _is_preflight(scope: Scope) -> bool:
+    if scope["method"] != "OPTIONS":
+        return False
+    names = {name for name, _ in scope["headers"]}
+    return b"origin" in names and b"access-control-request-method" in names
+
+
+async def _respond(
+    send: Send, status: int, headers: Headers, body: bytes | None, *, is_head: bool = False
+) -> None:
+    if body is not None:
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    sent = b"" if is_head or body is None else body
+    await send({"type": "http.response.body", "body": sent, "more_body": False})

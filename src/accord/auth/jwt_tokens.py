@@ -1,0 +1,297 @@
+"""JWT access tokens: which are good, as their header, signature and claims say."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from accord.auth.keys import FetchedKeys, FixedKeys, KeySource, Send, read_keys, require_jwt
+from accord.auth.resource import is_for
+from accord.auth.verifiers import TokenMemory, digest_of
+from accord.principal import Principal
+
+__all__ = ["ASYMMETRIC", "JwtVerifier", "claims_fault", "header_fault", "principal_of"]
+
+log = logging.getLogger("accord.auth")
+
+ASYMMETRIC: Final = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
+_SYMMETRIC: Final = ("HS256", "HS384", "HS512")
+_TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+_SECRET_LEAST: Final = 32
+# A token stays good for this long after its key was withdrawn.
+_REMEMBERED: Final = 300.0
+# Tokens that name no key are tried with so many.
+_CANDIDATES_MOST: Final = 5
+
+
+class JwtVerifier:
+    """Takes JWTs that an issuer signed for this server.
+
+    Args:
+        issuer: as the claim `iss` has it, exactly.
+        audience: whom tokens must be meant for; by default the URL of the server that uses the
+            verifier.
+        jwks_url: where the issuer's keys are.
+        keys: the keys themselves, in place of the URL: a JWKS, or a list of JWKs.
+        secret: a secret shared with the issuer, in place of keys; at least 32 bytes.
+        algorithms: those that are accepted; only asymmetric ones unless there is a secret.
+        leeway: seconds by which clocks may differ.
+        settings: `send` carries requests for keys, `clock` tells seconds since 1970; further ones
+            are those of `FetchedKeys`.
+
+    Raises:
+        ValueError: the keys do not fit the algorithms, or there are none.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        audience: str | Sequence[str] | None = None,
+        jwks_url: str | None = None,
+        keys: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        secret: str | bytes | None = None,
+        algorithms: Sequence[str] | None = None,
+        leeway: float = 60.0,
+        **settings: Any,
+    ) -> None:
+        if sum(each is not None for each in (jwks_url, keys, secret)) != 1:
+            raise ValueError("give one of jwks_url, keys and secret")
+        self.issuer = issuer
+        self.audience = _several(audience)
+        self.leeway = leeway
+        self.algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
+        self._secret = None if secret is None else _checked_secret(secret)
+        self._clock: Callable[[], float] = settings.pop("clock", time.time)
+        send: Send | None = settings.pop("send", None)
+        self._keys: KeySource
+        if jwks_url is not None:
+            self._keys = FetchedKeys(jwks_url, send or _sender(jwks_url), **settings)
+        else:
+            self._keys = FixedKeys(read_keys(keys) if keys is not None else ())
+        self._memory = TokenMemory(clock=self._clock)
+
+    def for_audience(self, audience: str) -> "JwtVerifier":
+        """Return the same for an audience, with the same keys, unless it has one already."""
+        if self.audience:
+            return self
+        bound: JwtVerifier = object.__new__(JwtVerifier)
+        bound.__dict__.update(self.__dict__)
+        bound.audience = (audience,)
+        bound._memory = TokenMemory(clock=self._clock)
+        return bound
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return whom a token stands for.
+
+        Raises:
+            AuthError: the issuer's keys could not be fetched.
+        """
+        digest = digest_of(token)
+        known = self._memory.find(digest)
+        if known is not None:
+            return known[0]
+        try:
+            principal = await self._read(token)
+        except _NotGood as error:
+            log.info("a token is refused: %s", error)
+            return None
+        self._memory.keep(digest, principal, _REMEMBERED)
+        return principal
+
+    async def _read(self, token: str) -> Principal:
+        jwt = require_jwt()
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise _NotGood("it is no JWT") from None
+        fault = header_fault(header, self.algorithms)
+        if fault is not None:
+            raise _NotGood(fault)
+        claims = _claims(await self._payload(jwt, token, header))
+        fault = claims_fault(
+            claims,
+            issuer=self.issuer,
+            audience=self.audience,
+            now=self._clock(),
+            leeway=self.leeway,
+        )
+        if fault is not None:
+            raise _NotGood(fault)
+        return principal_of(claims)
+
+    async def _payload(self, jwt: Any, token: str, header: Mapping[str, Any]) -> bytes:
+        """Return what was signed, once it is known by whom."""
+        algorithm: str = header["alg"]
+        if self._secret is not None:
+            candidates: list[Any] = [self._secret]
+        else:
+            found = await self._keys.candidates(algorithm, header.get("kid"))
+            candidates = [each.key for each in found[:_CANDIDATES_MOST]]
+        if not candidates:
+            raise _NotGood("no key of the issuer fits it")
+        for key in candidates:
+            try:
+                payload: bytes = jwt.PyJWS(algorithms=[algorithm]).decode(
+                    token, key, algorithms=[algorithm]
+                )
+            except (jwt.PyJWTError, ValueError, TypeError):
+                continue
+            return payload
+        raise _NotGood("its signature is wrong")
+
+
+class _NotGood(Exception):
+    """Why a token is refused."""
+
+
+def _several(audience: str | Sequence[str] | None) -> tuple[str, ...]:
+    if audience is None:
+        return ()
+    return (audience,) if isinstance(audience, str) else tuple(audience)
+
+
+def _checked_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> frozenset[str]:
+    known = _SYMMETRIC if has_secret else ASYMMETRIC
+    chosen = frozenset(asked or (("HS256",) if has_secret else known))
+    unfit = sorted(chosen.difference(known))
+    if unfit:
+        needs = "go with a shared secret" if has_secret else "go with keys"
+        raise ValueError(f"algorithms {', '.join(unfit)} do not {needs}: {', '.join(known)} do")
+    return chosen
+
+
+def _checked_secret(secret: str | bytes) -> bytes:
+    found = secret.encode() if isinstance(secret, str) else secret
+    if len(found) < _SECRET_LEAST:
+        raise ValueError(f"the secret has {len(found)} bytes, expected at least {_SECRET_LEAST}")
+    if b"-----BEGIN" in found or found.startswith((b"ssh-", b"ecdsa-")):
+        # Everybody knows a public key: whoever takes it for a secret takes everybody's tokens.
+        raise ValueError("the secret is a key of a pair; give public keys as keys")
+    return found
+
+
+def _sender(url: str) -> Send:
+    from accord.auth.sending import AddressPolicy, GuardedSender
+
+    # The operator named this URL, so that it may be anywhere; what it redirects to may not.
+    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
+
+
+def header_fault(header: Mapping[str, Any], algorithms: Iterable[str]) -> str | None:
+    """Say why a token with this header is refused; None where it is not."""
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str) or algorithm not in algorithms:
+        return f"its algorithm is {str(algorithm)[:40]!r}"
+    if "crit" in header:
+        return "it has critical extensions"
+    type = header.get("typ", "JWT")
+    if not isinstance(type, str) or type.lower() not in _TYPES:
+        return f"its type is {str(type)[:40]!r}"
+    return None
+
+
+def _claims(payload: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(payload, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _NotGood("its claims are no JSON object") from None
+
+
+def claims_fault(
+    claims: Mapping[str, Any],
+    *,
+    issuer: str | None,
+    audience: Sequence[str],
+    now: float,
+    leeway: float = 0.0,
+) -> str | None:
+    """Say why a token with these claims is refused; None where it is not.
+
+    Args:
+        claims: what the token says.
+        issuer: who must have issued it; None where that is known otherwise.
+        audience: whom it must be meant for.
+        now: seconds since 1970.
+        leeway: seconds by which clocks may differ.
+    """
+    if issuer is not None and claims.get("iss") != issuer:
+        return "another issuer"
+    if not is_for(claims.get("aud"), audience):  # auth.token.audience-validated
+        return "another audience"
+    ends = _moment(claims, "exp")
+    if ends is None:
+        return "no time at which it expires"
+    if ends + leeway <= now:
+        return "expired"
+    for name in ("nbf", "iat"):
+        begins = _moment(claims, name)
+        if name in claims and begins is None:
+            return f"{name} is no time"
+        if begins is not None and begins - leeway > now:
+            return "not valid yet"
+    if _subject(claims) is None:
+        return "nobody whom it stands for"
+    return None
+
+
+def _moment(claims: Mapping[str, Any], name: str) -> float | None:
+    found = claims.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if abs(found) < _LAST_MOMENT and math.isfinite(found) else None
+
+
+# Later than this no date can be written.
+_LAST_MOMENT: Final = 253_402_300_800
+
+
+def _subject(claims: Mapping[str, Any]) -> str | None:
+    found = claims.get("sub") or _client(claims)
+    return found if isinstance(found, str) else None
+
+
+def _client(claims: Mapping[str, Any]) -> str | None:
+    for name in ("client_id", "azp", "cid", "appid"):
+        found = claims.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def principal_of(claims: Mapping[str, Any]) -> Principal:
+    """Return whom claims stand for; they have been found to be good."""
+    issuer = claims.get("iss")
+    return Principal(
+        subject=_subject(claims) or "",
+        client_id=_client(claims),
+        scopes=_scopes(claims),
+        issuer=issuer if isinstance(issuer, str) else None,
+        expires_at=_moment(claims, "exp"),
+        claims=claims,
+    )
+
+
+def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    found: set[str] = set()
+    for name in ("scope", "scp"):
+        given = claims.get(name)
+        if isinstance(given, str):
+            found.update(given.split())
+        elif isinstance(given, list):
+            found.update(each for each in given if isinstance(each, str))
+    return frozenset(found)

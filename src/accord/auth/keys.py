@@ -1,0 +1,227 @@
+"""The keys that issuers sign with: read from a JWKS, fetched when needed, kept when that fails."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
+
+from accord.auth.http import HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.errors import AuthError, MissingExtra
+
+__all__ = ["FetchedKeys", "FixedKeys", "KeySource", "Send", "VerifyingKey", "read_keys"]
+
+log = logging.getLogger("accord.auth")
+
+Send: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""Sends a request; raises NoResponse."""
+
+# A key set is tiny; who publishes more than this wants something else.
+_KEYS_MOST: Final = 100
+_RSA_BITS_LEAST: Final = 2048
+
+# Which kind of key an algorithm takes. A key of another kind is never tried.
+_FAMILIES: Final = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+
+
+class VerifyingKey:
+    """A public key and what it may verify."""
+
+    def __init__(self, key: Any, *, kind: str, curve: str | None, jwk: Mapping[str, Any]) -> None:
+        self.key = key
+        self.id: str | None = jwk.get("kid")
+        self._kind = kind
+        self._curve = curve
+        self._algorithm = jwk.get("alg")
+
+    def fits(self, algorithm: str) -> bool:
+        """Whether the key is one for this algorithm."""
+        if self._algorithm is not None and self._algorithm != algorithm:
+            return False
+        kind, curve = _FAMILIES.get(algorithm, ("", None))
+        return self._kind == kind and (curve is None or curve == self._curve)
+
+
+def read_keys(document: object) -> list[VerifyingKey]:
+    """Read the keys of a JWKS that can verify signatures; others are left out.
+
+    Raises:
+        ValueError: it is no JWKS.
+    """
+    listed = document.get("keys") if isinstance(document, Mapping) else document
+    if not _is_list(listed):
+        raise ValueError("no JWKS: expected an object with a list called keys")
+    found = (_read_key(each) for each in listed[:_KEYS_MOST])
+    return [key for key in found if key is not None]
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _read_key(jwk: object) -> VerifyingKey | None:
+    """Read a key; None where it is secret, meant for something else, weak or unknown."""
+    jwt = require_jwt()
+    if not isinstance(jwk, Mapping) or jwk.get("use", "sig") != "sig":
+        return None
+    operations = jwk.get("key_ops")
+    if isinstance(operations, list) and "verify" not in operations:
+        return None
+    kind, curve = jwk.get("kty"), jwk.get("crv")
+    named = jwk.get("kid")
+    if kind not in ("RSA", "EC", "OKP") or not isinstance(named, str | None):
+        return None
+    # Never more than the public half, even where somebody published both.
+    public = {name: value for name, value in jwk.items() if name in _PUBLIC_MEMBERS}
+    name = "RS256" if kind == "RSA" else "EdDSA" if kind == "OKP" else _curve_algorithm(curve)
+    try:
+        key = jwt.PyJWK(public, algorithm=name).key
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
+        log.warning("a key of a JWKS cannot be read: %s", type(error).__name__)
+        return None
+    if kind == "RSA" and key.key_size < _RSA_BITS_LEAST:
+        log.warning("a key of a JWKS is refused: RSA with %d bits", key.key_size)
+        return None
+    return VerifyingKey(key, kind=kind, curve=curve, jwk=jwk)
+
+
+_PUBLIC_MEMBERS: Final = frozenset({"kty", "crv", "n", "e", "x", "y"})
+
+
+def _curve_algorithm(curve: object) -> str:
+    found = (name for name, family in _FAMILIES.items() if family == ("EC", curve))
+    return next(found, "ES256")
+
+
+class KeySource(Protocol):
+    """Where keys come from."""
+
+    async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
+        """Return the keys that may have signed a token.
+
+        Raises:
+            AuthError: there are none to be had now.
+        """
+
+
+def _choose(keys: Iterable[VerifyingKey], algorithm: str, id: str | None) -> list[VerifyingKey]:
+    """Choose the key that a token names; where it names none, all that might be."""
+    fitting = [key for key in keys if key.fits(algorithm)]
+    if id is None:
+        return fitting
+    return [key for key in fitting if key.id == id]
+
+
+class FixedKeys:
+    """Keys that never change."""
+
+    def __init__(self, keys: Iterable[VerifyingKey]) -> None:
+        self._keys = tuple(keys)
+
+    async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
+        """Return the keys that may have signed a token; one without a name goes by any."""
+        named = _choose(self._keys, algorithm, id)
+        return named or [key for key in _choose(self._keys, algorithm, None) if key.id is None]
+
+
+class FetchedKeys:
+    """The keys at a URL: fetched once for all who wait, and again when an unknown one appears.
+
+    Args:
+        url: where the JWKS is.
+        send: sends requests.
+        ttl: seconds after which keys are fetched anew, while those at hand go on to be used.
+        pause: seconds between two fetches, whatever names tokens bring.
+        keep: seconds for which keys are used at the longest when they cannot be fetched anew.
+        clock: seconds, of any beginning.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        send: Send,
+        *,
+        ttl: float = 3600.0,
+        pause: float = 10.0,
+        keep: float = 86_400.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url
+        self._send = send
+        self._ttl = ttl
+        self._pause = pause
+        self._keep = keep
+        self._clock = clock
+        self._keys: tuple[VerifyingKey, ...] | None = None
+        self._fetched = self._tried = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
+        """Return the keys that may have signed a token.
+
+        Raises:
+            AuthError: no keys could be fetched yet, or those at hand are too old.
+        """
+        age = self._clock() - self._fetched
+        if self._keys is None or age > self._keep:
+            self._keys = None
+            await self._fetch()
+        elif age > self._ttl:
+            self._begin()  # nobody waits for it
+        keys: tuple[VerifyingKey, ...] | None = self._keys
+        if keys is None:
+            raise AuthError(f"no keys could be fetched from {shown_url(self.url)}")
+        found = _choose(keys, algorithm, id)
+        if not found and id is not None and not any(key.id == id for key in keys):
+            await self._fetch()
+            found = _choose(self._keys or (), algorithm, id)
+        return found
+
+    async def _fetch(self) -> None:
+        """Wait for a fetch, begun by us or by others."""
+        task = self._begin()
+        if task is not None:
+            await asyncio.shield(task)
+
+    def _begin(self) -> "asyncio.Task[None] | None":
+        loop = asyncio.get_running_loop()
+        task = self._fetching
+        if task is not None and not task.done() and task.get_loop() is loop:
+            return task
+        now = self._clock()
+        if now - self._tried < self._pause:
+            return None
+        self._tried = now
+        self._fetching = loop.create_task(self._fetch_now(), name="accord-jwks")
+        return self._fetching
+
+    async def _fetch_now(self) -> None:
+        request = HttpRequest(method="GET", url=self.url, headers={"Accept": "application/json"})
+        try:
+            response = await self._send(request)
+            if response.status != 200:
+                raise ValueError(f"HTTP {response.status}")
+            keys = read_keys(response.object())
+            if not keys:
+                raise ValueError("it has no key that could verify a signature")
+        except (NoResponse, ValueError) as error:
+            log.warning("keys could not be fetched from %s: %s", shown_url(self.url), error)
+            return
+        self._keys = tuple(keys)
+        self._fetched = self._clock()
+
+
+def require_jwt() -> Any:
+    """Return the library for tokens."""
+    try:
+        import cryptography  # noqa: F401
+        import jwt
+    except ImportError:
+        raise MissingExtra("auth", needed_for="verifying JWTs") from None
+    return jwt

@@ -1,0 +1,143 @@
+"""Who says whether a token is good: the interface, fixed tokens, several in order, and a memory."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from typing import Final, Protocol, runtime_checkable
+
+from accord.errors import AuthError
+from accord.principal import Principal
+
+__all__ = ["FirstOf", "StaticTokens", "TokenMemory", "TokenVerifier", "for_audience"]
+
+# A principal with its claims weighs a few kilobytes.
+_REMEMBERED: Final = 10_000
+
+
+@runtime_checkable
+class TokenVerifier(Protocol):
+    """Says whether a token is good."""
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return whom a token stands for; None where it is not good, for whatever reason.
+
+        Raises:
+            AuthError: it cannot be told now, because who knows is not reachable.
+        """
+
+
+def for_audience(verifier: TokenVerifier, audience: str) -> TokenVerifier:
+    """Return a verifier that takes tokens for an audience, unless it was told of others.
+
+    Verifiers that leave the audience to whoever uses them have a method `for_audience`.
+    """
+    bind = getattr(verifier, "for_audience", None)
+    if bind is None:
+        return verifier
+    bound: TokenVerifier = bind(audience)
+    return bound
+
+
+class StaticTokens:
+    """Takes fixed tokens, for development and for machines: each stands for a principal.
+
+    Args:
+        tokens: each with whom it stands for, or with the scopes that it allows.
+    """
+
+    def __init__(self, tokens: Mapping[str, Principal | Iterable[str]]) -> None:
+        # Kept as digests: a look-up tells by its timing nothing about the tokens themselves.
+        self._known = {
+            digest_of(token): _principal(given, number)
+            for number, (token, given) in enumerate(tokens.items(), 1)
+        }
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return whom a token stands for."""
+        found = self._known.get(digest_of(token))
+        if found is None or (found.expires_at is not None and found.expires_at <= time.time()):
+            return None
+        return found
+
+    def __repr__(self) -> str:
+        return f"<StaticTokens: {len(self._known)}>"
+
+
+def _principal(given: Principal | Iterable[str], number: int) -> Principal:
+    if isinstance(given, Principal):
+        return given
+    scopes = given.split() if isinstance(given, str) else given
+    return Principal(f"token-{number}", scopes=frozenset(scopes))
+
+
+class FirstOf:
+    """Asks verifiers in order; the first that takes a token says whom it stands for."""
+
+    def __init__(self, *verifiers: TokenVerifier) -> None:
+        if not verifiers:
+            raise ValueError("FirstOf needs at least one verifier")
+        self.verifiers = verifiers
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return whom a token stands for.
+
+        Raises:
+            AuthError: nobody takes it, and one of those who might could not tell.
+        """
+        unsure: AuthError | None = None
+        for verifier in self.verifiers:
+            try:
+                found = await verifier.verify(token)
+            except AuthError as error:
+                unsure = error
+                continue
+            if found is not None:
+                return found
+        if unsure is not None:
+            raise unsure
+        return None
+
+    def for_audience(self, audience: str) -> "FirstOf":
+        """Return the same, each for an audience."""
+        return FirstOf(*(for_audience(each, audience) for each in self.verifiers))
+
+
+class TokenMemory:
+    """Remembers what was found out about tokens, by their digests, for a while.
+
+    Args:
+        most: how many are remembered; the oldest are forgotten.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, *, most: int = _REMEMBERED, clock: Callable[[], float] = time.time) -> None:
+        self._most = most
+        self._clock = clock
+        self._known: dict[bytes, tuple[Principal | None, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, digest: bytes) -> tuple[Principal | None, float] | None:
+        """Return what is known of a token, with when it ends; None where nothing is."""
+        found = self._known.get(digest)
+        if found is None:
+            return None
+        if found[1] <= self._clock():
+            del self._known[digest]
+            return None
+        return found
+
+    def keep(self, digest: bytes, principal: Principal | None, seconds: float) -> None:
+        """Remember for so many seconds, at the longest until a principal's token expires."""
+        until = self._clock() + seconds
+        if principal is not None and principal.expires_at is not None:
+            until = min(until, principal.expires_at)
+        while len(self._known) >= self._most:
+            self._known.pop(next(iter(self._known)))
+        self._known[digest] = (principal, until)
+
+
+def digest_of(token: str) -> bytes:
+    """Return what a token is remembered by."""
+    return sha256(token.encode()).digest()
