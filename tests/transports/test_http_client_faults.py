@@ -66,7 +66,6 @@ NONSENSE = {
     "500 with a page": (page(500), r"HTTP 500: Bad gateway"),
     "502 with a page": (page(502), r"HTTP 502.*a proxy got no answer"),
     "503": (plain(503), r"HTTP 503: no .*overloaded"),
-    "401": (plain(401), r"HTTP 401: no .*Authorization"),
     "403": (plain(403, b"host 'x' is not allowed"), r"HTTP 403: host 'x' is not allowed"),
     "413": (plain(413), r"HTTP 413.*too large"),
     "418": (plain(418), r"HTTP 418: no"),

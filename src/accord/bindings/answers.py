@@ -26,7 +26,7 @@ _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.DOTALL | re.IGNORECAS
 
 _HINTS: Final = {
     400: "the server did not accept the request as it is",
-    401: "it wants authorization, such as headers={'Authorization': 'Bearer ...'}",
+    401: "it wants authorization",
     403: "the credentials, or the host the request came from, are not allowed",
     404: "nothing is served at this path; servers often use /mcp",
     405: "this path takes no POST; is it the endpoint of an MCP server?",

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Generator, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, Unpack
@@ -14,11 +15,13 @@ from accord.client.link import Link
 from accord.client.options import ConnectOptions, Settings
 from accord.errors import (
     AccordError,
+    AuthError,
     ConnectFailed,
     ConnectionClosed,
     RequestError,
     RequestTimeout,
 )
+from accord.transports.http_authorization import Auth, Authorizer, Bearer
 from accord.transports.http_client_options import HttpClientOptions
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
@@ -63,11 +66,15 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
             For URLs: headers of every request, or a function that returns them; transport ("http"
             or "sse", by default the first that the server speaks); http, how requests are sent;
+            auth, a bearer token, "oauth" to obtain one as the server asks for it, or an object such
+            as `accord.auth.OAuth(...)`: tokens go to this server alone, and while a person is asked
+            to sign in no timeout runs;
             on_renewed, called after the server lost its session and a new one was begun: log level
             and subscriptions are restored, everything else that the server knew is gone.
 
     Raises:
         ConnectFailed: there is no connection; says at which point and why.
+        Unauthorized, Forbidden, FlowFailed: the server does not let us in.
         ValueError: a revision that does not exist, or roots that are no folders.
     """
     settings = Settings(**options)
@@ -105,7 +112,7 @@ async def _connect(target: Target, settings: Settings) -> Client:
     wire = await _wire(target, settings)
     link = Link(wire, settings)
     try:
-        async with asyncio.timeout(settings.connect_timeout):
+        async with asyncio.timeout(settings.connect_timeout) as link.deadline:
             await link.open()
             opening = await _handshake(link)
     except TimeoutError:
@@ -155,8 +162,21 @@ def _http_wire(url: str, settings: Settings) -> Wire:
             form=settings.transport,
             options=settings.http or HttpClientOptions(),
             limits=settings.limits,
+            authorizer=_authorizer(settings.auth),
         )
     )
+
+
+def _authorizer(auth: Auth | None) -> Authorizer | None:
+    if auth is None:
+        return None
+    if not isinstance(auth, str):
+        return auth
+    if auth != "oauth":
+        return Bearer(auth)
+    # Loaded by name: clients do without that layer unless it is asked for.
+    authorizer: Authorizer = import_module("accord.auth").OAuth()
+    return authorizer
 
 
 def _command(target: Target) -> Sequence[str]:
@@ -227,7 +247,7 @@ def _counter_offer(
 
 
 def _explained(error: AccordError, link: Link) -> AccordError:
-    if isinstance(error, ConnectFailed):
+    if isinstance(error, ConnectFailed | AuthError):
         return error
     if isinstance(error, RequestTimeout):
         return _failure("no answer to initialize in time", link)

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import logging
 import math
+from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
+from accord.transports.http_authorization import paused
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import LoggingLevel, SetLevelParams, SubscribeParams
 
@@ -77,6 +79,8 @@ class Link:
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
         self._usual = self._deadlines({})
+        # Of the opening.
+        self.deadline: asyncio.Timeout | None = None
         # What a new session has to be told again.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
@@ -197,6 +201,16 @@ class Link:
         if self.callbacks.on_tools_changed is not None:
             self.callbacks.on_tools_changed()
         self.dispatcher.spawn(self._restore())
+
+    @contextlib.contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Let no time run out meanwhile: a person is asked to authorize us."""
+        self.dispatcher.pauses += 1
+        try:
+            with paused(self.deadline, self.settings.connect_timeout):
+                yield
+        finally:
+            self.dispatcher.pauses -= 1
 
     async def _restore(self) -> None:
         try:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
+from accord.transports.http_authorization import Auth
 from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
 from accord.transports.process import StderrSink
 from accord.types import (
@@ -96,6 +97,7 @@ class ConnectOptions(TypedDict, total=False):
     terminate_grace: float
     transport: Literal["http", "sse"] | None
     headers: HttpHeaders | None
+    auth: Auth | None
     http: HttpClientOptions | None
     on_renewed: OnChange | None
     limits: Limits
@@ -127,6 +129,7 @@ class Settings:
     terminate_grace: float = 2.0
     transport: Literal["http", "sse"] | None = None
     headers: HttpHeaders | None = None
+    auth: Auth | None = None
     http: HttpClientOptions | None = None
     on_renewed: OnChange | None = None
     limits: Limits = field(default_factory=Limits)

@@ -153,6 +153,8 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
+        # How many reasons there are for which no answer can come at present.
+        self.pauses = 0
         self.closed: AccordError | None = None
         self.running: dict[RequestId, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
@@ -360,7 +362,7 @@ class Dispatcher:
             pending = exchange.state
             if not isinstance(pending, Pending) or pending.future.done():
                 continue
-            if self.running and (pending.cap is None or pending.cap > now):
+            if (self.running or self.pauses) and (pending.cap is None or pending.cap > now):
                 # The peer waits for an answer of ours and cannot be late meanwhile.
                 self._extend(pending)
             if pending.ends > now:

@@ -9,7 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from accord.bindings.answers import Answer, answer_in, explain
-from accord.errors import AccordError, ConnectFailed, ConnectionClosed, InternalError
+from accord.errors import (
+    AccordError,
+    AuthError,
+    ConnectFailed,
+    ConnectionClosed,
+    InternalError,
+)
 from accord.protocol.exchange import Exchange
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_carrier import (
@@ -19,12 +25,8 @@ from accord.transports.http_carrier import (
     Session,
 )
 from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.http_sender import (
-    AiohttpSender,
-    Response,
-    Sender,
-    require_aiohttp,
-)
+from accord.transports.http_sender import Response, Sender
+from accord.transports.http_senders import OwnSender, require_sender, sender_for
 from accord.transports.http_sse import TwoEndpoints
 from accord.transports.http_streamable import Streamable, Unfit
 from accord.transports.wire import CALL_HEADERS, Lost, Receive, Watcher
@@ -75,11 +77,11 @@ class HttpWire:
 
     def __init__(self, target: HttpTarget) -> None:
         if target.options.sender is None:
-            require_aiohttp()
+            require_sender(target.url, target.options)
         self.target = target
         self._loop: asyncio.AbstractEventLoop
         self._watcher: Watcher
-        self._own_sender: AiohttpSender | None = None
+        self._own_sender: OwnSender | None = None
         self._carrier: Carrier
         self._form: Streamable | TwoEndpoints
         self._lost: Lost | None = None
@@ -110,12 +112,13 @@ class HttpWire:
 
         Raises:
             ConnectFailed: the older form was asked for and is not there.
+            AuthError: it is there and does not let us in.
         """
         self._loop = asyncio.get_running_loop()
         target = self.target
         sender = target.options.sender
         if sender is None:
-            sender = self._own_sender = AiohttpSender(target.url, target.options)
+            sender = self._own_sender = sender_for(target.url, target.options)
         self._carrier = Carrier(target, sender, self._watcher, receive)
         self._lost = lost
         self._is_open = True
@@ -172,7 +175,7 @@ class HttpWire:
         with contextlib.suppress(RuntimeError):  # the loop was closed in between
             self._loop.call_soon_threadsafe(self._abort_here, sender)
 
-    def _abort_here(self, sender: AiohttpSender) -> None:
+    def _abort_here(self, sender: OwnSender) -> None:
         for task in self._tasks:
             task.cancel()
         self._spawn(sender.close())
@@ -247,9 +250,11 @@ class HttpWire:
         except Unfit as unfit:
             answer = answer_in(unfit.body)
             is_answered = answer is not None and answer.id == message.id
-            if self.target.form is None and not is_answered:  # http.compat.sse-fallback-any-4xx
+            is_denied = unfit.response.status == 401 and self.target.authorizer is not None
+            may_be_older = self.target.form is None and not is_answered and not is_denied
+            if may_be_older:  # http.compat.sse-fallback-any-4xx
                 older = self._older_form()
-                with contextlib.suppress(ConnectFailed):
+                with contextlib.suppress(ConnectFailed, AuthError):
                     await older.connect()
                     self._form = older
             if self._form is form:
@@ -304,7 +309,7 @@ class HttpWire:
             raise ConnectionClosed("the session ended before it had begun")
         log.info("%s: the session has ended; beginning anew", self.place)
         try:
-            async with asyncio.timeout(self.target.options.patience):
+            async with asyncio.timeout(self.target.options.patience) as self._carrier.deadline:
                 await self._initialize_again(first)
                 self._form.settle()
                 await self._carrier.tell(self._form.session, Message(second.data, name=second.name))

@@ -16,12 +16,22 @@ from accord.bindings.answers import Answer, answer_in, explain, redirect_url, wa
 from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import (
     AccordError,
+    AuthError,
     ConnectFailed,
     ConnectionClosed,
     InternalError,
     RequestError,
 )
 from accord.protocol.codec import Limits
+from accord.transports.http_authorization import (
+    CHALLENGES,
+    Authorization,
+    Authorizer,
+    Denied,
+    paused,
+    refusal,
+    with_token,
+)
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
 from accord.transports.http_sender import Cut, NotSent, Response, Sender
@@ -41,6 +51,7 @@ _POSTPONED: Final = 3
 # The body of an error: enough for what it says, whatever its length.
 _ERROR_BODY: Final = 64 * 1024
 _ERROR_EXPECTED: Final = 5.0
+_DENIALS: Final = (401, 403)
 _REDIRECTED: Final = frozenset({301, 302, 307, 308})
 _MOST_TEXT: Final = 300
 
@@ -55,6 +66,7 @@ class HttpTarget:
         form: "http" for Streamable HTTP, "sse" for the older two endpoints; None tries both.
         options: how requests are sent.
         limits: what one message may cost.
+        authorizer: what gives tokens.
     """
 
     url: str
@@ -62,6 +74,7 @@ class HttpTarget:
     form: Literal["http", "sse"] | None = None
     options: HttpClientOptions = field(default_factory=HttpClientOptions)
     limits: Limits = field(default_factory=Limits)
+    authorizer: Authorizer | None = None
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -137,6 +150,11 @@ class Carrier:
         self.watcher = watcher
         self._receive = receive
         self._asked: Message | None = None
+        self._authorization: Authorization | None = None
+        if target.authorizer is not None:
+            self._authorization = Authorization(target.authorizer, target.url, self._pausing)
+        # Of a renewal; stands still while somebody is asked to authorize us.
+        self.deadline: asyncio.Timeout | None = None
 
     # -- messages of the server
 
@@ -168,6 +186,11 @@ class Carrier:
             return not message.answer.done()
         return message.id is not None and self.watcher.is_waiting(message.id)
 
+    @contextlib.contextmanager
+    def _pausing(self) -> Iterator[None]:
+        with self.watcher.pausing(), paused(self.deadline, self.target.options.patience):
+            yield
+
     # -- what became of requests
 
     @property
@@ -189,7 +212,9 @@ class Carrier:
     def not_sent(self, message: Message, why: NotSent) -> None:
         """Fail a message for which there was no connection."""
         message.is_postponed = not why.is_lasting
-        if message.opens:
+        if isinstance(why, Denied):
+            self.fail(message, why.error)
+        elif message.opens:
             text = f"{self.place}: no connection: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="starting"))
         else:
@@ -209,6 +234,9 @@ class Carrier:
     def refuse(self, message: Message, response: Response, body: bytes) -> None:
         """Fail a message that was answered by something else than an answer."""
         message.is_postponed = response.status in PASSING
+        denied = self.refusal(response, body)
+        if denied is not None:
+            return self.fail(message, denied)
         answer = answer_in(body)
         if answer is not None and answer.id == message.id and self.is_waiting(message):
             self.deliver(body)
@@ -219,6 +247,15 @@ class Carrier:
             self.fail(message, RequestError(text[:_MOST_TEXT], code=error.code, data=data))
         if self.is_waiting(message) or message.id is None:
             self._refuse_plainly(message, response, body)
+        return None
+
+    def refusal(self, response: Response, body: bytes) -> AuthError | None:
+        """Make the error for a request that was not let in; None for any other."""
+        if response.status not in _DENIALS:
+            return None
+        why = explain(response.status, names.media_type(response.header("content-type")), body)
+        has_auth = self._authorization is not None
+        return refusal(self.place, response, why, has_auth=has_auth)
 
     def _refuse_plainly(self, message: Message, response: Response, body: bytes) -> None:
         content_type = names.media_type(response.header("content-type"))
@@ -306,14 +343,42 @@ class Carrier:
         *,
         is_patient: bool,
     ) -> Response:
+        authorization, repeats = self._authorization, 0
+        while True:
+            response, token = await self._follow(
+                method, session, headers, body, is_patient=is_patient
+            )
+            # Nobody is asked to sign in for the sake of an end.
+            is_denied = response.status in _DENIALS and method != "DELETE"
+            if authorization is None or not is_denied or repeats >= CHALLENGES:
+                return response
+            if not await authorization.answer(session.url, response, token, repeats):
+                return response
+            repeats += 1
+            response.close()
+
+    async def _follow(
+        self,
+        method: str,
+        session: Session,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        is_patient: bool,
+    ) -> tuple[Response, str | None]:
+        """Send a request to where it is wanted; returns the token that was sent as well."""
+        authorization, token, sent = self._authorization, None, headers
         redirects = 0
         while True:
-            response = await self._reach(method, session.url, headers, body, is_patient=is_patient)
+            if authorization is not None:
+                token = await authorization.token(session.url)  # auth.every-request
+                sent = with_token(headers, token)
+            response = await self._reach(method, session.url, sent, body, is_patient=is_patient)
             if response.status not in _REDIRECTED:
-                return response
+                return response, token
             url = redirect_url(session.url, response.header("location"))
             if url is None or redirects >= _REDIRECTS:
-                return response
+                return response, token
             # Nothing was carried out; from now on everything goes where the server wants it.
             redirects += 1
             response.close()

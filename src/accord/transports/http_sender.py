@@ -18,7 +18,7 @@ from accord.transports.http_client_options import HttpClientOptions
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-__all__ = ["AiohttpSender", "Cut", "NotSent", "Response", "Sender"]
+__all__ = ["AiohttpSender", "Cut", "NotSent", "Response", "Sender", "probe", "proxy_for"]
 
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
@@ -84,7 +84,7 @@ class AiohttpSender:
         self._own = options.session is None
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect)
         self._more: dict[str, Any] = {}
-        proxy = _proxy_for(url) if options.proxy is None and self._own else options.proxy
+        proxy = proxy_for(url) if options.proxy is None and self._own else options.proxy
         if proxy:
             self._more["proxy"] = proxy
         if not self._own:
@@ -120,8 +120,9 @@ class AiohttpSender:
             raise NotSent(_reason(error, aiohttp), is_lasting=True) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Cut(_reason(error, aiohttp)) from None
-        if method == "GET":
-            _keep_alive(response)
+        if method == "GET" and response.connection is not None:
+            transport = response.connection.transport
+            probe(None if transport is None else transport.get_extra_info("socket"))
         return _AiohttpResponse(response, aiohttp)
 
     async def close(self) -> None:
@@ -153,6 +154,9 @@ class _AiohttpResponse:
     def header(self, name: str) -> str | None:
         return self._response.headers.get(name)
 
+    def headers_named(self, name: str) -> list[str]:
+        return self._response.headers.getall(name, [])
+
     async def chunk(self) -> bytes:
         try:
             return await self._content.readany()
@@ -179,7 +183,7 @@ def require_aiohttp() -> Any:
     return aiohttp
 
 
-def _proxy_for(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """Find the proxy that the environment names; asking it for each request would be slow."""
     import urllib.request
 
@@ -220,11 +224,8 @@ def _first_line(error: object) -> str:
     return text.strip().split("\n", 1)[0][:160]
 
 
-def _keep_alive(response: "ClientResponse") -> None:
+def probe(sock: Any) -> None:
     """Let the system notice a peer that is gone, on a stream that may be silent for long."""
-    connection = response.connection
-    transport = connection.transport if connection is not None else None
-    sock = None if transport is None else transport.get_extra_info("socket")
     if sock is None:
         return
     with contextlib.suppress(OSError, AttributeError):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from accord.bindings import headers as names
 from accord.bindings.answers import endpoint_url, explain
 from accord.bindings.sse import EventTooLong
-from accord.errors import ConnectFailed, ConnectionClosed
+from accord.errors import AuthError, ConnectFailed, ConnectionClosed
+from accord.transports.http_authorization import Denied
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_carrier import OK, Carrier, Message, Session
 from accord.transports.http_events import EventReader
@@ -56,11 +57,14 @@ class TwoEndpoints:
 
         Raises:
             ConnectFailed: there is no such stream.
+            AuthError: the server does not let us in.
         """
         carrier = self._carrier
         stream = Session(carrier.target.url)
         try:
             response = await carrier.get(stream, is_patient=is_patient)
+        except Denied as error:
+            raise error.error from None
         except NotSent as error:
             text = f"{carrier.place}: no connection: {error}"
             raise ConnectFailed(text[:300], phase="starting") from None
@@ -83,6 +87,9 @@ class TwoEndpoints:
         if not is_stream(response):
             kind = names.media_type(response.header("content-type"))
             body = b"" if response.status in OK else await carrier.beginning(response)
+            denied = carrier.refusal(response, body)
+            if denied is not None:
+                raise denied
             why = explain(response.status, kind, body)
             raise ConnectFailed(f"{carrier.place}: {why}"[:300], phase="starting")
         why = "the stream does not name an endpoint"
@@ -110,6 +117,8 @@ class TwoEndpoints:
                 await self.connect(is_patient=message.answer is not None)
             except ConnectFailed as error:
                 message.is_postponed = True
+                return self._carrier.fail(message, error)
+            except AuthError as error:
                 return self._carrier.fail(message, error)
         self._opening = message
         try:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, EventTooLong
 from accord.errors import ConnectionClosed
+from accord.transports.http_authorization import Denied
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_carrier import OK, PASSING, Carrier, Message, Session
 from accord.transports.http_events import EventReader
@@ -252,6 +253,10 @@ class Streamable:
                         known = events.progress
                     elif response.status not in PASSING:
                         return await self._not_offered(session, response, was_offered=has_listened)
+            except Denied as error:
+                # Until a request is let in again; asking the user over and over helps nobody.
+                log.info("listening needs authorization: %s", error)
+                break
             except (NotSent, Cut, EventTooLong) as error:
                 log.debug("the listening stream broke: %s", error)
             if events.progress != known or loop.time() - began > _BRIEF:

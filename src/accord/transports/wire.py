@@ -4,6 +4,7 @@ A wire knows nothing of the protocol. It is driven by one event loop, the one it
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Final, Protocol, TypeAlias
 
@@ -74,6 +75,9 @@ class Watcher(Protocol):
 
     def renewed(self) -> None:
         """Take note that the server has begun a new session, which knows nothing of the last."""
+
+    def pausing(self) -> AbstractContextManager[None]:
+        """Let no time run out meanwhile: a person is asked to authorize us."""
 
 
 class WatchedWire(Wire, Protocol):

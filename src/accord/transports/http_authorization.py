@@ -1,0 +1,247 @@
+"""The seam to authorization: who gives tokens, and what is made of a server that wants another.
+
+The transport knows no OAuth. It asks for a token before each request and reports every challenge.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.bindings.challenge import AuthChallenge, bearer_challenge
+from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
+from accord.transports.http_sender import NotSent, Response
+
+__all__ = [
+    "CHALLENGES",
+    "Auth",
+    "Authorization",
+    "Authorizer",
+    "Bearer",
+    "Challenge",
+    "Denied",
+    "paused",
+    "refusal",
+    "with_token",
+]
+
+log = logging.getLogger("accord.http")
+
+CHALLENGES: Final = 3
+"""How often one request is repeated because the server wanted another token."""
+
+Pausing: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_TEXT: Final = 200
+
+
+class Challenge(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was not let in.
+
+    Attributes:
+        url: of the server.
+        status: 401 or 403.
+        values: the WWW-Authenticate headers.
+        token: what was sent, None where nothing was.
+        repeats: how often this request was repeated before.
+    """
+
+    url: str
+    status: int
+    values: tuple[str, ...] = ()
+    token: str | None = None
+    repeats: int = 0
+
+    def __repr__(self) -> str:
+        return f"Challenge(status={self.status}, values={self.values})"
+
+    @property
+    def bearer(self) -> AuthChallenge:
+        """What it says about bearer tokens."""
+        return bearer_challenge(self.values) or AuthChallenge("bearer")
+
+
+class Authorizer(Protocol):
+    """Gives the tokens for a server."""
+
+    async def token(self, resource_url: str) -> str | None:
+        """Return the token for the next request; None to try without one.
+
+        Raises:
+            AuthError: there should be one, and it could not be had.
+        """
+
+    async def challenged(self, challenge: Challenge) -> bool:
+        """Obtain another token; true where the request is worth repeating.
+
+        Raises:
+            AuthError: none could be obtained.
+        """
+
+
+Auth: TypeAlias = str | Authorizer
+"""A bearer token, "oauth", or anything that gives tokens."""
+
+
+class Bearer:
+    """A token that somebody has obtained by other means."""
+
+    def __init__(self, token: str) -> None:
+        text = token.strip()
+        if text[:7].lower() == "bearer ":
+            text = text[7:].strip()
+        if not _TOKEN.fullmatch(text):
+            raise ValueError("the bearer token has characters that no token has")
+        self._token = text
+
+    async def token(self, resource_url: str) -> str | None:
+        """Return the token."""
+        return self._token
+
+    async def challenged(self, challenge: Challenge) -> bool:
+        """Know no other."""
+        return False
+
+
+class Denied(NotSent):
+    """A request that is given up because there is no token for it."""
+
+    def __init__(self, error: AccordError) -> None:
+        super().__init__(str(error), is_lasting=True)
+        self.error = error
+
+
+class Authorization:
+    """Puts tokens into the requests of one connection."""
+
+    def __init__(self, authorizer: Authorizer, url: str, pausing: Pausing) -> None:
+        self._authorizer = authorizer
+        self._url = url
+        self._pausing = pausing
+
+    async def token(self, url: str) -> str | None:
+        """Return the token for a request to a URL; none for a place it was not made for.
+
+        Raises:
+            Denied: there is none.
+        """
+        if not _is_same_place(self._url, url):
+            return None
+        try:
+            return await self._authorizer.token(self._url)
+        except Exception as error:  # whatever an authorizer raises
+            raise self._denied(error) from None
+
+    async def answer(self, url: str, response: Response, token: str | None, repeats: int) -> bool:
+        """See to a challenge; true where the request should be repeated.
+
+        Raises:
+            Denied: no other token could be obtained.
+        """
+        values = challenge_values(response)
+        challenge = Challenge(
+            url=self._url, status=response.status, values=values, token=token, repeats=repeats
+        )
+        if not _is_same_place(self._url, url):
+            return False
+        if response.status == 403 and challenge.bearer.error != "insufficient_scope":
+            return False
+        try:
+            with self._pausing():
+                return await self._authorizer.challenged(challenge)
+        except Exception as error:  # whatever an authorizer raises
+            raise self._denied(error) from None
+
+    def _denied(self, error: Exception) -> Denied:
+        if isinstance(error, Denied):
+            return error
+        if isinstance(error, AccordError):
+            return Denied(error)
+        log.exception("the authorizer failed")
+        return Denied(FlowFailed("authorizer", came=type(error).__name__))
+
+
+@contextlib.contextmanager
+def paused(deadline: asyncio.Timeout | None, seconds: float) -> Iterator[None]:
+    """Stop a deadline for a while; afterwards it has its whole time again."""
+    if deadline is None or deadline.expired() or deadline.when() is None:
+        yield
+        return
+    with contextlib.suppress(RuntimeError):  # it is over, by another way
+        deadline.reschedule(None)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(RuntimeError):
+            deadline.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
+def with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
+    """Return headers with a token, in place of any other that they may have."""
+    if token is None:
+        return headers
+    others = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+    return {**others, "Authorization": f"Bearer {token}"}  # auth.token.bearer-header
+
+
+def challenge_values(response: Response) -> tuple[str, ...]:
+    """Return the WWW-Authenticate headers of a response."""
+    several = getattr(response, "headers_named", None)
+    if several is not None:
+        return tuple(several("www-authenticate"))
+    only = response.header("www-authenticate")
+    return () if only is None else (only,)
+
+
+def refusal(place: str, response: Response, why: str, *, has_auth: bool) -> AuthError | None:
+    """Make the error for a request that was not let in; None where it is about something else."""
+    values = challenge_values(response)
+    challenge = bearer_challenge(values)
+    said = _described(challenge)
+    if response.status == 401:
+        hint = (
+            "the server does not take the token"
+            if has_auth
+            else 'pass auth="oauth" to obtain a token, or auth="..." with one'
+        )
+        text = f"{place}: {why}{said}; {hint}"
+        return Unauthorized(text[:500], challenge=", ".join(values)[:1_000])
+    if response.status == 403 and challenge is not None:
+        text = f"{place}: {why}{said}"
+        return Forbidden(text[:500], scopes=challenge.scopes)
+    return None
+
+
+def _described(challenge: AuthChallenge | None) -> str:
+    if challenge is None or not challenge.params:
+        return ""
+    shown = {
+        "error": challenge.error,
+        "because": challenge.params.get("error_description", ""),
+        "scopes": " ".join(challenge.scopes),
+        "metadata": challenge.resource_metadata or "",
+    }
+    told = ", ".join(f"{name} {value[:_TEXT]}" for name, value in shown.items() if value)
+    return f"; it says: {told}" if told else ""
+
+
+def _is_same_place(home: str, url: str) -> bool:
+    """Whether a token for one URL may go to another: the same origin, or the same with TLS."""
+    here, there = urlsplit(home), urlsplit(url)
+    if here.hostname != there.hostname:
+        return False
+    if here.scheme == there.scheme:
+        return _port(home) == _port(url)
+    is_upgraded = (here.scheme, there.scheme) == ("http", "https")
+    return is_upgraded and (here.port, there.port) in ((None, None), (80, None), (None, 443))
+
+
+def _port(url: str) -> int | None:
+    parts = urlsplit(url)
+    return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
