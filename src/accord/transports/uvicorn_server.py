@@ -134,7 +134,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
         for family, _, _, _, address in dict.fromkeys(found):
             # Any free port, but the same for all.
             free = opened[0].getsockname()[1] if opened else port
-            opened.append(socket.create_server((*address[:1], free), family=family, backlog=2048))
+            made = socket.create_server((*address[:1], free), family=family, backlog=2048)
+            # asyncio sends at once only on sockets that name their protocol. Otherwise the second
+            # part of a response waits for the client to confirm the first, some 40 ms.
+            kind = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            opened.append(socket.socket(*kind, fileno=made.detach()))
     except OSError as error:
         for each in opened:
             each.close()
