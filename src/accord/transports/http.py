@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -81,6 +81,8 @@ class HttpWire:
         self.target = target
         self._loop: asyncio.AbstractEventLoop
         self._watcher: Watcher
+        # Put around the sender before anything is sent, by whoever wants to see what travels.
+        self.tap: Callable[[Sender], Sender] | None = None
         self._own_sender: OwnSender | None = None
         self._carrier: Carrier
         self._form: Streamable | TwoEndpoints
@@ -119,6 +121,8 @@ class HttpWire:
         sender = target.options.sender
         if sender is None:
             sender = self._own_sender = sender_for(target.url, target.options)
+        if self.tap is not None:
+            sender = self.tap(sender)
         self._carrier = Carrier(target, sender, self._watcher, receive)
         self._lost = lost
         self._is_open = True
