@@ -35,7 +35,7 @@ class IntrospectionVerifier:
         audience: whom tokens must be meant for; by default the URL of the server that uses the
             verifier. An empty list takes tokens whose audience the issuer does not tell.
         issuer: what the answer's `iss` must be, where it has one.
-        secret_in: a header, or the form, as some issuers want it.
+        authenticate: how the secret is sent: "basic" in a header, "post" in the form.
         remember: seconds for which an answer counts, and so how long a revoked token still works.
         settings: `send` carries the requests, `clock` tells seconds since 1970.
     """
@@ -48,7 +48,7 @@ class IntrospectionVerifier:
         *,
         audience: str | Sequence[str] | None = None,
         issuer: str | None = None,
-        secret_in: Literal["header", "form"] = "header",
+        authenticate: Literal["basic", "post"] = "basic",
         remember: float = 30.0,
         **settings: Any,
     ) -> None:
@@ -56,7 +56,7 @@ class IntrospectionVerifier:
         self.audience = (audience,) if isinstance(audience, str) else audience
         self.issuer = issuer
         self._client = (client_id, client_secret)
-        self._secret_in = secret_in
+        self._authenticate = authenticate
         self._remember = remember
         self._clock: Callable[[], float] = settings.pop("clock", time.time)
         self._send: Send = settings.pop("send", None) or _sender(url)
@@ -101,7 +101,7 @@ class IntrospectionVerifier:
         fields = {"token": token, "token_type_hint": "access_token"}
         headers = {}
         name, secret = self._client
-        if self._secret_in == "header":
+        if self._authenticate == "basic":
             pair = f"{quote_plus(name)}:{quote_plus(secret)}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         else:

@@ -1,5 +1,7 @@
 """Writing servers: `Server` and the `Context` that its handlers get."""
 
+from accord.bindings.facts import RequestFacts
+from accord.server.access import Policy
 from accord.server.context import Context
 from accord.server.logs import ClientLogHandler
 from accord.server.results import Audio, Image
@@ -12,6 +14,8 @@ __all__ = [
     "Image",
     "Lifespan",
     "Middleware",
+    "Policy",
     "Proceed",
+    "RequestFacts",
     "Server",
 ]

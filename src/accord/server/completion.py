@@ -16,7 +16,7 @@ from accord.server.resources import Resources, TemplateEntry
 from accord.server.signature import Signature
 from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
 
-__all__ = ["Completer", "Completions", "Source", "matching", "trim"]
+__all__ = ["Completer", "Completions", "Source", "matching", "trim", "unknown"]
 
 Completer: TypeAlias = Callable[[str, Mapping[str, str]], Any]
 """Called with what was typed and the arguments known already; returns, or is a coroutine for, a
@@ -83,11 +83,7 @@ class Completions:
         Raises:
             InvalidParams: the reference or the argument does not exist.
         """
-        entry: _Entry
-        if isinstance(ref, PromptReference):
-            entry = self._prompt(ref.name)
-        else:
-            entry = self._template(ref.uri)
+        entry = self.entry_of(ref)
         if argument not in _arguments(entry):  # completion.errors.codes
             raise InvalidParams(
                 f"{entry.key!r} has no argument {argument[:_SHOWN]!r}",
@@ -95,6 +91,16 @@ class Completions:
             )
         registered = self._completers.get((type(entry), entry.key, argument))
         return registered or _static(_choices(entry.signature, argument))
+
+    def entry_of(self, ref: PromptReference | ResourceTemplateReference) -> _Entry:
+        """Return what a reference names.
+
+        Raises:
+            InvalidParams: that does not exist.
+        """
+        return (
+            self._prompt(ref.name) if isinstance(ref, PromptReference) else self._template(ref.uri)
+        )
 
     def _prompt(self, name: str) -> PromptEntry:
         entry = self._prompts.get(name)
@@ -109,8 +115,19 @@ class Completions:
         # Some clients name the template by a URI that it makes.
         found = self._resources.find(uri)
         if found is None or not isinstance(found[0], TemplateEntry):
-            raise InvalidParams(f"unknown resource template {uri[:_SHOWN]!r}", data={"uri": uri})
+            raise _unknown_template(uri)
         return found[0]
+
+
+def unknown(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
+    """Make the error for a reference that names nothing."""
+    if isinstance(ref, PromptReference):
+        return prompts.unknown(ref.name)
+    return _unknown_template(ref.uri)
+
+
+def _unknown_template(uri: str) -> InvalidParams:
+    return InvalidParams(f"unknown resource template {uri[:_SHOWN]!r}", data={"uri": uri})
 
 
 def _arguments(entry: _Entry) -> list[str]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from accord.bindings.facts import NO_FACTS, RequestFacts
 from accord.errors import ElicitationRefused, MissingCapability
+from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.server.forms import form_of
 from accord.types import (
@@ -132,6 +134,17 @@ class Context(Generic[State]):
     def session(self) -> "Session":
         """The connection to this client."""
         return self._session
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who sends the request, as its token says; None where nobody was asked for one."""
+        return self._session.principal_of(self._exchange)
+
+    @property
+    def request(self) -> RequestFacts:
+        """Where the request came from, and with what headers; empty over stdio and in memory."""
+        origin = self._exchange.origin
+        return NO_FACTS if origin is None else origin.facts
 
     @property
     def is_cancelled(self) -> bool:

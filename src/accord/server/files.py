@@ -23,6 +23,7 @@ import msgspec
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server import signature
+from accord.server.access import words
 from accord.server.media import BINARY, PLAIN, guess, is_textual
 from accord.server.resources import (
     ResourceDetails,
@@ -402,7 +403,11 @@ class DirectoryResource:
             return self.read(path)
 
         return ResourceEntry(
-            function=read, signature=signature.inspect(read), mime_type=item.mime_type, item=item
+            function=read,
+            signature=signature.inspect(read),
+            mime_type=item.mime_type,
+            scopes=words(self.details.get("scopes", ())),
+            item=item,
         )
 
     def publish(self, resources: Resources) -> None:

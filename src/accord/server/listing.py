@@ -50,7 +50,7 @@ class _Cache(NamedTuple, Generic[Entry]):
     """Encoded pages and the entries that they show."""
 
     snapshot: Snapshot[Entry]
-    pages: dict[tuple[str, str | None], bytes]
+    pages: dict[tuple[str, str | None, frozenset[int] | None], bytes]
 
 
 class Listing(Generic[Entry]):
@@ -107,21 +107,23 @@ class Listing(Generic[Entry]):
         Args:
             revision_id: the revision whose shape the result has.
             cursor: where the page begins, as a page before said; None for the first one.
-            visible: shows only entries for which it is true; such a page is made anew.
+            visible: shows only entries for which it is true. Callers for whom it is true of the
+                same ones get the same bytes.
 
         Raises:
             InvalidParams: the cursor was not given out by this listing.
         """
         snapshot = self.registry.snapshot()
+        shown = None
         if visible is not None:
-            return self._build(snapshot, revision_id, cursor, visible)
+            shown = frozenset(number for number, entry in snapshot.entries if visible(entry))
         cache = self._cache
         if cache.snapshot is not snapshot or len(cache.pages) > _MOST_PAGES:
             self._cache = cache = _Cache(snapshot, {})
-        page = cache.pages.get((revision_id, cursor))
+        page = cache.pages.get((revision_id, cursor, shown))
         if page is None:
-            page = self._build(snapshot, revision_id, cursor, None)
-            cache.pages[revision_id, cursor] = page
+            page = self._build(snapshot, revision_id, cursor, shown)
+            cache.pages[revision_id, cursor, shown] = page
         return page
 
     def _build(
@@ -129,12 +131,12 @@ class Listing(Generic[Entry]):
         snapshot: Snapshot[Entry],
         revision_id: RevisionId,
         cursor: str | None,
-        visible: Callable[[Entry], bool] | None,
+        shown: frozenset[int] | None,
     ) -> bytes:
         items: list[msgspec.Raw] = []
         size = last = 0
         next_cursor = None
-        for number, item in self._items(snapshot, revision_id, cursor, visible):
+        for number, item in self._items(snapshot, revision_id, cursor, shown):
             size += len(item)
             if items and (len(items) == self.page_size or size > PAGE_BYTES):
                 next_cursor = self._cursor(last)
@@ -147,7 +149,7 @@ class Listing(Generic[Entry]):
             next_cursor=next_cursor,
             meta=None if REVISIONS[revision_id].handshake else self.meta,
             ttl_ms=self.ttl_ms,
-            cache_scope=self.cache_scope if visible is None else "private",
+            cache_scope=self.cache_scope if shown is None else "private",
         )
         return _encode(shape.narrow(page, revision_id))
 
@@ -156,7 +158,7 @@ class Listing(Generic[Entry]):
         snapshot: Snapshot[Entry],
         revision_id: RevisionId,
         cursor: str | None,
-        visible: Callable[[Entry], bool] | None,
+        shown: frozenset[int] | None,
     ) -> Iterator[tuple[int, bytes]]:
         """Encode what follows the cursor; what the revision cannot express does not exist in it."""
         entries: tuple[Numbered[Entry], ...] = snapshot.entries
@@ -164,7 +166,7 @@ class Listing(Generic[Entry]):
         if cursor is not None:
             start = bisect_right(entries, self._number(cursor), key=_number)
         for number, entry in entries[start:]:
-            if visible is not None and not visible(entry):
+            if shown is not None and number not in shown:
                 continue
             try:
                 narrowed = shape.narrow(entry.item, revision_id)

@@ -33,6 +33,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.listing import Listing
     from accord.server.session import Session
     from accord.server.signature import Bound, Signature
 
@@ -53,40 +54,50 @@ def ping(session: "Session", exchange: Exchange, params: Any) -> EmptyResult:
     return EmptyResult()
 
 
+def _page(
+    session: "Session", exchange: Exchange, listing: "Listing[Any]", params: PageParams
+) -> bytes:
+    visible = session.server.access.view(session, exchange, listing.registry)
+    return listing.page(exchange.revision.id, params.cursor, visible=visible)
+
+
 def list_tools(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return session.server.tools.page(exchange.revision.id, params.cursor)
+    return _page(session, exchange, session.server.tools, params)
 
 
 def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
     entry = session.server.tool_entries.get(params.name)
-    if entry is None:
+    if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
     return entry.call(session, exchange, params.arguments)
 
 
 def list_resources(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return session.server.resources.page(exchange.revision.id, params.cursor)
+    return _page(session, exchange, session.server.resources, params)
 
 
 def list_resource_templates(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return session.server.resource_templates.page(exchange.revision.id, params.cursor)
+    return _page(session, exchange, session.server.resource_templates, params)
+
+
+def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.Found:
+    found = session.server.find_resource(uri)
+    if found is None or not session.server.access.admits(session, exchange, found[0]):
+        raise resources.not_found(uri)
+    return found
 
 
 async def read_resource(
     session: "Session", exchange: Exchange, params: ReadResourceParams
 ) -> ReadResourceResult:
-    found = session.server.find_resource(params.uri)
-    if found is None:
-        raise resources.not_found(params.uri)
-    entry, variables = found
+    entry, variables = _find_resource(session, exchange, params.uri)
     bound = entry.bind(variables)
     value = await call_user(session, exchange, entry.function, entry.signature, bound)
     return resources.contents(entry, params.uri, value)
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
-    if session.server.find_resource(params.uri) is None:
-        raise resources.not_found(params.uri)
+    _find_resource(session, exchange, params.uri)
     session.subscriptions |= {params.uri}
     return EmptyResult()
 
@@ -97,14 +108,14 @@ def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParam
 
 
 def list_prompts(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return session.server.prompts.page(exchange.revision.id, params.cursor)
+    return _page(session, exchange, session.server.prompts, params)
 
 
 async def get_prompt(
     session: "Session", exchange: Exchange, params: GetPromptParams
 ) -> GetPromptResult:
     entry = session.server.prompt_entries.get(params.name)
-    if entry is None:
+    if entry is None or not session.server.access.admits(session, exchange, entry):
         raise prompts.unknown(params.name)
     bound = entry.bind(params.arguments or {})
     value = await call_user(session, exchange, entry.function, entry.signature, bound)
@@ -114,6 +125,9 @@ async def get_prompt(
 async def complete(
     session: "Session", exchange: Exchange, params: CompleteParams
 ) -> CompleteResult:
+    entry = session.server.completions.entry_of(params.ref)
+    if not session.server.access.admits(session, exchange, entry):
+        raise completion.unknown(params.ref)
     completer = session.server.completions.find(params.ref, params.argument.name)
     resolved = (params.context.arguments if params.context else None) or {}
     context = session.context(exchange)

@@ -1,11 +1,12 @@
 """Prompts: their arguments, and the messages that a function made of them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypedDict, Unpack, get_args
 
 import msgspec
 
 from accord.errors import InvalidParams, RegistrationError, ToolError
+from accord.server.access import words
 from accord.server.registry import place_of
 from accord.server.results import Audio, Image
 from accord.server.signature import Bound, Signature
@@ -41,6 +42,7 @@ class PromptDetails(TypedDict, total=False):
     description: str
     icons: list[Icon]
     meta: JsonObject
+    scopes: Iterable[str]
 
 
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,7 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     signature: Signature
     item: Prompt
+    scopes: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -106,6 +109,7 @@ def prompt(
         "description": signature.description,
         **details,
     }
+    scopes = words(listed.pop("scopes", ()))
     if listed["name"] == "<lambda>":
         raise RegistrationError(f"the prompt at {place_of(function)} has no name; give name=...")
     arguments = [
@@ -115,7 +119,7 @@ def prompt(
         for parameter in signature.parameters
     ]
     item = Prompt(arguments=arguments or None, **listed)
-    return PromptEntry(function=function, signature=signature, item=item)
+    return PromptEntry(function=function, signature=signature, item=item, scopes=scopes)
 
 
 def unknown(name: str) -> InvalidParams:

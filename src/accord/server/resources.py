@@ -16,6 +16,7 @@ from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server import schemas
+from accord.server.access import words
 from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
 from accord.server.registry import Registry, Snapshot, place_of
 from accord.server.results import Audio, Image
@@ -58,12 +59,14 @@ class ResourceDetails(TypedDict, total=False):
     annotations: Annotations
     icons: list[Icon]
     meta: JsonObject
+    scopes: Iterable[str]
 
 
 class _Readable(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     signature: Signature
     mime_type: str | None = None
+    scopes: frozenset[str] = frozenset()
 
     def bind(self, variables: Mapping[str, str]) -> Bound:
         """Turn the values in a URI into arguments.
@@ -133,6 +136,7 @@ def resource(
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
     listed: dict[str, Any] = {"description": signature.description, **details}
+    scopes = words(listed.pop("scopes", ()))
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
@@ -141,6 +145,7 @@ def resource(
             function=function,
             signature=signature,
             mime_type=mime_type,
+            scopes=scopes,
             item=Resource(uri=uri, **listed),
         )
     if "size" in details:
@@ -151,6 +156,7 @@ def resource(
         function=function,
         signature=signature,
         mime_type=mime_type,
+        scopes=scopes,
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
         prefix=re.split("[{%]", uri, maxsplit=1)[0],

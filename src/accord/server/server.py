@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from os import PathLike
@@ -13,18 +13,19 @@ from typing import (
     Generic,
     Literal,
     TypeAlias,
-    TypedDict,
     TypeVar,
     Unpack,
     overload,
 )
 
 from accord.errors import RegistrationError
+from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog
 from accord.server import results, signature
+from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.http import HttpSettings
@@ -40,9 +41,9 @@ from accord.server.resources import (
     resource,
 )
 from accord.server.session import Session
+from accord.server.settings import Settings, ToolDetails
 from accord.server.tools import ToolEntry
 from accord.types import (
-    Icon,
     Implementation,
     ListPromptsResult,
     ListResourcesResult,
@@ -53,10 +54,9 @@ from accord.types import (
     ResourcesCapability,
     ServerCapabilities,
     Tool,
-    ToolAnnotations,
     ToolsCapability,
 )
-from accord.types._base import JsonObject, RevisionId
+from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -74,45 +74,6 @@ Middleware: TypeAlias = Callable[[Context[Any], Proceed], Coroutine[Any, Any, An
 
 # Sync tools that wait for I/O are the common case; more threads cost memory, fewer cost patience.
 _THREADS: Final = 32
-
-
-class ToolDetails(TypedDict, total=False):
-    """What an author may say about a tool; the rest is read from the function."""
-
-    name: str
-    title: str
-    description: str
-    annotations: ToolAnnotations
-    icons: list[Icon]
-    meta: JsonObject
-    inline: bool
-    timeout: float
-
-
-class Settings(TypedDict, total=False):
-    """How a server works, apart from what it offers.
-
-    Attributes:
-        revisions: those it speaks, all by default.
-        middleware: around every request, the first outermost.
-        page_size: how many entries a page of a list has.
-        limits: what one message may cost.
-        in_flight: how many requests of one client may be under way.
-        threads: how many sync functions may run at once.
-        ask_timeout: seconds to wait for what is asked of the client.
-        log_level: what a client is sent before it asks for a level.
-        debug: whether callers see the text of unexpected exceptions.
-    """
-
-    revisions: Sequence[RevisionId]
-    middleware: Sequence[Middleware]
-    page_size: int
-    limits: Limits
-    in_flight: int
-    threads: int
-    ask_timeout: float
-    log_level: LoggingLevel
-    debug: bool
 
 
 class Server(Generic[State]):
@@ -143,6 +104,9 @@ class Server(Generic[State]):
         self.lifespan = lifespan
         self.revisions = _served(settings.get("revisions") or _SERVED)
         self.middleware = tuple(settings.get("middleware", ()))
+        self.auth = settings.get("auth")
+        self.principal = settings.get("principal")
+        self.access = Access(settings.get("policy"), step_up=settings.get("step_up", True))
         self.limits = settings.get("limits") or Limits()
         self.in_flight = settings.get("in_flight", IN_FLIGHT)
         self.ask_timeout = settings.get("ask_timeout", 300.0)
@@ -215,8 +179,9 @@ class Server(Generic[State]):
         inline = details.get("inline", False)
         if inline and found.is_async:
             raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
+        scopes = words(details.get("scopes", ()))
         return self.tool_entries.add(
-            ToolEntry(tool, function, found, returns, inline, details.get("timeout"))
+            ToolEntry(tool, function, found, returns, inline, details.get("timeout"), scopes)
         )
 
     def resource(
@@ -418,12 +383,23 @@ class Server(Generic[State]):
 
         return MemoryWire(self)
 
+    def acting_as(self, principal: Principal) -> ActingServer:
+        """Return the server as a principal sees it, to connect to within this process."""
+        return ActingServer(self, principal)
+
     def asgi(self, *, grace: float = 5.0, **options: Unpack[HttpSettings]) -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.transports.asgi import HttpApp
         from accord.transports.http_options import HttpOptions
 
-        return HttpApp(self, HttpOptions(grace=grace, **options))
+        if self.auth is None:
+            return HttpApp(self, HttpOptions(grace=grace, **options))
+        options.setdefault("public_url", getattr(self.auth, "public_url", None))
+        settings = HttpOptions(grace=grace, **options)
+        app = HttpApp(self, settings)
+        # What guards an app has all that the app has.
+        guarded: HttpApp = self.auth.guard(app, path=settings.path, public_url=settings.public_url)
+        return guarded
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 1.5) -> None: ...

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from accord.errors import LocalProtocolError, MethodNotFound
+from accord.principal import Principal
 from accord.protocol.conversation import PartyState
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
@@ -63,6 +64,7 @@ class Session:
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
         )
         self.flow: Flow | None = None
+        self.principal: Principal | None = server.principal
         self._in_transit = 0
         self._transit_lock = threading.Lock()
         self.log_level: LoggingLevel = server.log_level
@@ -75,6 +77,21 @@ class Session:
     def client(self) -> PartyState:
         """What is known of the client."""
         return self.endpoint.conversation.parties["client"]
+
+    # -- who asks
+
+    def principal_of(self, exchange: Exchange) -> Principal | None:
+        """Return who sends a request: each brings its own token, where there are any."""
+        origin = exchange.origin
+        if origin is None:
+            return self.principal
+        found = origin.principal
+        return found if found is None or isinstance(found, Principal) else Principal(str(found))
+
+    def forbid(self, exchange: Exchange, scopes: frozenset[str]) -> None:
+        """Let the transport tell that a request lacks scopes, where it has a way of its own."""
+        if exchange.origin is not None and exchange.batch is None:
+            exchange.origin.forbid(scopes)
 
     # -- what the dispatcher hands over
 

@@ -36,6 +36,7 @@ class ToolEntry(msgspec.Struct):
     returns: ReturnType
     inline: bool = False
     timeout: float | None = None
+    scopes: frozenset[str] = frozenset()
     label: str = ""
 
     def __post_init__(self) -> None:

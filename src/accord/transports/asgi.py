@@ -15,7 +15,13 @@ from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
 from accord.transports.http_endpoint import HttpEndpoint
-from accord.transports.http_exchange import HEADER_BYTES_MOST, HEADERS_MOST, HttpExchange, Scope
+from accord.transports.http_exchange import (
+    HEADER_BYTES_MOST,
+    HEADERS_MOST,
+    HttpExchange,
+    Scope,
+    readable_by,
+)
 from accord.transports.http_options import HttpOptions
 from accord.transports.http_session import HttpSession, Post
 from accord.transports.http_sessions import HttpSessions
@@ -226,6 +232,15 @@ class HttpApp:
         self.sessions.end(session)
 
     # -- one request
+
+    def cors_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Return what lets a page read an answer, for a guard that answers in our place."""
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin")
+        if origin is None or not self.options.cors:
+            return []
+        is_foreign = self._gate.judge(scope["method"], headers).foreign is not None
+        return [] if is_foreign else readable_by(origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -19,6 +19,7 @@ __all__ = [
     "Headers",
     "HttpExchange",
     "Scope",
+    "readable_by",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -37,6 +38,7 @@ _SSE: Final = (
 )
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _CLOSE: Final = (b"connection", b"close")
+_EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _PREFLIGHT_AGE: Final = b"600"
 # Far more than browsers and proxies send.
 HEADERS_MOST: Final = 200
@@ -154,11 +156,7 @@ class HttpExchange:
         found = list(more)
         origin = self.headers.get(b"origin")
         if origin is not None and self.app.options.cors:
-            found += [
-                (b"access-control-allow-origin", origin),
-                (b"access-control-expose-headers", b"Mcp-Session-Id, MCP-Protocol-Version"),
-                (b"vary", b"Origin"),
-            ]
+            found += readable_by(origin)
         return found
 
     async def _respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
@@ -257,6 +255,15 @@ class _Resumed:
                     waits_for = self._work.send(outcome)
         except StopIteration as done:
             return done.value
+
+
+def readable_by(origin: bytes) -> Headers:
+    """Return the headers that let pages of an origin read an answer."""
+    return [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"Origin"),
+    ]
 
 
 def _body_too_large(limit: int) -> http.Refusal:

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from accord.bindings import http, sse
+from accord.bindings.facts import RequestFacts, readable
 from accord.protocol.events import Event
 from accord.protocol.exchange import Exchange
 from accord.transports.http_exchange import HttpExchange
@@ -275,6 +276,30 @@ class Post(HttpExchange):
         """Wait until the client has read enough, or does not read at all."""
         if self.stream is not None:
             await self.stream.writable()
+
+    @property
+    def principal(self) -> Hashable:
+        """Who sends it."""
+        found: Hashable = self.app.sessions.principal(self)
+        return found
+
+    @property
+    def facts(self) -> RequestFacts:
+        """What is known of it beside its messages."""
+        scope = self.scope
+        client = scope.get("client")
+        return RequestFacts(
+            headers=readable(self.headers.items(), with_secrets="accord.principal" not in scope),
+            peer=None if client is None else (client[0], client[1]),
+            session_id=self.owner.id or None,
+            url_path=scope["path"],
+            query=scope.get("query_string", b"").decode("latin-1"),
+        )
+
+    def forbid(self, scopes: Iterable[str]) -> None:
+        """Let a guard around us tell that the token lacks scopes, unless it is too late."""
+        if not self.is_over and self.stream is None:
+            self.scope["accord.scopes"] = tuple(scopes)
 
     # -- streams
 

@@ -40,14 +40,14 @@ class HttpSessions:
     def principal(self, exchange: HttpExchange) -> Any:
         """Return who sends a request."""
         principal_of = self._app.options.principal
-        return None if principal_of is None else principal_of(exchange.scope)
+        if principal_of is None:
+            return exchange.scope.get("accord.principal")  # which a guard has put there
+        return principal_of(exchange.scope)
 
     def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.Refusal:
         """Return the session that a request names."""
         session = self._found.get(key)
-        principal_of = self._app.options.principal
-        principal = None if principal_of is None else principal_of(exchange.scope)
-        if session is None or session.principal != principal:
+        if session is None or session.principal != self.principal(exchange):
             return _UNKNOWN  # session.end.terminated-404
         session.used = self._app.now()
         if not session.is_opened:
