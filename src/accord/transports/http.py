@@ -97,6 +97,9 @@ class HttpWire:
         self._initialize: Message | None = None
         self._initialized: Message | None = None
         self._renewals = 0
+        self._written = 0
+        # The last renewal that failed, and how many messages had been written until then.
+        self._refusal: tuple[int, ConnectionClosed] | None = None
 
     @property
     def place(self) -> str:
@@ -200,11 +203,14 @@ class HttpWire:
         room = self._room
         if room is not None and not self.congested and not room.done():
             room.set_result(None)
-        if task is self._gate:
+        was_gate = task is self._gate
+        if was_gate:
             self._gate = None
         if not task.cancelled() and (error := task.exception()) is not None:
             # Whoever waits for a renewal is told by it; anything else is a mistake of ours.
-            if not isinstance(error, ConnectionClosed):
+            if isinstance(error, ConnectionClosed):
+                self._refusal = (self._written, error) if was_gate else self._refusal
+            else:
                 log.error("a task of the connection failed", exc_info=error)
             if message is not None:
                 self._carrier.fail(message, InternalError("internal error of the client"))
@@ -230,6 +236,8 @@ class HttpWire:
         head = _REPLIES if data.startswith(b"[") else _read_head(data)
         id = None if head.method is None else head.id
         message = Message(data, id, head.method, CALL_HEADERS.get())
+        self._written += 1
+        message.number = self._written
         if head.method == "initialize":
             self._initialize = message
             work = self._open_session(message)
@@ -302,6 +310,12 @@ class HttpWire:
         Raises:
             ConnectionClosed: there is none.
         """
+        task = asyncio.current_task()
+        message = None if task is None else self._messages.get(task)
+        if message is not None and self._refusal is not None:
+            until, error = self._refusal
+            if message.number <= until:  # one failure for all who were under way
+                raise error
         while self._form.session is stale:
             if self._gate is None or self._gate.done():
                 self._gate = self._spawn(self._begin_anew())
@@ -323,6 +337,7 @@ class HttpWire:
         except AccordError as error:
             text = f"the session has ended and could not be begun anew: {error}"
             raise ConnectionClosed(text[:300]) from None
+        self._refusal = None
         self._form.ready()
         self._watcher.renewed()
 

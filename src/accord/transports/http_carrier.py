@@ -101,7 +101,7 @@ class Message:
     that it may be worth trying again.
     """
 
-    __slots__ = ("answer", "data", "headers", "id", "is_postponed", "name", "refusals")
+    __slots__ = ("answer", "data", "headers", "id", "is_postponed", "name", "number", "refusals")
 
     def __init__(
         self,
@@ -115,6 +115,7 @@ class Message:
         self.name = name
         self.headers = headers
         self.refusals = 0
+        self.number = 0
         self.is_postponed = False
         self.answer: asyncio.Future[Answer] | None = None
 

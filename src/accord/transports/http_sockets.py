@@ -1,0 +1,422 @@
+"""HTTP/1.1 on sockets: what a client of one server needs, at a fifth of what a full library costs.
+
+No proxies, no redirects, no caches; who needs the first of these gets aiohttp.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from accord.transports.http_client_options import HttpClientOptions
+from accord.transports.http_sender import Cut, NotSent, probe
+
+__all__ = ["SocketSender"]
+
+# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
+# written to a connection that is being closed at the same moment.
+_IDLE: Final = 4.0
+# asyncio would allocate four times as much for each read.
+_READ: Final = 64 * 1024
+# What is read ahead of whoever wants it.
+_AHEAD_MOST: Final = 256 * 1024
+_HEAD_MOST: Final = 64 * 1024
+_PLACES: Final = 64
+_UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
+
+
+class _Place(NamedTuple):
+    """Where a URL leads to."""
+
+    host: str
+    port: int
+    is_safe: bool
+    target: str
+    usual: Mapping[str, str]
+
+
+@lru_cache(maxsize=_PLACES)
+def _place_of(url: str) -> _Place:
+    parts = urlsplit(url)
+    is_safe = parts.scheme == "https"
+    host = parts.hostname or ""
+    port = parts.port or (443 if is_safe else 80)
+    target = quote(parts.path or "/", safe=_UNQUOTED)
+    if parts.query:
+        target += "?" + quote(parts.query, safe=_UNQUOTED)
+    # Proxies that compress hold back what should flow.
+    name = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    named = name if parts.port is None or port == (443 if is_safe else 80) else f"{name}:{port}"
+    usual = {"Host": named, "Accept-Encoding": "identity", "User-Agent": "accord"}
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    return _Place(host, port, is_safe, target, usual)
+
+
+class SocketSender:
+    """Sends requests over connections of its own; to be made and closed on the loop it is used on.
+
+    Args:
+        parser: `httptools.HttpResponseParser`.
+        options: how requests are sent.
+    """
+
+    def __init__(self, parser: Any, options: HttpClientOptions) -> None:
+        self._parser = parser
+        self._connect_within = options.connect
+        self._verify = options.verify
+        self._tls: ssl.SSLContext | None = None
+        self._loop = asyncio.get_running_loop()
+        self._open: set[_Connection] = set()
+        self._spare: dict[tuple[str, int, bool], list[_Connection]] = {}
+        self.cookies: dict[str, str] = {}
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> "_Response":
+        """Send a request and wait for the head of its response."""
+        try:
+            place = _place_of(url)
+            head = self._head(method, place, headers, body)
+        except ValueError as error:
+            raise NotSent(str(error)[:160], is_lasting=True) from None
+        connection = self._take(place) or await self._connect(place)
+        response = await connection.exchange(head, body)
+        if method == "GET":
+            probe(connection.transport.get_extra_info("socket"))
+        return response
+
+    def _head(
+        self, method: str, place: _Place, headers: Mapping[str, str], body: bytes | None
+    ) -> bytes:
+        lines = [f"{method} {place.target} HTTP/1.1"]
+        given = {name.lower() for name in headers}
+        lines += [
+            f"{name}: {value}" for name, value in place.usual.items() if name.lower() not in given
+        ]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if self.cookies and "cookie" not in given:
+            lines.append("Cookie: " + "; ".join(f"{k}={v}" for k, v in self.cookies.items()))
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        head = "\r\n".join(lines)
+        if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
+            raise ValueError("a header has a line break in it")
+        return f"{head}\r\n\r\n".encode()
+
+    # -- connections
+
+    def _take(self, place: _Place) -> "_Connection | None":
+        spare = self._spare.get(place[:3])
+        while spare:
+            connection = spare.pop()
+            if not connection.is_lost and self._loop.time() - connection.used < _IDLE:
+                return connection
+            connection.abort()
+        return None
+
+    def put_back(self, connection: "_Connection") -> None:
+        """Keep a connection whose response is complete for the next request."""
+        connection.used = self._loop.time()
+        self._spare.setdefault(connection.leads_to, []).append(connection)
+
+    def forget(self, connection: "_Connection") -> None:
+        """Take note that a connection is gone."""
+        self._open.discard(connection)
+        spare = self._spare.get(connection.leads_to)
+        if spare and connection in spare:
+            spare.remove(connection)
+
+    async def _connect(self, place: _Place) -> "_Connection":
+        connection = _Connection(self, place[:3])
+        context = self._context() if place.is_safe else None
+        try:
+            async with asyncio.timeout(self._connect_within):
+                await self._loop.create_connection(
+                    lambda: connection,
+                    place.host,
+                    place.port,
+                    ssl=context,
+                    server_hostname=place.host if place.is_safe else None,
+                    happy_eyeballs_delay=0.25,
+                )
+        except ssl.SSLError as error:
+            why = f"TLS failed: {error.strerror or error}"[:160]
+            raise NotSent(why, is_lasting=True) from None
+        except TimeoutError:
+            raise NotSent("no connection in time") from None
+        except OSError as error:
+            raise NotSent(_first_line(error)) from None
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+            if not self._verify:
+                self._tls.check_hostname = False
+                self._tls.verify_mode = ssl.CERT_NONE
+        return self._tls
+
+    def parser_for(self, connection: "_Connection") -> Any:
+        """Make what reads responses."""
+        return self._parser(connection)
+
+    def joined(self, connection: "_Connection") -> None:
+        """Take note of a new connection."""
+        self._open.add(connection)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for connection in list(self._open):
+            connection.abort()
+        for _ in range(5):  # turns of the loop in which it tells the connections
+            await asyncio.sleep(0)
+
+    def abandon(self) -> None:
+        """Let go of the connections without a loop to close them on."""
+        for connection in list(self._open):
+            with contextlib.suppress(Exception):
+                connection.abort()
+            with contextlib.suppress(Exception):
+                # All that is possible without a loop.
+                connection.transport._call_connection_lost(None)  # type: ignore[attr-defined]  # asyncio's own
+
+
+def _first_line(error: OSError) -> str:
+    number = error.errno or 0
+    text = os.strerror(number) if number > 0 else str(error.strerror or error)
+    return text.strip().split("\n", 1)[0][:160].lower()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, with one request under way or none."""
+
+    def __init__(self, sender: SocketSender, leads_to: tuple[str, int, bool]) -> None:
+        self.sender = sender
+        self.leads_to = leads_to
+        self.used = 0.0
+        self.is_lost = False
+        self.transport: asyncio.Transport
+        self._response: _Response | None = None
+        self._parser = sender.parser_for(self)
+        self._headers: dict[bytes, bytes] = {}
+        self._head_size = 0
+
+    # -- of asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ
+        self.sender.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        response = self._response
+        if response is None:
+            return self.abort()  # nobody has asked for anything
+        if not response.head.done():
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except Exception as error:  # of the parser; whatever it is, nothing more can be read
+            why = f"the answer is no HTTP: {' '.join(str(error).split())[:120]}"
+            response.end(why)
+            self.abort()
+        else:
+            if self._head_size > _HEAD_MOST and not response.head.done():
+                response.end(f"the answer is no HTTP: its head exceeds {_HEAD_MOST} bytes")
+                self.abort()
+        return None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+        self.sender.forget(self)
+        response, self._response = self._response, None
+        if response is None:
+            return
+        if not response.head.done():
+            response.end("the server closed the connection")
+        elif error is None and response.ends_with_connection:
+            response.end()
+        else:
+            response.end("the connection broke in the middle of the answer")
+
+    # -- of the parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"set-cookie":
+            self._note_cookie(value.decode("latin-1"))
+        known = self._headers.get(name)
+        self._headers[name] = value if known is None else known + b", " + value
+
+    def _note_cookie(self, text: str) -> None:
+        """Keep a cookie: balancers find a session's server by it."""
+        pair, _, attributes = text.partition(";")
+        name, _, value = pair.strip().partition("=")
+        if "max-age=0" in attributes.lower().replace(" ", ""):
+            self.sender.cookies.pop(name, None)
+        elif name:
+            self.sender.cookies[name] = value
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        headers, self._headers = self._headers, {}
+        if status >= 200 and self._response is not None:
+            self._response.begin(status, headers)
+
+    def on_body(self, data: bytes) -> None:
+        if self._response is not None:
+            self._response.add(data)
+
+    def on_message_complete(self) -> None:
+        response = self._response
+        if response is not None and response.status:  # not one that only says "continue"
+            self._response = None
+            response.is_kept = (
+                self._parser.should_keep_alive() and not response.ends_with_connection
+            )
+            response.end()
+
+    # -- of whoever sends
+
+    async def exchange(self, head: bytes, body: bytes | None) -> "_Response":
+        """Send a request and wait for the head of its response."""
+        response = self._response = _Response(self)
+        self._head_size = 0
+        self.transport.write(head + body if body and len(body) < _READ else head)
+        if body and len(body) >= _READ:
+            self.transport.write(body)
+        try:
+            await response.head
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        return response
+
+    def release(self, response: "_Response") -> None:
+        """Take note that nobody reads a response any more."""
+        if self.is_lost:
+            return
+        if response.is_kept and not self.transport.get_write_buffer_size():
+            self.transport.resume_reading()
+            self.sender.put_back(self)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.is_lost = True
+        self.transport.abort()
+
+
+class _Response:
+    """A response as it comes."""
+
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_error",
+        "_headers",
+        "_inflate",
+        "_is_over",
+        "_is_paused",
+        "_size",
+        "_waiter",
+        "ends_with_connection",
+        "head",
+        "is_kept",
+        "status",
+    )
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection: _Connection | None = connection
+        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status = 0
+        self.is_kept = False
+        self.ends_with_connection = False
+        self._headers: dict[bytes, bytes] = {}
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._is_over = self._is_paused = False
+        self._error: str | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._inflate: Any = None
+
+    # -- what the connection says
+
+    def begin(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self.status = status
+        self._headers = headers
+        is_framed = b"content-length" in headers or b"transfer-encoding" in headers
+        self.ends_with_connection = not is_framed and status not in (204, 304)
+        if headers.get(b"content-encoding") in (b"gzip", b"deflate"):
+            self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+        if not self.head.done():
+            self.head.set_result(None)
+
+    def add(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > _AHEAD_MOST and not self._is_paused and self._connection is not None:
+            self._is_paused = True
+            self._connection.transport.pause_reading()
+        self._wake()
+
+    def end(self, error: str | None = None) -> None:
+        self._is_over = True
+        self._error = error
+        if error is not None and not self.head.done():
+            self.head.set_exception(Cut(error))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- what a reader asks
+
+    def header(self, name: str) -> str | None:
+        value = self._headers.get(name.lower().encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+    async def chunk(self) -> bytes:
+        while not self._chunks:
+            if self._error is not None:
+                raise Cut(self._error)
+            if self._is_over:
+                return b""
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._size = 0
+        if self._is_paused and self._connection is not None:
+            self._is_paused = False
+            self._connection.transport.resume_reading()
+        return chunk if self._inflate is None else await self._inflated(chunk)
+
+    async def _inflated(self, chunk: bytes) -> bytes:
+        """Return some of what a chunk holds; the rest waits for the next turn."""
+        inflate = self._inflate
+        try:
+            plain: bytes = inflate.decompress(chunk, _READ)
+        except zlib.error:
+            raise Cut("the answer is compressed in a way that cannot be read") from None
+        if inflate.unconsumed_tail:
+            self._chunks.insert(0, inflate.unconsumed_tail)
+        return plain or await self.chunk()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.release(self)
