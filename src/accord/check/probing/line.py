@@ -1,0 +1,294 @@
+"""A line to a server under check: whatever is asked for is said, right or wrong; all is heard.
+
+No rule of the protocol is enforced here. Silence and endings are exceptions with names, so that a
+scenario can make verdicts of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import msgspec
+
+from accord.check.probing.questions import answer_to
+from accord.check.probing.tape import Tape
+from accord.errors import AccordError
+from accord.trace import HttpFacts
+
+if TYPE_CHECKING:
+    from accord.types import RevisionId
+
+__all__ = ["CLIENT_INFO", "Carrier", "Line", "LineEnded", "Reply", "Silence"]
+
+CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
+EVERYTHING: Final[Mapping[str, Any]] = {
+    "roots": {"listChanged": True},
+    "sampling": {},
+    "elicitation": {},
+}
+_ids = count(1)
+
+
+class Silence(AccordError):
+    """What was waited for did not come in time."""
+
+
+class LineEnded(AccordError):
+    """The server ended the line, or itself."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a request, as it came."""
+
+    message: Mapping[str, Any]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is a JSON-RPC error."""
+        return "error" in self.message
+
+    @property
+    def code(self) -> Any:
+        """The code of the error, None where there is none."""
+        error = self.message.get("error")
+        return error.get("code") if isinstance(error, dict) else None
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The result, empty where there is none that is an object."""
+        result = self.message.get("result")
+        return result if isinstance(result, dict) else {}
+
+    def __str__(self) -> str:
+        text = msgspec.json.encode(self.message).decode()
+        return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+class Carrier(Protocol):
+    """The transport of a line."""
+
+    async def open(self, line: "Line") -> None:
+        """Make the connection; what comes is handed to `line.hear`."""
+
+    async def send(self, data: bytes) -> None:
+        """Send these bytes as one message."""
+
+    async def close(self) -> None:
+        """End the connection within a bounded time."""
+
+
+class Line:
+    """A connection to a server under check.
+
+    Args:
+        carrier: the transport.
+        tape: keeps and judges what travels.
+        patience: seconds to wait for an answer.
+
+    Attributes:
+        heard: every message of the server, in order.
+        opening: the server's answer to initialize.
+        ended: why the line ended; None while it lasts.
+    """
+
+    def __init__(self, carrier: Carrier, tape: Tape, *, patience: float = 5.0) -> None:
+        self.carrier: Any = carrier
+        self.tape = tape
+        self.patience = patience
+        self.heard: list[dict[str, Any]] = []
+        self.opening: dict[str, Any] = {}
+        self.revision: RevisionId | None = None
+        self.client_capabilities: Mapping[str, Any] = {}
+        self.ended: str | None = None
+        self.answers_questions = True
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.carrier.open(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the line within a bounded time; may be repeated."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self.patience)
+        await self.carrier.close()
+        self.tape.close()
+
+    # -- hearing, called by the carrier
+
+    def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
+        """Take what the server sent."""
+        found = self.tape.take("server", data, http)
+        for message in found if isinstance(found, list) else [found]:
+            if isinstance(message, dict):
+                self.heard.append(message)
+                if "method" in message and "id" in message and self.answers_questions:
+                    self._spawn(message)
+        self._changed.set()
+
+    def end(self, why: str) -> None:
+        """Note that nothing more will come."""
+        self.ended = self.ended or why
+        self._changed.set()
+
+    def _spawn(self, question: dict[str, Any]) -> None:
+        answer = answer_to(question, self.client_capabilities)
+        task = asyncio.get_running_loop().create_task(self.say(answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # the line ended meanwhile: whoever waits is told by that
+
+    # -- saying
+
+    async def say(self, message: Any, http: HttpFacts | None = None) -> None:
+        """Send a message, or bytes that are none.
+
+        Raises:
+            LineEnded: the server no longer listens.
+        """
+        data = message if isinstance(message, bytes) else msgspec.json.encode(message)
+        if self.ended is not None:
+            raise LineEnded(self.ended)
+        if not getattr(self.carrier, "takes_down", False):
+            self.tape.take("client", data, http)
+        await self.carrier.send(data)
+
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Send a notification."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        await self.say(message)
+
+    async def begin(self, method: str, params: Any = None, *, id: Any = None) -> Any:
+        """Send a request and return its id without waiting for the answer."""
+        id = next_id() if id is None else id
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        if params is not None:
+            message["params"] = params
+        await self.say(message)
+        return id
+
+    async def ask(
+        self, method: str, params: Any = None, *, id: Any = None, patience: float | None = None
+    ) -> Reply:
+        """Send a request and wait for its answer.
+
+        Raises:
+            Silence: none came in time.
+            LineEnded: the line ended first.
+        """
+        used = await self.begin(method, params, id=id)
+        return await self.reply_to(used, patience=patience, what=method)
+
+    async def reply_to(
+        self, id: Any, *, patience: float | None = None, what: str = "the request"
+    ) -> Reply:
+        """Wait for the answer to a request.
+
+        Raises:
+            Silence: none came in time.
+            LineEnded: the line ended first.
+        """
+        found = await self.until(
+            lambda message: "method" not in message and _is_same(message.get("id"), id),
+            f"an answer to {what}",
+            patience=patience,
+        )
+        return Reply(found)
+
+    async def until(
+        self,
+        is_wanted: Callable[[dict[str, Any]], bool],
+        what: str,
+        *,
+        since: int = 0,
+        patience: float | None = None,
+    ) -> dict[str, Any]:
+        """Wait for a message of the server, or find it among those heard since then.
+
+        Raises:
+            Silence: it did not come in time.
+            LineEnded: the line ended first.
+        """
+        patience = self.patience if patience is None else patience
+        place = since
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        while True:
+            self._changed.clear()
+            while place < len(self.heard):
+                if is_wanted(self.heard[place]):
+                    return self.heard[place]
+                place += 1
+            if self.ended is not None:
+                raise LineEnded(f"{self.ended}, while {what} was expected")
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
+            except TimeoutError:
+                raise Silence(f"{what} did not come within {patience:g} s") from None
+
+    async def hush(self, seconds: float) -> list[dict[str, Any]]:
+        """Listen for so long and return what came."""
+        place = len(self.heard)
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self.ended is None:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
+            except TimeoutError:
+                break
+        return self.heard[place:]
+
+    async def initialize(
+        self,
+        revision: str,
+        *,
+        capabilities: Mapping[str, Any] | None = None,
+        is_confirmed: bool = True,
+    ) -> Reply:
+        """Open the conversation."""
+        self.client_capabilities = EVERYTHING if capabilities is None else capabilities
+        params = {
+            "protocolVersion": revision,
+            "capabilities": dict(self.client_capabilities),
+            "clientInfo": CLIENT_INFO,
+        }
+        reply = await self.ask("initialize", params)
+        self.opening = reply.result
+        self.revision = self.opening.get("protocolVersion")
+        if hasattr(self.carrier, "agree"):
+            self.carrier.agree(self.revision)
+        if is_confirmed and not reply.is_error:
+            await self.notify("notifications/initialized")
+            if hasattr(self.carrier, "listen"):
+                self.carrier.listen()
+        return reply
+
+
+def next_id() -> int:
+    """Return an id that was never used by this process."""
+    return next(_ids)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,27 @@
+"""A line to a server in this process."""
+
+from typing import Any
+
+from accord.check.probing.line import Line
+from accord.transports.memory import MemoryWire
+
+__all__ = ["MemoryCarrier"]
+
+
+class MemoryCarrier:
+    """Talks to a server object; its messages pass as they would over stdio."""
+
+    def __init__(self, server: Any) -> None:
+        self._wire = MemoryWire(server)
+
+    async def open(self, line: Line) -> None:
+        """Begin a session."""
+        await self._wire.open(line.hear, line.end)
+
+    async def send(self, data: bytes) -> None:
+        """Hand a message over."""
+        self._wire.write(data, None)
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._wire.close()

@@ -1,0 +1,186 @@
+"""What a scenario has in hand: lines to the server, facts about it, and a place for verdicts."""
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from accord.check.probing.line import Line
+from accord.check.probing.samples import sample
+from accord.check.probing.subject import Subject
+from accord.check.probing.tools import why_not
+from accord.protocol.catalogue import catalogue
+from accord.protocol.monitor import Evidence, Tally, VerdictName
+from accord.trace import Transport
+from accord.types import RevisionId
+
+__all__ = ["Facts", "Outcome", "Probe", "Rules"]
+
+_PAGES: Final = 50
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check may do to a server.
+
+    Attributes:
+        allow_writes: whether tools that change something may be called.
+        tools: the only tools that may be called; empty leaves it to what they say of themselves.
+    """
+
+    allow_writes: bool = False
+    tools: Collection[str] = ()
+
+
+class Facts(msgspec.Struct, kw_only=True):
+    """What a server says of itself under one revision."""
+
+    revision: RevisionId
+    transport: Transport
+    opening: Mapping[str, Any] = {}
+    tools: list[dict[str, Any]] = []
+    resources: list[dict[str, Any]] = []
+    templates: list[dict[str, Any]] = []
+    prompts: list[dict[str, Any]] = []
+    annotations: Mapping[str, Any] = {}
+    rules: Rules = Rules()
+
+    def declares(self, path: str) -> bool:
+        """Tell whether the server declared a capability, such as `resources.subscribe`."""
+        place: Any = self.opening.get("capabilities")
+        for part in path.split("."):
+            if not isinstance(place, dict) or part not in place:
+                return False
+            place = place[part]
+        return place is not None and place is not False
+
+    def callable_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the tools that may be called, each with plain valid arguments."""
+        return [
+            (tool, arguments)
+            for tool in self.tools
+            if self.why_not(tool) is None
+            and isinstance(arguments := sample(tool.get("inputSchema")), dict)
+        ]
+
+    def why_not(self, tool: Mapping[str, Any]) -> str | None:
+        """Say why a tool is not called; None where it may be."""
+        # Only later revisions have annotations, and a tool is the same tool in all of them.
+        notes = tool.get("annotations") or self.annotations.get(str(tool.get("name")))
+        known = {**tool, "annotations": notes}
+        return why_not(known, allow_writes=self.rules.allow_writes, chosen=self.rules.tools)
+
+
+class Outcome(msgspec.Struct):
+    """What scenarios found about one requirement."""
+
+    verdict: VerdictName
+    message: str
+    evidence: list[Evidence] = []
+
+
+class Probe:
+    """A server under check, as one scenario sees it.
+
+    Attributes:
+        subject: how the server is reached.
+        facts: what it says of itself.
+        line: a line that all scenarios share, opened and ready.
+        outcomes: what was found, by requirement.
+    """
+
+    def __init__(self, subject: Subject, facts: Facts, line: Line) -> None:
+        self.subject = subject
+        self.facts = facts
+        self.line = line
+        self.outcomes: dict[str, Outcome] = {}
+        self.tallies: list[Mapping[str, Tally]] = []
+        self._lines: list[Line] = [line]
+
+    @property
+    def revision(self) -> RevisionId:
+        """The revision under check."""
+        return self.facts.revision
+
+    @asynccontextmanager
+    async def open(
+        self,
+        *,
+        is_judged: bool = True,
+        begins: bool = True,
+        capabilities: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Line]:
+        """Open a line of this scenario's own.
+
+        Args:
+            is_judged: False where the scenario breaks rules, so that answers prove nothing.
+            begins: whether the handshake is done.
+            capabilities: what the client declares; everything by default.
+            headers: in place of those of the subject.
+        """
+        line = self.subject.line(is_judged=is_judged, headers=headers)
+        self._lines.append(line)
+        try:
+            async with line:
+                if begins:
+                    await line.initialize(self.revision, capabilities=capabilities)
+                yield line
+        finally:
+            if line.tape.monitor is not None:
+                self.tallies.append(line.tape.monitor.tallies)
+
+    # -- verdicts
+
+    def holds(self, id: str, condition: object, why: str, *, evidence: int = 4) -> bool:
+        """Note whether a requirement was kept; a breach outweighs all that was kept.
+
+        Args:
+            id: the requirement; one that does not hold in this revision is not judged.
+            condition: what must be true.
+            why: what the server does if it is not, to be read after "the server".
+            evidence: how many of the last messages show it.
+        """
+        row = catalogue()[id]
+        if not row.holds_in(self.revision):
+            return bool(condition)
+        known = self.outcomes.get(id)
+        if condition:
+            if known is None or known.verdict in ("not-exercised", "not-applicable"):
+                self.outcomes[id] = Outcome("pass", "held")
+            return True
+        verdict = row.severity_in(self.revision)
+        if known is None or known.verdict not in ("fail", "warn"):
+            shown = self._lines[-1].tape.last(evidence)
+            proof = Evidence(why, "server", None, None)
+            self.outcomes[id] = Outcome(verdict, why, [proof, *shown])
+        return False
+
+    def broken(self, id: str, why: str) -> None:
+        """Note that a requirement was broken."""
+        self.holds(id, condition=False, why=why)
+
+    def skip(self, id: str, why: str) -> None:
+        """Note that a requirement could not be put to the test, and why."""
+        if catalogue()[id].holds_in(self.revision):
+            self.outcomes.setdefault(id, Outcome("not-exercised", why))
+
+    def not_applicable(self, id: str, why: str) -> None:
+        """Note that a requirement does not concern this server, and why."""
+        if catalogue()[id].holds_in(self.revision):
+            self.outcomes.setdefault(id, Outcome("not-applicable", why))
+
+
+async def all_of(line: Line, method: str, member: str) -> list[dict[str, Any]]:
+    """Return all entries of a list, page by page, within reason."""
+    found: list[dict[str, Any]] = []
+    cursor: Any = None
+    for _ in range(_PAGES):
+        reply = await line.ask(method, {} if cursor is None else {"cursor": cursor})
+        entries = reply.result.get(member)
+        if isinstance(entries, list):
+            found += [each for each in entries if isinstance(each, dict)]
+        cursor = reply.result.get("nextCursor")
+        if cursor is None:
+            break
+    return found

@@ -1,0 +1,42 @@
+"""How the checker's client answers what a server asks: plainly, and only what it declared."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from accord.check.probing.samples import sample
+
+__all__ = ["answer_to"]
+
+_NEEDS: Final = {
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+}
+
+
+def answer_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of a client that declared these capabilities."""
+    method, params = question.get("method"), question.get("params")
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": question.get("id")}
+    needed = _NEEDS.get(str(method))
+    if method == "ping":
+        return answer | {"result": {}}
+    if needed is None or needed not in capabilities:
+        return answer | {"error": {"code": -32601, "message": f"there is no method {method!s:.80}"}}
+    params = params if isinstance(params, dict) else {}
+    return answer | {"result": _result(str(method), params)}
+
+
+def _result(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    if method == "roots/list":
+        return {"roots": [{"uri": "file:///accord-check", "name": "accord-check"}]}
+    if method == "sampling/createMessage":
+        return {
+            "role": "assistant",
+            "content": {"type": "text", "text": "an answer of the checker"},
+            "model": "accord-check",
+            "stopReason": "endTurn",
+        }
+    schema = params.get("requestedSchema")
+    content = sample(schema) if isinstance(schema, dict) else {}
+    return {"action": "accept", "content": content if isinstance(content, dict) else {}}

@@ -1,0 +1,179 @@
+"""A line to a server that was launched for it: over its standard streams."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from accord.check.probing.line import Line, LineEnded
+from accord.errors import ConnectFailed
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+__all__ = ["StdioCarrier"]
+
+_CHUNK: Final = 64 * 1024
+# A line beyond this is a flood, and is cut: memory is for other things.
+_LONGEST: Final = 64 * 1024 * 1024
+_STDERR_KEPT: Final = 40
+# How long a server may take to end, by itself and after each signal.
+_LEAVING: Final = 3.0
+
+
+class StdioCarrier:
+    """Launches a server and talks to it, byte for byte.
+
+    Attributes:
+        stderr: the last lines that it wrote there.
+        exit_code: how it ended; None while it runs.
+        left_by_itself: whether it ended after its input was closed, without a signal.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        self.command = list(command)
+        self.stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self.exit_code: int | None = None
+        self.left_by_itself: bool | None = None
+        self._env = {**os.environ, **(env or {})}
+        self._cwd = cwd
+        self._line: Line
+        self._process: Process
+        self._readers: list[asyncio.Task[None]] = []
+
+    @property
+    def pid(self) -> int:
+        """The process, for signals."""
+        return self._process.pid
+
+    async def open(self, line: Line) -> None:
+        """Launch the server.
+
+        Raises:
+            ConnectFailed: there is no such command.
+        """
+        self._line = line
+        pipe = asyncio.subprocess.PIPE
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env=self._env,
+                cwd=self._cwd,
+                # A group of its own: what it launches ends with it.
+                start_new_session=os.name == "posix",
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise ConnectFailed(
+                f"{self.command[0]} cannot be launched: {why}", command=self.command
+            ) from None
+        loop = asyncio.get_running_loop()
+        self._readers = [loop.create_task(self._hear()), loop.create_task(self._keep_stderr())]
+
+    async def _hear(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None
+        rest = bytearray()
+        while chunk := await stdout.read(_CHUNK):
+            rest += chunk
+            if b"\n" in chunk:
+                *lines, last = bytes(rest).split(b"\n")
+                rest = bytearray(last)
+                for line in lines:
+                    self._line.hear(line)
+            if len(rest) > _LONGEST:
+                self._line.hear(bytes(rest[:_CHUNK]))
+                break
+        if rest and len(rest) <= _LONGEST:
+            self._line.hear(bytes(rest))
+        code = await self._exited(_LEAVING)
+        how = "closed its output" if code is None else f"ended with exit code {code}"
+        self._line.end(f"the server {how}")
+
+    async def _keep_stderr(self) -> None:
+        stderr = self._process.stderr
+        assert stderr is not None
+        rest = b""
+        while chunk := await stderr.read(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            self.stderr.extend(line.decode(errors="replace") for line in lines)
+            rest = rest[-_CHUNK:]
+
+    async def _exited(self, seconds: float) -> int | None:
+        if self.exit_code is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    self.exit_code = await self._process.wait()
+        return self.exit_code
+
+    async def send(self, data: bytes) -> None:
+        """Write a message and the end of its line."""
+        await self.write(data + b"\n")
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(data)
+            async with asyncio.timeout(self._line.patience):
+                await stdin.drain()
+        except (OSError, RuntimeError, TimeoutError):
+            raise LineEnded("the server no longer reads its input") from None
+
+    async def end_input(self, patience: float = _LEAVING) -> bool:
+        """Close the server's input; returns whether it ended by itself within this time."""
+        stdin = self._process.stdin
+        if stdin is not None and not stdin.is_closing():
+            stdin.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(patience):
+                    await stdin.wait_closed()
+        self.left_by_itself = await self._exited(patience) is not None
+        return self.left_by_itself
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server and what it launched."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.name == "posix":
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+
+    async def exit_after(self, number: int, patience: float = _LEAVING) -> int | None:
+        """Send a signal and return how the server ended, None where it did not."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+        return await self._exited(patience)
+
+    async def close(self) -> None:
+        """End the server: kindly, then by force."""
+        if not hasattr(self, "_process"):
+            return
+        if self.exit_code is None:
+            await self.end_input()
+        for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+            if self.exit_code is None:
+                self.signal(number)
+                await self._exited(_LEAVING)
+        # What it launched may have outlived it.
+        self.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.wait(self._readers, timeout=_LEAVING)
+        # Pipes that a survivor holds open would keep the transport alive.
+        transport = getattr(self._process, "_transport", None)
+        if transport is not None:
+            transport.close()

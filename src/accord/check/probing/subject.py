@@ -1,0 +1,134 @@
+"""A server under check: how to reach it, as often as a check needs."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from accord.check.probing.http import HttpCarrier, SseCarrier
+from accord.check.probing.line import Line
+from accord.check.probing.memory import MemoryCarrier
+from accord.check.probing.stdio import StdioCarrier
+from accord.check.probing.tape import Tape
+from accord.errors import ConnectFailed
+from accord.trace import Transport
+from accord.types import RevisionId
+
+__all__ = ["Form", "Subject", "served"]
+
+Form: TypeAlias = Literal["http", "sse"]
+_STARTING: Final = 30.0
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server is, or what launches it.
+
+    Attributes:
+        name: what reports call it.
+        command: what launches it, for stdio.
+        url: where it is, for HTTP.
+        form: which HTTP form it speaks there.
+        headers: sent with every request.
+        env: variables for a launched server, beside those of this process.
+        cwd: the folder it runs in.
+        server: a server in this process, in place of a command; spoken to as over stdio.
+        patience: seconds to wait for an answer.
+        settling: seconds after which what has not come will not come.
+    """
+
+    name: str
+    command: Sequence[str] = ()
+    url: str = ""
+    form: Form = "http"
+    headers: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+    server: Any = None
+    patience: float = 5.0
+    settling: float = 0.3
+
+    @property
+    def transport(self) -> Transport:
+        """What the server is reached over."""
+        return self.form if self.url else "stdio"
+
+    def line(
+        self,
+        *,
+        revision: RevisionId | None = None,
+        is_judged: bool = True,
+        headers: Mapping[str, str] | None = None,
+    ) -> Line:
+        """Return a line that is opened by `async with`.
+
+        Args:
+            revision: judge by this one; None finds it in the handshake.
+            is_judged: whether a monitor judges what the server says.
+            headers: in place of those of the subject, for HTTP.
+        """
+        tape = Tape(self.transport, "server", revision=revision, is_judged=is_judged)
+        return Line(self._carrier(headers), tape, patience=self.patience)
+
+    def _carrier(self, headers: Mapping[str, str] | None) -> Any:
+        if self.server is not None:
+            return MemoryCarrier(self.server)
+        if not self.url:
+            return StdioCarrier(self.command, env=self.env, cwd=self.cwd)
+        kind = HttpCarrier if self.form == "http" else SseCarrier
+        return kind(self.url, self.headers if headers is None else headers)
+
+
+@asynccontextmanager
+async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterator[str]:
+    """Serve a Python file or module over HTTP in a process of its own; yields the URL.
+
+    Raises:
+        ConnectFailed: it did not start.
+    """
+    command = [sys.executable, "-P", "-m", "accord.cli.main", "run", place, "--http", "--port", "0"]
+    if form == "sse":
+        command.append("--sse")
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **env},
+    )
+    assert process.stderr is not None
+    said: deque[str] = deque(maxlen=20)
+    url = None
+    drain = None
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STARTING):
+                while url is None and (line := await process.stderr.readline()):
+                    said.append(line.decode(errors="replace").rstrip())
+                    if found := re.search(r"is served at (http://\S+?);", said[-1]):
+                        url = found[1]
+        if url is None:
+            raise ConnectFailed(
+                f"{place} could not be served over HTTP: {' | '.join(said) or 'it said nothing'}",
+                command=command,
+                stderr="\n".join(said),
+            )
+        drain = asyncio.get_running_loop().create_task(process.stderr.read())
+        yield url.rsplit("/", 1)[0] + "/sse" if form == "sse" else url
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(10):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        if drain is not None:
+            await drain

@@ -1,0 +1,84 @@
+"""What travelled on one line: kept as records, judged by a monitor while it travels."""
+
+from collections import deque
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from accord.protocol.monitor import Evidence, Monitor
+from accord.trace import HttpFacts, Party, Record, Transport
+from accord.types import RevisionId
+
+__all__ = ["Tape"]
+
+# Evidence needs the last few messages; a flood must cost no more than this.
+_KEPT: Final = 400
+_SHOWN: Final = 400
+
+
+class Tape:
+    """The records of one line, the newest of them kept, all of them judged.
+
+    Args:
+        transport: what the line runs over.
+        judged: the party under check.
+        revision: judge by this one; None finds it in the handshake.
+        is_judged: False where the checker itself breaks the rules, so that answers prove nothing.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        judged: Party,
+        *,
+        revision: RevisionId | None = None,
+        is_judged: bool = True,
+    ) -> None:
+        self.transport = transport
+        self.records: deque[Record] = deque(maxlen=_KEPT)
+        self.count = 0
+        self.monitor = Monitor(revision=revision, judged=judged) if is_judged else None
+        self._start = monotonic()
+
+    def take(self, sender: Party, data: bytes, http: HttpFacts | None = None) -> Any:
+        """Keep what a party sent; returns it decoded, None where it is no JSON."""
+        message: Any = None
+        is_json = True
+        try:
+            message = msgspec.json.decode(data)
+        except (ValueError, RecursionError):
+            is_json = False
+        self.count += 1
+        record = Record(
+            sender=sender,
+            t=round(monotonic() - self._start, 6),
+            transport=self.transport,
+            message=msgspec.Raw(data) if is_json else None,
+            raw=None if is_json else data.decode(errors="replace"),
+            http=http,
+            number=self.count,
+        )
+        self.records.append(record)
+        if self.monitor is not None:
+            self.monitor.observe(record)
+        return message
+
+    def close(self) -> None:
+        """End the recording: what was held back is judged now."""
+        if self.monitor is not None:
+            self.monitor.close()
+
+    def last(self, count: int = 4) -> list[Evidence]:
+        """Return the newest records as evidence, in the order they travelled."""
+        return [_shown(record) for record in list(self.records)[-count:]]
+
+
+def _shown(record: Record) -> Evidence:
+    http = record.http
+    head = ""
+    if http is not None:
+        head = f"HTTP {http.method or http.status} "
+    text = bytes(record.message).decode(errors="replace") if record.message else record.raw or ""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return Evidence(f"{head}message", record.sender, record.number, shown)

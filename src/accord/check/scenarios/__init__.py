@@ -1,0 +1,1 @@
+"""What a checker does to servers and clients, one file per area."""

@@ -1,0 +1,59 @@
+"""A scenario: something done to a server, and which requirements it decides."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from accord.trace import Transport
+
+if TYPE_CHECKING:
+    from accord.check.probing.probe import Facts, Probe
+
+__all__ = ["SERVER_SCENARIOS", "Body", "Scenario", "scenario"]
+
+Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
+When: TypeAlias = Callable[["Facts"], str | None]
+
+ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Something done to a server.
+
+    Attributes:
+        name: what it tries, as a sentence without a subject.
+        ids: the requirements that it decides.
+        body: does it.
+        needs: a capability that the server must have declared, as a dotted path.
+        on: the transports on which it can be done.
+        when: says why it cannot be done to this server, None where it can.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    body: Body
+    needs: str | None = None
+    on: Collection[Transport] = ALL_TRANSPORTS
+    when: When | None = None
+
+
+SERVER_SCENARIOS: Final[list[Scenario]] = []
+
+
+def scenario(
+    *ids: str,
+    needs: str | None = None,
+    on: Collection[Transport] = ALL_TRANSPORTS,
+    when: When | None = None,
+) -> Callable[[Body], Body]:
+    """Register a scenario of a server check; it is named after its function."""
+
+    def register(body: Body) -> Body:
+        name = getattr(body, "__name__", "scenario").replace("_", " ")
+        SERVER_SCENARIOS.append(
+            Scenario(name=name, ids=ids, body=body, needs=needs, on=on, when=when)
+        )
+        return body
+
+    return register

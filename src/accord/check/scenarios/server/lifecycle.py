@@ -1,0 +1,73 @@
+"""Opening a conversation: which revision is agreed on, and with whom."""
+
+from typing import TYPE_CHECKING, Final
+
+from accord.check.probing.line import LineEnded
+from accord.check.scenarios._scenario import scenario
+from accord.protocol.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_UNKNOWN: Final = "1999-12-31"
+
+
+@scenario("lifecycle.version.server-echoes")
+async def asks_for_the_revision_under_check(probe: "Probe") -> None:
+    chosen = probe.line.opening.get("protocolVersion")
+    probe.holds(
+        "lifecycle.version.server-echoes",
+        chosen == probe.revision,
+        f"answers {probe.revision} with {chosen!r}",
+    )
+
+
+@scenario("lifecycle.version.server-offers-other", "lifecycle.version.server-offers-latest")
+async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
+    async with probe.open(begins=False) as line:
+        reply = await line.initialize(_UNKNOWN, is_confirmed=False)
+        offered = reply.result.get("protocolVersion")
+        is_other = isinstance(offered, str) and offered != _UNKNOWN
+        # README of the requirements, contradictions: an error -32602 that lists what is supported
+        # is what 2025-06-18 shows in its example.
+        is_refusal = reply.code == -32602
+        probe.holds(
+            "lifecycle.version.server-offers-other",
+            is_other or is_refusal,
+            f"answers an unknown revision with {reply}",
+        )
+        if not is_other:
+            probe.skip("lifecycle.version.server-offers-latest", "the server offers no other")
+            return
+        known = [row.id for row in REVISIONS.values() if row.id > str(offered)]
+        later = [id for id in known if await _speaks(probe, id)]
+        probe.holds(
+            "lifecycle.version.server-offers-latest",
+            not later,
+            f"offers {offered} although it speaks {', '.join(later)}",
+        )
+
+
+async def _speaks(probe: "Probe", revision: str) -> bool:
+    if not REVISIONS[revision].handshake:
+        return False
+    async with probe.open(begins=False, is_judged=False) as line:
+        reply = await line.initialize(revision, is_confirmed=False)
+        return reply.result.get("protocolVersion") == revision
+
+
+@scenario("lifecycle.errors.handled")
+async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
+    async with probe.open(begins=False, is_judged=False) as line:
+        try:
+            reply = await line.ask("initialize", {"protocolVersion": 7})
+        except LineEnded as error:
+            probe.broken("lifecycle.errors.handled", f"ends at a malformed initialize: {error}")
+            return
+        probe.holds(
+            "lifecycle.errors.handled",
+            reply.is_error,
+            f"accepts an initialize without capabilities and clientInfo: {reply}",
+        )

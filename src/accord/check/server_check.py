@@ -1,0 +1,358 @@
+"""Holding a server to every requirement that binds it: all scenarios under each revision."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from accord.check.probing.line import Line, LineEnded, Silence
+from accord.check.probing.probe import Facts, Outcome, Probe, Rules, all_of
+from accord.check.probing.subject import Subject
+from accord.check.report import Finding, Report, build
+from accord.check.scenarios._scenario import Scenario
+from accord.errors import AccordError, ConnectFailed
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.revisions import REVISIONS
+from accord.types import RevisionId
+
+__all__ = ["Plan", "check_server", "spoken"]
+
+log = logging.getLogger("accord.check")
+
+# A scenario has this many waits at most; a server that answers none of them is judged all the same.
+_WAITS: Final = 6
+# How many lines may be open at once: most of the time goes into waiting for servers to start.
+_AT_ONCE: Final = 4
+_BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
+_ORDER: Final[dict[VerdictName, int]] = {
+    "fail": 0,
+    "warn": 1,
+    "pass": 2,
+    "not-exercised": 3,
+    "not-applicable": 4,
+}
+
+Step: TypeAlias = Callable[[RevisionId, str, int, int], None]
+"""Told before each scenario: the revision, the scenario, how many are done, and of how many."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to check, and how far to go.
+
+    Attributes:
+        revisions: those to check; empty checks all that the server speaks.
+        only: ids of requirements, or their beginnings; empty checks all.
+        rules: what may be done to the server.
+    """
+
+    revisions: Sequence[RevisionId] = ()
+    only: Collection[str] = ()
+    rules: Rules = Rules()
+
+    def wants(self, id: str) -> bool:
+        """Tell whether a requirement is to be checked."""
+        return not self.only or any(
+            id == each or id.startswith(f"{each.rstrip('.*')}.") for each in self.only
+        )
+
+
+async def check_server(
+    subject: Subject, plan: Plan | None = None, *, step: Step | None = None
+) -> Report:
+    """Check a server under each revision that it speaks, and report on all of them.
+
+    Raises:
+        ConnectFailed: the server cannot be reached at all, or speaks no revision.
+    """
+    plan = plan or Plan()
+    revisions = plan.revisions or await spoken(subject)
+    # The newest first: it says most about the tools.
+    annotations: dict[str, Any] = {}
+    found: dict[RevisionId, list[Verdict]] = {}
+    for revision in sorted(revisions, reverse=True):
+        found[revision] = await _check_revision(subject, plan, revision, annotations, step)
+    return _merged(subject.name, found)
+
+
+async def spoken(subject: Subject) -> list[RevisionId]:
+    """Ask which revisions with a handshake the server speaks over this transport.
+
+    Raises:
+        ConnectFailed: none, or no server is there.
+    """
+    answers: dict[str, str] = {}
+    found: list[RevisionId] = []
+    for revision in _reachable(subject):
+        async with subject.line(is_judged=False) as line:
+            try:
+                reply = await line.initialize(revision)
+            except (Silence, LineEnded) as error:
+                answers[revision] = _with_stderr(str(error), line)
+                continue
+        if reply.result.get("protocolVersion") == revision:
+            found.append(revision)
+        answers[revision] = str(reply)
+    if not found:
+        told = "; ".join(f"{revision}: {answer}" for revision, answer in answers.items())
+        raise ConnectFailed(f"{subject.name} speaks no revision that is known here; {told}"[:1000])
+    return found
+
+
+def _reachable(subject: Subject) -> list[RevisionId]:
+    """Return the revisions that can be spoken over the transport of a subject."""
+    return [
+        row.id
+        for row in REVISIONS.values()
+        if row.handshake and (subject.transport != "http" or row.streamable_http)
+    ]
+
+
+def _with_stderr(text: str, line: Line) -> str:
+    said = list(getattr(line.carrier, "stderr", ()))[-3:]
+    return f"{text} (stderr: {' | '.join(said)})" if said else text
+
+
+# -- one revision
+
+
+async def _check_revision(
+    subject: Subject,
+    plan: Plan,
+    revision: RevisionId,
+    annotations: dict[str, Any],
+    step: Step | None,
+) -> list[Verdict]:
+    facts = Facts(
+        revision=revision, transport=subject.transport, annotations=annotations, rules=plan.rules
+    )
+    line = subject.line()
+    probe = Probe(subject, facts, line)
+    async with line:
+        try:
+            await _get_to_know(facts, line)
+            annotations.update(
+                (str(tool.get("name")), tool.get("annotations"))
+                for tool in facts.tools
+                if tool.get("annotations")
+            )
+        except (Silence, LineEnded) as error:
+            _blame(probe, error)
+        await _run_all(probe, _chosen(plan, revision), step)
+    assert line.tape.monitor is not None
+    probe.tallies.append(line.tape.monitor.tallies)
+    return [
+        _verdict(row, probe)
+        for row in catalogue().values()
+        if row.holds_in(revision) and row.party in _BOUND and plan.wants(row.id)
+    ]
+
+
+async def _get_to_know(facts: Facts, line: Line) -> None:
+    await line.initialize(facts.revision)
+    facts.opening = line.opening
+    if facts.declares("tools"):
+        facts.tools = await all_of(line, "tools/list", "tools")
+    if facts.declares("resources"):
+        facts.resources = await all_of(line, "resources/list", "resources")
+        facts.templates = await all_of(line, "resources/templates/list", "resourceTemplates")
+    if facts.declares("prompts"):
+        facts.prompts = await all_of(line, "prompts/list", "prompts")
+
+
+def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
+    from accord.check.scenarios.server import SCENARIOS
+
+    rows = catalogue()
+    return [
+        each
+        for each in SCENARIOS
+        if any(rows[id].holds_in(revision) and plan.wants(id) for id in each.ids)
+    ]
+
+
+async def _run_all(probe: Probe, scenarios: Sequence[Scenario], step: Step | None) -> None:
+    room = asyncio.Semaphore(_AT_ONCE)
+    done = 0
+
+    async def run(each: Scenario) -> None:
+        nonlocal done
+        async with room:
+            if step is not None:
+                step(probe.revision, each.name, done, len(scenarios))
+            await _run(probe, each)
+            done += 1
+
+    async with asyncio.TaskGroup() as group:
+        for each in scenarios:
+            group.create_task(run(each))
+    if step is not None:
+        step(probe.revision, "", len(scenarios), len(scenarios))
+
+
+async def _run(probe: Probe, scenario: Scenario) -> None:
+    reason = _unfit(probe.facts, scenario)
+    if reason is not None:
+        for id in scenario.ids:
+            probe.not_applicable(id, reason)
+        return
+    if scenario.when is not None and (why := scenario.when(probe.facts)) is not None:
+        for id in scenario.ids:
+            probe.skip(id, why)
+        return
+    try:
+        async with asyncio.timeout(probe.subject.patience * _WAITS):
+            await scenario.body(probe)
+    except (Silence, LineEnded, ConnectFailed, TimeoutError) as error:
+        _blame(probe, error)
+        _leave_open(probe, scenario, f"the server went silent: {error}")
+    except AccordError as error:
+        _leave_open(probe, scenario, str(error))
+    except Exception as error:
+        # What came was so odd that the scenario fell over it: no reason to lose the others.
+        log.exception("the scenario %r failed", scenario.name)
+        _leave_open(probe, scenario, f"the check itself failed: {type(error).__name__}: {error}")
+    else:
+        _leave_open(probe, scenario, "the server gave no occasion for it")
+
+
+def _unfit(facts: Facts, scenario: Scenario) -> str | None:
+    if facts.transport not in scenario.on:
+        return f"the server is not reached over {' or '.join(scenario.on)}"
+    if scenario.needs is not None and not facts.declares(scenario.needs):
+        return f"the server did not declare {scenario.needs}"
+    return None
+
+
+def _leave_open(probe: Probe, scenario: Scenario, why: str) -> None:
+    for id in scenario.ids:
+        probe.skip(id, why)
+
+
+def _blame(probe: Probe, error: BaseException) -> None:
+    """Make a verdict of a server that fell silent or ended."""
+    if isinstance(error, LineEnded):
+        probe.broken("practice.server.survives-errors", str(error))
+    elif isinstance(error, Silence):
+        probe.broken("jsonrpc.request.answered", f"falls silent: {error}")
+
+
+# -- verdicts
+
+
+def _verdict(row: Requirement, probe: Probe) -> Verdict:
+    tally = _sum(tallies.get(row.id) for tallies in probe.tallies)
+    tried = probe.outcomes.get(row.id)
+    outcome = _worse(tried, _of_tally(tally))
+    if outcome is None:
+        outcome = _untried(row, probe)
+    return Verdict(
+        id=row.id,
+        level=row.level_in(probe.revision),
+        party=row.party,
+        revisions=(probe.revision,),
+        verdict=outcome.verdict,
+        message=outcome.message,
+        evidence=outcome.evidence,
+    )
+
+
+def _sum(tallies: Iterable[Tally | None]) -> Tally:
+    total = Tally(kept=[])
+    for tally in tallies:
+        if tally is not None:
+            total.exercised += tally.exercised
+            total.breaches += tally.breaches
+            if tally.worst is not None and total.worst != "fail":
+                total.worst = tally.worst
+            total.kept += tally.kept
+    return total
+
+
+def _of_tally(tally: Tally) -> Outcome | None:
+    if tally.worst is not None:
+        more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
+        evidence = [
+            Evidence(kept.why, kept.party, kept.number, kept.evidence) for kept in tally.kept[:5]
+        ]
+        return Outcome(tally.worst, tally.kept[0].why + more, evidence)
+    if tally.exercised:
+        return Outcome("pass", f"held {tally.exercised} times" if tally.exercised > 1 else "held")
+    return None
+
+
+def _worse(one: Outcome | None, other: Outcome | None) -> Outcome | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known, key=lambda each: _ORDER[each.verdict]) if known else None
+
+
+def _untried(row: Requirement, probe: Probe) -> Outcome:
+    from accord.protocol.scope import out_of_scope
+
+    monitor = probe.line.tape.monitor
+    assert monitor is not None
+    reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
+    if reason is not None:
+        return Outcome("not-applicable", reason)
+    if row.check == "human":
+        return Outcome("not-exercised", "it takes a person to see this")
+    if row.check == "client-probe":
+        return Outcome("not-exercised", "the server gave no occasion for it")
+    if row.check == "auth-probe":
+        return Outcome("not-applicable", "the server asks for no authorization")
+    return Outcome("not-exercised", "the server gave no occasion for it")
+
+
+def _merged(target: str, found: Mapping[RevisionId, Sequence[Verdict]]) -> Report:
+    """Make one report of all revisions: the worst verdict on each requirement counts."""
+    newest = max(found)
+    by_id: dict[str, dict[RevisionId, Verdict]] = {}
+    for revision, verdicts in found.items():
+        for verdict in verdicts:
+            by_id.setdefault(verdict.id, {})[revision] = verdict
+    results = [_joined(by_revision) for by_revision in by_id.values()]
+    rows = catalogue()
+    decidable = {result.id for result in results if rows[result.id].check != "human"}
+    return build(
+        results,
+        target=target,
+        revision=newest,
+        judged_by=newest,
+        decidable=decidable,
+        findings=_findings(results),
+    )
+
+
+def _findings(results: Iterable[Verdict]) -> list[Finding]:
+    """Return the breaches, the failures first."""
+    found = [
+        Finding(
+            requirement=each.id,
+            party="server",
+            why=each.message,
+            severity="fail" if each.verdict == "fail" else "warn",
+            evidence=_shown(each.evidence),
+            numbers=[],
+            count=1,
+        )
+        for each in results
+        if each.verdict in ("fail", "warn")
+    ]
+    return sorted(found, key=lambda finding: finding.severity != "fail")
+
+
+def _shown(evidence: Sequence[Evidence]) -> str | None:
+    messages = [f"{each.party}: {each.message}" for each in evidence if each.message]
+    return messages[-1] if messages else None
+
+
+def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Verdict:
+    worst = min(by_revision.values(), key=lambda each: _ORDER[each.verdict])
+    where = tuple(sorted(by_revision))
+    touched = [id for id in where if by_revision[id].verdict == worst.verdict]
+    message = worst.message
+    if worst.verdict in ("fail", "warn") and len(touched) < len(where):
+        message = f"{message} (in {', '.join(touched)})"
+    return msgspec.structs.replace(worst, revisions=where, message=message)
