@@ -27,7 +27,7 @@ _READ: Final = 64 * 1024
 # What is read ahead of whoever wants it.
 _AHEAD_MOST: Final = 256 * 1024
 _HEAD_MOST: Final = 64 * 1024
-_PLACES: Final = 64
+_REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
@@ -41,7 +41,7 @@ class _Place(NamedTuple):
     usual: Mapping[str, str]
 
 
-@lru_cache(maxsize=_PLACES)
+@lru_cache(maxsize=_REMEMBERED)
 def _place_of(url: str) -> _Place:
     parts = urlsplit(url)
     is_safe = parts.scheme == "https"
@@ -60,6 +60,22 @@ def _place_of(url: str) -> _Place:
     return _Place(host, port, is_safe, target, usual)
 
 
+def _write_head(
+    method: str, place: _Place, headers: Mapping[str, str], cookies: Mapping[str, str]
+) -> bytes:
+    usual = dict(place.usual)
+    if cookies:
+        usual["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    given = {name.lower() for name in headers}
+    lines = [f"{method} {place.target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in usual.items() if name.lower() not in given]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    head = "\r\n".join(lines)
+    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
+        raise ValueError("a header has a line break in it")
+    return f"{head}\r\n".encode()
+
+
 class SocketSender:
     """Sends requests over connections of its own; to be made and closed on the loop it is used on.
 
@@ -76,7 +92,8 @@ class SocketSender:
         self._loop = asyncio.get_running_loop()
         self._open: set[_Connection] = set()
         self._spare: dict[tuple[str, int, bool], list[_Connection]] = {}
-        self.cookies: dict[str, str] = {}
+        self._cookies: dict[str, str] = {}
+        self._heads: dict[Any, bytes] = {}
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
@@ -84,7 +101,7 @@ class SocketSender:
         """Send a request and wait for the head of its response."""
         try:
             place = _place_of(url)
-            head = self._head(method, place, headers, body)
+            head = self._head(method, place, headers)
         except ValueError as error:
             raise NotSent(str(error)[:160], is_lasting=True) from None
         connection = self._take(place) or await self._connect(place)
@@ -93,23 +110,26 @@ class SocketSender:
             probe(connection.transport.get_extra_info("socket"))
         return response
 
-    def _head(
-        self, method: str, place: _Place, headers: Mapping[str, str], body: bytes | None
-    ) -> bytes:
-        lines = [f"{method} {place.target} HTTP/1.1"]
-        given = {name.lower() for name in headers}
-        lines += [
-            f"{name}: {value}" for name, value in place.usual.items() if name.lower() not in given
-        ]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        if self.cookies and "cookie" not in given:
-            lines.append("Cookie: " + "; ".join(f"{k}={v}" for k, v in self.cookies.items()))
-        if body is not None:
-            lines.append(f"Content-Length: {len(body)}")
-        head = "\r\n".join(lines)
-        if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
-            raise ValueError("a header has a line break in it")
-        return f"{head}\r\n\r\n".encode()
+    def _head(self, method: str, place: _Place, headers: Mapping[str, str]) -> bytes:
+        """Write the head of a request, up to its length; most are like the one before."""
+        key = (method, place.target, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            head = _write_head(method, place, headers, self._cookies)
+            if len(self._heads) >= _REMEMBERED:
+                self._heads.clear()
+            self._heads[key] = head
+        return head
+
+    def note_cookie(self, text: str) -> None:
+        """Keep a cookie: balancers find a session's server by it."""
+        pair, _, attributes = text.partition(";")
+        name, _, value = pair.strip().partition("=")
+        if "max-age=0" in attributes.lower().replace(" ", ""):
+            self._cookies.pop(name, None)
+        elif name:
+            self._cookies[name] = value
+        self._heads.clear()
 
     # -- connections
 
@@ -255,18 +275,9 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"set-cookie":
-            self._note_cookie(value.decode("latin-1"))
+            self.sender.note_cookie(value.decode("latin-1"))
         known = self._headers.get(name)
         self._headers[name] = value if known is None else known + b", " + value
-
-    def _note_cookie(self, text: str) -> None:
-        """Keep a cookie: balancers find a session's server by it."""
-        pair, _, attributes = text.partition(";")
-        name, _, value = pair.strip().partition("=")
-        if "max-age=0" in attributes.lower().replace(" ", ""):
-            self.sender.cookies.pop(name, None)
-        elif name:
-            self.sender.cookies[name] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -293,8 +304,12 @@ class _Connection(asyncio.Protocol):
         """Send a request and wait for the head of its response."""
         response = self._response = _Response(self)
         self._head_size = 0
-        self.transport.write(head + body if body and len(body) < _READ else head)
-        if body and len(body) >= _READ:
+        if body is None:
+            self.transport.write(head + b"\r\n")
+        elif len(body) < _READ:
+            self.transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        else:
+            self.transport.write(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)))
             self.transport.write(body)
         try:
             await response.head
