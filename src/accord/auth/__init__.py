@@ -8,29 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord.auth.asgi import Guard
+    from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_tokens import JwtVerifier
     from accord.auth.protection import Protected
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
 __all__ = [
+    "AuthorizationServer",
     "FirstOf",
     "Guard",
     "IntrospectionVerifier",
     "JwtVerifier",
+    "KnownClient",
     "Protected",
     "StaticTokens",
     "TokenVerifier",
+    "hash_password",
 ]
 
 _HOMES = {
+    "AuthorizationServer": "accord.auth.authorization_server",
     "FirstOf": "accord.auth.verifiers",
     "Guard": "accord.auth.asgi",
     "IntrospectionVerifier": "accord.auth.introspection",
     "JwtVerifier": "accord.auth.jwt_tokens",
+    "KnownClient": "accord.auth.authorization_server",
     "Protected": "accord.auth.protection",
     "StaticTokens": "accord.auth.verifiers",
     "TokenVerifier": "accord.auth.verifiers",
+    "hash_password": "accord.auth.authorization_server",
 }
 
 

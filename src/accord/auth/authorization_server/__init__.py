@@ -1,0 +1,12 @@
+"""An embedded authorization server: OAuth 2.1 for development, tests and small deployments.
+
+The decisions are functions of a request, the state and the time (`endpoints`); `server` puts them
+on the network.
+"""
+
+from accord.auth.authorization_server.exchange import Request
+from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.secrets import hash_password
+from accord.auth.authorization_server.server import AuthorizationServer
+
+__all__ = ["AuthorizationServer", "KnownClient", "Request", "hash_password"]

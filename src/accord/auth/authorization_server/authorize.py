@@ -1,0 +1,172 @@
+"""The authorization request: what a client asks a person for, checked. Pure.
+
+Until the redirect URI is known to be the client's own, a fault is for the person to read; after
+that it is for the client, and the browser carries it there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accord.auth.authorization_server.records import AUTHORIZATION_CODE, Client, Refusal
+from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.urls import same_redirect, same_resource, with_query
+
+__all__ = [
+    "Authorization",
+    "SentBack",
+    "chosen_resource",
+    "chosen_scopes",
+    "read_authorization",
+    "sent_back",
+]
+
+_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+# Tells clients apart that ask for a refresh token this way; it is no permission by itself.
+_OFFLINE: Final = "offline_access"
+
+
+class Authorization(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client asks a person for."""
+
+    client: Client
+    redirect_uri: str
+    state: str | None
+    scopes: tuple[str, ...]
+    resource: str
+    challenge: str
+    is_silent: bool = False
+
+
+class SentBack(Exception):
+    """A request that is refused by sending the browser back with an error."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
+
+
+def read_authorization(
+    given: Mapping[str, str],
+    *,
+    client: Callable[[str], Client | None],
+    settings: Settings,
+    resources: tuple[str, ...],
+    issuer: str,
+) -> Authorization:
+    """Check an authorization request.
+
+    Raises:
+        Refusal: the person has to read why; the browser goes nowhere.
+        SentBack: the client gets to know why.
+    """
+    asking, redirect_uri = _who(given, client)
+    try:
+        _check_response(given)
+        _check_pkce(given)
+        if AUTHORIZATION_CODE not in asking.grant_types:
+            raise Refusal("unauthorized_client", "the client is not registered for this grant")
+        return Authorization(
+            client=asking,
+            redirect_uri=redirect_uri,
+            state=given.get("state"),
+            scopes=chosen_scopes(given.get("scope"), asking, settings),
+            resource=chosen_resource(given.get("resource"), resources),
+            challenge=given["code_challenge"],
+            is_silent="none" in given.get("prompt", "").split(),
+        )
+    except Refusal as refusal:
+        location = sent_back(
+            redirect_uri,
+            issuer,
+            given.get("state"),
+            error=refusal.error,
+            error_description=refusal.description,
+        )
+        raise SentBack(location) from None
+
+
+def sent_back(redirect_uri: str, issuer: str, state: str | None, **values: str) -> str:
+    """Return where the browser is sent with the answer; it always says whose answer it is."""
+    return with_query(redirect_uri, **values, state=state, iss=issuer)  # auth.iss.as-sends
+
+
+def _who(given: Mapping[str, str], client: Callable[[str], Client | None]) -> tuple[Client, str]:
+    client_id = given.get("client_id")
+    if client_id is None:
+        raise Refusal("invalid_request", "the program did not say who it is (client_id)")
+    found = client(client_id)
+    if found is None:
+        raise Refusal("invalid_client", "the program is not known here; it may register again")
+    asked = given.get("redirect_uri")
+    if asked is None:
+        if len(found.redirect_uris) == 1:
+            return found, found.redirect_uris[0]
+        raise Refusal("invalid_request", "the program did not say where to return (redirect_uri)")
+    if not any(same_redirect(each, asked) for each in found.redirect_uris):
+        raise Refusal(
+            "invalid_request", "the program wants to return to an address it did not register"
+        )
+    return found, asked
+
+
+def _check_response(given: Mapping[str, str]) -> None:
+    for name in ("request", "request_uri"):
+        if name in given:
+            raise Refusal(f"{name}_not_supported", f"{name} is not supported")
+    kind = given.get("response_type")
+    if kind is None:
+        raise Refusal("invalid_request", "response_type is missing")
+    if kind != "code":
+        raise Refusal("unsupported_response_type", "response_type must be code")
+    if given.get("response_mode", "query") != "query":
+        raise Refusal("invalid_request", "response_mode must be query")
+
+
+def _check_pkce(given: Mapping[str, str]) -> None:
+    challenge = given.get("code_challenge")
+    if challenge is None:
+        raise Refusal("invalid_request", "code_challenge is missing: PKCE is required")
+    # Left out it would mean plain, which shows the verifier to whoever sees the request.
+    if given.get("code_challenge_method") != "S256":
+        raise Refusal("invalid_request", "code_challenge_method must be S256")
+    if not _CHALLENGE.fullmatch(challenge):
+        raise Refusal("invalid_request", "code_challenge is no S256 challenge: 43 characters")
+
+
+def chosen_scopes(asked: str | None, client: Client, settings: Settings) -> tuple[str, ...]:
+    """Return the scopes that may be granted of those asked for.
+
+    Raises:
+        Refusal: none may.
+    """
+    allowed = _allowed(settings.scopes, client)
+    wanted = [each for each in dict.fromkeys((asked or "").split()) if each != _OFFLINE]
+    if not wanted:
+        return tuple(each for each in settings.default_scopes if each in allowed)
+    found = tuple(each for each in wanted if each in allowed)
+    if not found and settings.scopes:
+        raise Refusal("invalid_scope", f"scopes are {' '.join(allowed)}; none of them was asked")
+    return found
+
+
+def _allowed(scopes: Iterable[str], client: Client) -> tuple[str, ...]:
+    return tuple(each for each in scopes if client.scopes is None or each in client.scopes)
+
+
+def chosen_resource(asked: str | None, resources: tuple[str, ...]) -> str:
+    """Return the resource that a token will be for.
+
+    Raises:
+        Refusal: it is not known, or not clear which.
+    """
+    if asked is None:
+        if len(resources) == 1:
+            return resources[0]
+        raise Refusal("invalid_target", "resource must say what the token is for")
+    for known in resources:
+        if same_resource(known, asked):
+            return known
+    raise Refusal("invalid_target", f"resource {asked[:200]!r} is not known here")

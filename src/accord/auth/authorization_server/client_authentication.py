@@ -1,0 +1,77 @@
+"""Who asks at the token endpoint: secrets in the header or the body, or none for public clients."""
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from accord.auth.authorization_server.records import Client, ClientAuthentication, Refusal
+from accord.auth.authorization_server.secrets import digest, equal
+
+__all__ = ["authenticated"]
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """Who somebody says to be."""
+
+    client_id: str
+    secret: str | None
+    by: ClientAuthentication
+
+
+def authenticated(
+    headers: Mapping[str, str], form: Mapping[str, str], client: Callable[[str], Client | None]
+) -> Client:
+    """Return the client that asks.
+
+    Raises:
+        Refusal: nobody is named, or it is not who it says to be.
+    """
+    claim = _claim(headers, form)
+    found = client(claim.client_id)
+    if found is None:
+        raise _refused(f"client {claim.client_id[:100]!r} is not known here")
+    if found.secret_hash is None:
+        if claim.secret is not None:
+            raise _refused("the client has no secret and must not send one")
+        return found
+    # What is compared has one length, whatever was sent.
+    if claim.secret is None or not equal(digest(claim.secret), found.secret_hash):
+        raise _refused("the client's secret is wrong or missing")
+    return found
+
+
+def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:
+    header = headers.get("authorization")
+    if header is None:
+        client_id = form.get("client_id")
+        if client_id is None:
+            raise _refused("client_id is missing")
+        secret = form.get("client_secret")
+        return _Claim(client_id, secret, "none" if secret is None else "client_secret_post")
+    if "client_secret" in form:
+        raise Refusal("invalid_request", "the client's secret is there twice")
+    claim = _basic(header)
+    if form.get("client_id", claim.client_id) != claim.client_id:
+        raise Refusal("invalid_request", "client_id is not that of the Authorization header")
+    return claim
+
+
+def _basic(header: str) -> _Claim:
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() != "basic":
+        raise _refused("the Authorization header must be Basic")
+    try:
+        name, colon, secret = b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        raise _refused("the Authorization header cannot be read") from None
+    if not colon:
+        raise _refused("the Authorization header has no colon")
+    # RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
+    client_id, secret = unquote_plus(name), unquote_plus(secret)
+    return _Claim(client_id, secret or None, "client_secret_basic")
+
+
+def _refused(why: str) -> Refusal:
+    return Refusal("invalid_client", why, status=401)

@@ -1,0 +1,319 @@
+"""The authorization endpoint and the page for devices: a person is asked, and answers."""
+
+import secrets
+from typing import Any, Final
+
+import msgspec
+
+from accord.auth.authorization_server.attempts import Attempts
+from accord.auth.authorization_server.authorize import (
+    Authorization,
+    SentBack,
+    chosen_resource,
+    chosen_scopes,
+    read_authorization,
+    sent_back,
+)
+from accord.auth.authorization_server.clients import Clients
+from accord.auth.authorization_server.exchange import Request, Response, parameters, redirect
+from accord.auth.authorization_server.grants import Grants
+from accord.auth.authorization_server.pages import (
+    Question,
+    code_page,
+    consent_page,
+    done_page,
+    fault_page,
+)
+from accord.auth.authorization_server.people import People
+from accord.auth.authorization_server.records import (
+    DEVICE_CODE,
+    Client,
+    Code,
+    DeviceRequest,
+    Grant,
+    Refusal,
+)
+from accord.auth.authorization_server.secrets import digest, new_secret
+from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.urls import is_loopback_url
+
+__all__ = ["Consent"]
+
+# Consonants that are not mistaken for each other and make no words (RFC 8628, section 6.1).
+_LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
+_LENGTH: Final = 8
+_INTERVAL: Final = 5.0
+_GUESSES: Final = 10
+_WINDOW: Final = 300.0
+_DEVICES_MOST: Final = 1_000
+
+
+class Consent:
+    """Asks people what programs may do for them."""
+
+    def __init__(self, store: Store, grants: Grants, clients: Clients, settings: Settings) -> None:
+        self._store = store
+        self._grants = grants
+        self._clients = clients
+        self._settings = settings
+        self._people = People(store, settings)
+        self._guesses = Attempts(_GUESSES, _WINDOW)
+
+    # -- the authorization endpoint
+
+    def authorize(self, request: Request, now: float) -> Response:
+        """Answer a browser at the authorization endpoint."""
+        try:
+            asked = read_authorization(
+                parameters(request.query),
+                client=self._clients.find,
+                settings=self._settings,
+                resources=request.resources,
+                issuer=request.issuer,
+            )
+            form = request.form() if request.method == "POST" else None
+        except Refusal as refusal:
+            return fault_page("This request cannot be served", [_sentence(refusal)])
+        except SentBack as error:
+            return redirect(error.location)
+        action = f"{request.issuer.rstrip('/')}/authorize?{request.query}"
+        person = self._people.subject(request, now)
+        if form is None:
+            return self._shown(request, asked, person, action, now)
+        if not self._people.is_ours(request, form):
+            return _STALE
+        if form.get("step") == "consent" and person is not None:
+            return self._decided(request, asked, person, form.get("decision"), now)
+        return self._entered(request, form, action, now)
+
+    def _entered(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
+        """Take a form that is about who it is."""
+        if form.get("step") == "login" and self._people.may_leave:
+            return self._people.log_in(request, form, action, now)
+        if form.get("step") == "leave":
+            self._people.log_out(request)
+        return redirect(action)
+
+    def _shown(
+        self,
+        request: Request,
+        asked: Authorization,
+        person: str | None,
+        action: str,
+        now: float,
+    ) -> Response:
+        """Ask who it is, or what they allow; or neither where that is settled."""
+        if self._settings.auto_approve and person is not None:
+            if not is_loopback_url(asked.redirect_uri):
+                why = "Where nobody is asked, programs may only return to this computer."
+                return fault_page("This request cannot be served", [why])
+            return self._allowed(request, asked, person, now)
+        if person is not None and self._is_remembered(asked, person):
+            return self._allowed(request, asked, person, now)
+        if asked.is_silent:
+            error = "login_required" if person is None else "consent_required"
+            return self._refused(request, asked, error, "the person has to be asked")
+        if person is None:
+            return self._people.ask(request, action)
+        browser = self._people.browser(request)
+        question = Question(
+            name=asked.client.shown_name,
+            returns_to=asked.redirect_uri,
+            scopes=self._described(asked.scopes),
+            server=asked.resource,
+            person=person,
+            may_leave=self._people.may_leave,
+        )
+        token = self._people.form_token(browser, request)
+        page = consent_page(question, action=action, token=token)
+        return self._people.for_browser(page, browser, request)
+
+    def _described(self, scopes: tuple[str, ...]) -> dict[str, str]:
+        return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
+
+    def _is_remembered(self, asked: Authorization, person: str) -> bool:
+        if not self._settings.remember_consent:
+            return False
+        before = self._store.consented(person, asked.client.client_id, asked.resource)
+        return before is not None and before >= set(asked.scopes)
+
+    def _decided(
+        self,
+        request: Request,
+        asked: Authorization,
+        person: str,
+        decision: str | None,
+        now: float,
+    ) -> Response:
+        if decision != "allow":
+            return self._refused(request, asked, "access_denied", "the person said no")
+        return self._allowed(request, asked, person, now)
+
+    def _allowed(self, request: Request, asked: Authorization, person: str, now: float) -> Response:
+        grant = Grant(
+            grant_id=new_secret(16),
+            client_id=asked.client.client_id,
+            subject=person,
+            scopes=asked.scopes,
+            resource=asked.resource,
+        )
+        code = Code(
+            grant=grant,
+            redirect_uri=asked.redirect_uri,
+            challenge=asked.challenge,
+            expires_at=now + self._settings.code_ttl,
+        )
+        if self._settings.remember_consent:
+            self._store.remember_consent(grant)
+        secret = self._grants.issue_code(code, now)
+        return redirect(sent_back(asked.redirect_uri, request.issuer, asked.state, code=secret))
+
+    def _refused(self, request: Request, asked: Authorization, error: str, why: str) -> Response:
+        location = sent_back(
+            asked.redirect_uri,
+            request.issuer,
+            asked.state,
+            error=error,
+            error_description=why,
+        )
+        return redirect(location)
+
+    # -- devices
+
+    def add_device(
+        self, client: Client, form: dict[str, str], request: Request, now: float
+    ) -> dict[str, Any]:
+        """Answer a device that has no browser of its own.
+
+        Raises:
+            Refusal: it may not ask, or too many wait already.
+        """
+        if DEVICE_CODE not in client.grant_types:
+            raise Refusal("unauthorized_client", f"the client is not registered for {DEVICE_CODE}")
+        if self._store.count_devices() >= _DEVICES_MOST:
+            raise Refusal("temporarily_unavailable", "too many devices wait", status=503)
+        letters = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+        device = DeviceRequest(
+            grant=Grant(
+                grant_id=new_secret(16),
+                client_id=client.client_id,
+                subject="",
+                scopes=chosen_scopes(form.get("scope"), client, self._settings),
+                resource=chosen_resource(form.get("resource"), request.resources),
+            ),
+            user_code=letters,
+            expires_at=now + self._settings.device_ttl,
+            interval=_INTERVAL,
+        )
+        secret = new_secret()
+        self._store.add_device(digest(secret), device)
+        place, shown = f"{request.issuer.rstrip('/')}/device", _written(letters)
+        return {
+            "device_code": secret,
+            "user_code": shown,
+            "verification_uri": place,
+            "verification_uri_complete": f"{place}?user_code={shown}",
+            "expires_in": int(self._settings.device_ttl),
+            "interval": int(_INTERVAL),
+        }
+
+    def device(self, request: Request, now: float) -> Response:
+        """Answer a browser at the page for devices."""
+        try:
+            given = parameters(request.query)
+            form = request.form() if request.method == "POST" else None
+        except Refusal as refusal:
+            return fault_page("This request cannot be served", [_sentence(refusal)])
+        query = f"?{request.query}" if request.query else ""
+        action = f"{request.issuer.rstrip('/')}/device{query}"
+        person = self._people.subject(request, now)
+        if form is not None and not self._people.is_ours(request, form):
+            return _STALE
+        if form is not None and (person is None or form.get("step") in ("login", "leave")):
+            return self._entered(request, form, action, now)
+        if person is None:
+            return self._people.ask(request, action)
+        if form is not None and form.get("step") == "consent":
+            return self._device_decided(request, form, person, action, now)
+        user_code = (form or given).get("user_code")
+        return self._device_shown(request, user_code, person, action, now)
+
+    def _device_shown(
+        self, request: Request, user_code: str | None, person: str, action: str, now: float
+    ) -> Response:
+        browser = self._people.browser(request)
+        token = self._people.form_token(browser, request)
+        fault, status = "", 200
+        if user_code is not None:
+            found, fault, status = self._waiting(request, user_code, now)
+            client = None if found is None else self._clients.find(found[1].grant.client_id)
+            if found is not None and client is not None:
+                device = found[1]
+                question = Question(
+                    name=client.shown_name,
+                    returns_to=None,
+                    scopes=self._described(device.grant.scopes),
+                    server=device.grant.resource,
+                    person=person,
+                    may_leave=self._people.may_leave,
+                    user_code=_written(device.user_code),
+                )
+                page = consent_page(question, action=action, token=token)
+                return self._people.for_browser(page, browser, request)
+        page = code_page(action=action, token=token, fault=fault, status=status)
+        return self._people.for_browser(page, browser, request)
+
+    def _device_decided(
+        self, request: Request, form: dict[str, str], person: str, action: str, now: float
+    ) -> Response:
+        with self._store.transaction():
+            found, fault, status = self._waiting(request, form.get("user_code", ""), now)
+            if found is None:
+                token = self._people.form_token(self._people.browser(request), request)
+                return code_page(action=action, token=token, fault=fault, status=status)
+            hashed, device = found
+            is_allowed = form.get("decision") == "allow"
+            decided = msgspec.structs.replace(
+                device,
+                state="allowed" if is_allowed else "denied",
+                grant=msgspec.structs.replace(device.grant, subject=person),
+            )
+            self._store.add_device(hashed, decided)
+        if is_allowed:
+            return done_page("The device is connected", ["You can close this page."])
+        return done_page("The device was refused", ["You can close this page."])
+
+    def _waiting(
+        self, request: Request, user_code: str, now: float
+    ) -> tuple[tuple[str, DeviceRequest] | None, str, int]:
+        """Find the device that shows a code; else say what to tell the person."""
+        if self._guesses.wait(request.address, now) > 0:
+            return None, "Too many attempts. Try again in some minutes.", 429
+        letters = "".join(each for each in user_code.upper() if each in _LETTERS)
+        hashed = self._store.device_hash(letters)
+        device = None if hashed is None else self._store.device(hashed)
+        if (
+            hashed is None
+            or device is None
+            or device.state != "pending"
+            or now >= device.expires_at
+        ):
+            self._guesses.failed(request.address, now)
+            return None, "No device waits with this code.", 400
+        return (hashed, device), "", 200
+
+
+_STALE: Final = fault_page(
+    "This page is too old",
+    ["Start again from the program that sent you here.", "Cookies must be allowed for this site."],
+    status=403,
+)
+
+
+def _sentence(refusal: Refusal) -> str:
+    return f"{refusal.description[:1].upper()}{refusal.description[1:]}. ({refusal.error})"
+
+
+def _written(letters: str) -> str:
+    return f"{letters[:4]}-{letters[4:]}"

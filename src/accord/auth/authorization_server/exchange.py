@@ -1,0 +1,121 @@
+"""A request to the authorization server and its answer, as data."""
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from accord.auth.authorization_server.records import Refusal
+
+__all__ = ["Request", "Response", "json_answer", "parameters", "redirect"]
+
+# Far more than any request of OAuth has.
+_FIELDS_MOST = 50
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to the authorization server.
+
+    Attributes:
+        method: of HTTP.
+        path: within the authorization server.
+        query: as it came.
+        headers: names in lower case.
+        body: as it came.
+        address: of whoever sent it.
+        issuer: under which URL the authorization server is reached by this request.
+        resources: the URLs of what tokens can be for; the first is the default.
+        subject: who the developer's own login says it is.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    address: str = ""
+    issuer: str
+    resources: tuple[str, ...] = ()
+    subject: str | None = None
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers reach the server over HTTPS."""
+        return self.issuer.startswith("https:")
+
+    def cookie(self, name: str) -> str | None:
+        """Return the value of a cookie."""
+        try:
+            found = SimpleCookie(self.headers.get("cookie", "")).get(name)
+        except CookieError:
+            return None
+        return None if found is None else found.value
+
+    def form(self) -> dict[str, str]:
+        """Read the body as a form.
+
+        Raises:
+            Refusal: it is none.
+        """
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            raise Refusal("invalid_request", "the body must be application/x-www-form-urlencoded")
+        try:
+            return parameters(self.body.decode())
+        except UnicodeDecodeError:
+            raise Refusal("invalid_request", "the body is not UTF-8") from None
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer of the authorization server."""
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    def adding(self, *headers: tuple[str, str]) -> "Response":
+        """Return the same with more headers."""
+        return msgspec.structs.replace(self, headers=(*self.headers, *headers))
+
+
+def parameters(text: str) -> dict[str, str]:
+    """Read parameters; empty ones count as left out, as OAuth says.
+
+    Raises:
+        Refusal: one is there twice, or there are too many.
+    """
+    try:
+        pairs = parse_qsl(text, max_num_fields=_FIELDS_MOST, errors="strict")
+    except ValueError:
+        raise Refusal("invalid_request", "the parameters cannot be read") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            if name == "resource":
+                raise Refusal("invalid_target", "a token is for one resource, not for several")
+            raise Refusal("invalid_request", f"parameter {name[:50]!r} is there twice")
+        found[name] = value
+    return found
+
+
+def json_answer(
+    document: Any, *, status: int = 200, cache: str = "no-store", **headers: str
+) -> Response:
+    """Answer with JSON; nothing is cached unless told."""
+    more = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    kept = (("content-type", "application/json"), ("cache-control", cache))
+    return Response(status=status, headers=kept + more, body=msgspec.json.encode(document))
+
+
+def redirect(location: str) -> Response:
+    """Send a browser elsewhere, with GET."""
+    return Response(
+        status=303,
+        headers=(
+            ("location", location),
+            ("cache-control", "no-store"),
+            ("referrer-policy", "no-referrer"),
+        ),
+    )

@@ -1,0 +1,268 @@
+"""The token endpoint: codes, refresh tokens, credentials and device codes in, tokens out.
+
+Every function runs within one transaction of the store; the clock is passed in.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from accord.auth.authorization_server.authorize import chosen_resource, chosen_scopes
+from accord.auth.authorization_server.keys import Keys, load_jwt
+from accord.auth.authorization_server.records import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    REFRESH_TOKEN,
+    Client,
+    Code,
+    Grant,
+    Refusal,
+)
+from accord.auth.authorization_server.secrets import digest, equal, new_secret, pkce_challenge
+from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.urls import same_resource
+
+__all__ = ["Grants"]
+
+_VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+# By how much a client that polls too fast has to slow down (RFC 8628, section 3.5).
+_SLOWER: Final = 5.0
+
+
+class Grants:
+    """Gives tokens for what people, or the operator, have allowed."""
+
+    def __init__(self, store: Store, keys: Keys, settings: Settings) -> None:
+        self._store = store
+        self._keys = keys
+        self._settings = settings
+
+    def issue_code(self, code: Code, now: float) -> str:
+        """Make an authorization code for a grant."""
+        secret = new_secret()
+        with self._store.transaction():
+            kept_until = now + self._settings.code_ttl + self._settings.access_ttl
+            self._store.add_grant(code.grant, now=now, expires_at=kept_until)
+            self._store.add_code(digest(secret), code)
+        return secret
+
+    def tokens(
+        self,
+        client: Client,
+        form: Mapping[str, str],
+        *,
+        issuer: str,
+        resources: tuple[str, ...],
+        now: float,
+    ) -> dict[str, Any]:
+        """Answer a token request.
+
+        Raises:
+            Refusal: no token is given.
+        """
+        kind = _needed(form, "grant_type")
+        known = (AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS, DEVICE_CODE)
+        if kind not in known:
+            raise Refusal("unsupported_grant_type", f"grant_type {kind[:100]!r} is not supported")
+        if kind not in client.grant_types:
+            raise Refusal("unauthorized_client", f"the client is not registered for {kind}")
+        with self._store.transaction():
+            scopes: tuple[str, ...] | None = None
+            if kind == AUTHORIZATION_CODE:
+                grant = self._by_code(client, form, now)
+            elif kind == REFRESH_TOKEN:
+                grant = self._by_refresh_token(client, form, now)
+                scopes = _narrowed(form.get("scope"), grant)
+            elif kind == DEVICE_CODE:
+                grant = self._by_device_code(client, form, now)
+            else:
+                grant = self._by_credentials(client, form, resources, now)
+            _check_resource(form, grant)
+            return self._answer(client, grant, scopes, issuer=issuer, now=now)
+
+    def revoke(self, client: Client, token: str, issuer: str, now: float) -> str | None:
+        """Revoke all that came with a token; return the grant, None where there is none."""
+        with self._store.transaction():
+            found = self._store.refresh_token(digest(token))
+            grant_id = found[0] if found is not None else self._grant_of(token, issuer, now)
+            grant = None if grant_id is None else self._store.grant(grant_id)
+            # A token of somebody else is none at all (RFC 7009, section 2.1).
+            if grant is None or grant.client_id != client.client_id:
+                return None
+            self._store.revoke(grant.grant_id, now)
+            return grant.grant_id
+
+    # -- the ways to a grant
+
+    def _by_code(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
+        hashed = digest(_needed(form, "code"))
+        code = self._store.code(hashed)
+        if code is None:
+            raise _invalid("the code is not known")
+        if not self._store.use_code(hashed, now):
+            # Somebody has stolen it, now or before.
+            self._store.revoke(code.grant.grant_id, now)
+            raise _invalid("the code was used before; what came from it is revoked")
+        if code.grant.client_id != client.client_id:
+            raise _invalid("the code was given to another client")
+        if now >= code.expires_at:
+            raise _invalid("the code has expired")
+        if form.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
+            raise _invalid("redirect_uri is not that of the authorization request")
+        verifier = _needed(form, "code_verifier")
+        if not _VERIFIER.fullmatch(verifier) or not equal(pkce_challenge(verifier), code.challenge):
+            raise _invalid("code_verifier does not fit the challenge")
+        return self._alive(code.grant.grant_id)
+
+    def _by_refresh_token(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
+        hashed = digest(_needed(form, "refresh_token"))
+        found = self._store.refresh_token(hashed)
+        if found is None:
+            raise _invalid("the refresh token is not known")
+        grant_id, expires_at, used_at = found
+        grant = self._alive(grant_id)
+        if grant.client_id != client.client_id:
+            raise _invalid("the refresh token was given to another client")
+        if now >= expires_at:
+            raise _invalid("the refresh token has expired")
+        if used_at is not None and now - used_at >= self._settings.reuse_tolerance:
+            # Either of the two users is a thief.
+            self._store.revoke(grant_id, now)
+            raise _invalid("the refresh token was used before; all that came from it is revoked")
+        _check_resource(form, grant)
+        _narrowed(form.get("scope"), grant)
+        self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
+        return grant
+
+    def _by_device_code(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
+        hashed = digest(_needed(form, "device_code"))
+        device = self._store.device(hashed)
+        if device is None or device.grant.client_id != client.client_id:
+            raise _invalid("the device code is not known")
+        if now >= device.expires_at:
+            raise Refusal("expired_token", "nobody allowed it in time")
+        if device.state == "pending":
+            early = now - device.polled_at < device.interval
+            interval = device.interval + (_SLOWER if early else 0.0)
+            polled = msgspec.structs.replace(device, polled_at=now, interval=interval)
+            self._store.add_device(hashed, polled)
+            if early:
+                raise Refusal("slow_down", f"poll every {interval:g} seconds")
+            raise Refusal("authorization_pending", "nobody has answered yet")
+        self._store.remove_device(hashed)
+        if device.state == "denied":
+            raise Refusal("access_denied", "the person said no")
+        self._store.add_grant(device.grant, now=now, expires_at=now + self._settings.access_ttl)
+        return device.grant
+
+    def _by_credentials(
+        self, client: Client, form: Mapping[str, str], resources: tuple[str, ...], now: float
+    ) -> Grant:
+        if client.secret_hash is None:
+            raise Refusal("unauthorized_client", "client_credentials needs a client with a secret")
+        grant = Grant(
+            grant_id=new_secret(16),
+            client_id=client.client_id,
+            subject=client.client_id,
+            scopes=chosen_scopes(form.get("scope"), client, self._settings),
+            resource=chosen_resource(form.get("resource"), resources),
+        )
+        self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
+        return grant
+
+    def _alive(self, grant_id: str) -> Grant:
+        grant = self._store.grant(grant_id)
+        if grant is None:
+            raise _invalid("what was allowed has been revoked")
+        return grant
+
+    # -- tokens
+
+    def _answer(
+        self,
+        client: Client,
+        grant: Grant,
+        scopes: tuple[str, ...] | None,
+        *,
+        issuer: str,
+        now: float,
+    ) -> dict[str, Any]:
+        settings = self._settings
+        granted = grant.scopes if scopes is None else scopes
+        claims = {
+            "iss": issuer,
+            "sub": grant.subject,
+            "aud": grant.resource,
+            "client_id": grant.client_id,
+            "scope": " ".join(granted),
+            "iat": int(now),
+            "exp": int(now + settings.access_ttl),
+            "jti": new_secret(12),
+            "grant": grant.grant_id,
+        }
+        answer: dict[str, Any] = {
+            "access_token": self._keys.sign(claims, now),
+            "token_type": "Bearer",
+            "expires_in": int(settings.access_ttl),  # auth.token.short-lived
+            "scope": " ".join(granted),
+        }
+        kept_until = now + settings.access_ttl
+        # Whoever has a secret needs no refresh token to ask again.
+        if REFRESH_TOKEN in client.grant_types and grant.subject != client.client_id:
+            secret = new_secret()
+            kept_until = now + settings.refresh_ttl
+            self._store.add_refresh_token(digest(secret), grant.grant_id, kept_until)
+            answer["refresh_token"] = secret
+        self._store.extend_grant(grant.grant_id, kept_until + settings.access_ttl)
+        return answer
+
+    def _grant_of(self, token: str, issuer: str, now: float) -> str | None:
+        """Read the grant out of an access token of ours; expired ones are as good as revoked."""
+        jwt = load_jwt()
+        try:
+            key_id = jwt.get_unverified_header(token).get("kid", "")
+            found = self._keys.public(key_id, now)
+            if found is None:
+                return None
+            claims = jwt.decode(
+                token,
+                found[1],
+                algorithms=[found[0]],
+                options={"verify_aud": False, "verify_exp": False, "verify_iat": False},
+            )
+        except jwt.PyJWTError:
+            return None
+        grant = claims.get("grant")
+        return grant if isinstance(grant, str) and claims.get("iss") == issuer else None
+
+
+def _needed(form: Mapping[str, str], name: str) -> str:
+    value = form.get(name)
+    if value is None:
+        raise Refusal("invalid_request", f"{name} is missing")
+    return value
+
+
+def _invalid(why: str) -> Refusal:
+    return Refusal("invalid_grant", why)
+
+
+def _check_resource(form: Mapping[str, str], grant: Grant) -> None:
+    asked = form.get("resource")
+    if asked is not None and not same_resource(asked, grant.resource):
+        raise Refusal("invalid_target", f"what was allowed is for {grant.resource} alone")
+
+
+def _narrowed(asked: str | None, grant: Grant) -> tuple[str, ...]:
+    """Return the scopes of a new token: those granted, or fewer where the client wants fewer."""
+    wanted = [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
+    if not wanted:
+        return grant.scopes
+    more = [each for each in wanted if each not in grant.scopes]
+    if more:
+        raise Refusal("invalid_scope", f"{more[0][:100]} was not granted; ask the person again")
+    return tuple(wanted)

@@ -1,0 +1,145 @@
+"""The keys that sign access tokens: made, kept in the store, rotated, published."""
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from accord.auth.authorization_server.secrets import new_secret
+from accord.auth.authorization_server.store import Key, Store
+from accord.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    PrivateKey: TypeAlias = EllipticCurvePrivateKey | RSAPrivateKey
+
+__all__ = ["Algorithm", "Keys", "load_jwt"]
+
+Algorithm: TypeAlias = Literal["ES256", "RS256"]
+
+# Longer than a verifier's tolerance for clocks that differ.
+_SKEW: Final = 120.0
+_RSA_BITS: Final = 2048
+
+
+def load_jwt() -> Any:
+    """Import the library that signs and verifies.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import cryptography  # noqa: F401  # PyJWT signs nothing without it
+        import jwt
+    except ImportError:
+        raise MissingExtra("auth", needed_for="an authorization server") from None
+    return jwt
+
+
+class Keys:
+    """Signs and verifies with the keys of a store.
+
+    Args:
+        store: where they are kept.
+        algorithm: of keys that are made from now on.
+        rotate_after: seconds after which a key is replaced.
+        access_ttl: how long a key is published after it signed its last token.
+    """
+
+    def __init__(
+        self, store: Store, *, algorithm: Algorithm, rotate_after: float, access_ttl: float
+    ) -> None:
+        self._store = store
+        self._algorithm = algorithm
+        self._rotate_after = rotate_after
+        self._kept_for = access_ttl + _SKEW
+        self._jwt = load_jwt()
+        self._loaded: dict[str, PrivateKey] = {}
+
+    def sign(self, claims: dict[str, Any], now: float) -> str:
+        """Return claims as a signed access token."""
+        key = self._current(now)
+        token: str = self._jwt.encode(
+            claims,
+            self._private(key),
+            algorithm=key.algorithm,
+            headers={"kid": key.key_id, "typ": "at+jwt"},
+        )
+        return token
+
+    def public(self, key_id: str, now: float) -> tuple[str, Any] | None:
+        """Return algorithm and public key, unless no token of that key can be alive."""
+        for key in self._alive(now):
+            if key.key_id == key_id:
+                return key.algorithm, self._private(key).public_key()
+        return None
+
+    def rotate(self, now: float) -> None:
+        """Sign with a new key from now on."""
+        with self._store.transaction():
+            self._store.add_key(self._made(now))
+
+    def jwks(self, now: float) -> dict[str, Any]:
+        """Return the public keys whose tokens may be alive."""
+        self._current(now)
+        return {"keys": [self._published(key) for key in self._alive(now)]}
+
+    def swept_before(self, now: float) -> float:
+        """Return when a key must have been retired to be of no use any more."""
+        return now - self._kept_for
+
+    def _alive(self, now: float) -> list[Key]:
+        return [
+            key
+            for key in self._store.signing_keys()
+            if key.retired_at is None or key.retired_at > self.swept_before(now)
+        ]
+
+    def _current(self, now: float) -> Key:
+        current = self._usable(now)
+        if current is None:
+            with self._store.transaction():
+                # Another process may have been quicker.
+                current = self._usable(now)
+                if current is None:
+                    current = self._made(now)
+                    self._store.add_key(current)
+        return current
+
+    def _usable(self, now: float) -> Key | None:
+        for key in self._store.signing_keys():
+            if key.retired_at is None and key.algorithm == self._algorithm:
+                return key if now - key.created_at < self._rotate_after else None
+        return None
+
+    def _made(self, now: float) -> Key:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+        made: PrivateKey
+        if self._algorithm == "ES256":
+            made = ec.generate_private_key(ec.SECP256R1())
+        else:
+            made = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
+        pem = made.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return Key(new_secret(12), self._algorithm, pem, now, None)
+
+    def _private(self, key: Key) -> "PrivateKey":
+        loaded = self._loaded.get(key.key_id)
+        if loaded is None:
+            from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+            loaded = cast("PrivateKey", load_pem_private_key(key.pem, None))
+            self._loaded[key.key_id] = loaded
+        return loaded
+
+    def _published(self, key: Key) -> dict[str, Any]:
+        public = self._private(key).public_key()
+        made: dict[str, Any] = json.loads(
+            self._jwt.get_algorithm_by_name(key.algorithm).to_jwk(public)
+        )
+        return made | {"kid": key.key_id, "use": "sig", "alg": key.algorithm}

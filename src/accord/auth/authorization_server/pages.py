@@ -1,0 +1,223 @@
+"""The pages that people see: login, consent, entering a device's code, what went wrong.
+
+Plain HTML and CSS without scripts; everything that comes from elsewhere is escaped.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from html import escape
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.auth.authorization_server.exchange import Response
+from accord.auth.authorization_server.urls import is_loopback_url, origin_of
+
+__all__ = ["Question", "code_page", "consent_page", "done_page", "fault_page", "login_page"]
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --ink: #1b1b1f; --soft: #55555f; --ground: #f4f4f7;
+  --sheet: #ffffff; --line: #8a8a96; --act: #1f4fd8; --on-act: #ffffff; --alarm: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #ececf1; --soft: #b4b4c0; --ground: #131316;
+  --sheet: #1f1f24; --line: #77778a; --act: #9db7ff; --on-act: #10214f; --alarm: #ffb4ab; } }
+* { box-sizing: border-box; }
+body { margin: 0; padding: 1rem; background: var(--ground); color: var(--ink);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+main { max-width: 32rem; margin: 5vh auto; padding: 1.5rem; background: var(--sheet);
+  border: 1px solid var(--line); border-radius: 0.75rem; }
+h1 { margin: 0 0 1rem; font-size: 1.35rem; line-height: 1.3; }
+h2 { margin: 1.25rem 0 0.25rem; font-size: 1rem; }
+p, ul { margin: 0.25rem 0; } ul { padding-left: 1.25rem; }
+.soft { color: var(--soft); } .alarm { color: var(--alarm); font-weight: 600; }
+code { font-size: 0.95em; }
+label { display: block; margin: 1rem 0 0.25rem; font-weight: 600; }
+input { width: 100%; padding: 0.6rem; font: inherit; color: inherit; background: transparent;
+  border: 1px solid var(--line); border-radius: 0.4rem; }
+.buttons { display: flex; flex-wrap: wrap; gap: 0.75rem; margin-top: 1.5rem; }
+button { flex: 1 1 8rem; min-height: 2.75rem; padding: 0.5rem 1rem; font: inherit;
+  font-weight: 600; color: var(--ink); background: transparent; cursor: pointer;
+  border: 1px solid var(--line); border-radius: 0.4rem; }
+button.act { color: var(--on-act); background: var(--act); border-color: var(--act); }
+button.plain { flex: none; min-height: 0; padding: 0; border: 0; color: var(--act);
+  text-decoration: underline; font-weight: 400; }
+.foot { margin-top: 1.5rem; }
+form.inline { display: inline; }
+:focus-visible { outline: 3px solid var(--act); outline-offset: 2px; }
+"""
+_STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
+
+
+def _page(title: str, body: str, *, status: int = 200, leads_to: str | None = None) -> Response:
+    """Build a page; `leads_to` is where its form may end up beside the server itself."""
+    text = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="robots" content="noindex">\n<title>{escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+    return Response(
+        status=status,
+        headers=(
+            ("content-type", "text/html; charset=utf-8"),
+            ("content-security-policy", _policy(leads_to)),
+            ("x-frame-options", "DENY"),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cache-control", "no-store"),
+        ),
+        body=text.encode(),
+    )
+
+
+def _policy(leads_to: str | None) -> str:
+    # Browsers hold redirects after a form to form-action as well, and a client may send people on.
+    forms = "'self'"
+    if leads_to is not None:
+        forms += " https:"
+        if leads_to.startswith("http://"):
+            # A policy cannot name an IPv6 address.
+            forms += " http:" if "[" in leads_to else f" {origin_of(leads_to)}"
+    return (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
+        f"frame-ancestors 'none'; form-action {forms}"
+    )
+
+
+def _form(action: str, step: str, token: str, inner: str, *, kind: str = "") -> str:
+    return (
+        f'<form method="post" action="{escape(action)}"{kind}>'
+        f'<input type="hidden" name="step" value="{escape(step)}">'
+        f'<input type="hidden" name="csrf" value="{escape(token)}">{inner}</form>'
+    )
+
+
+def login_page(
+    *, action: str, token: str, server: str, name: str = "", fault: str = "", status: int = 200
+) -> Response:
+    """Ask a person who they are."""
+    alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
+    described = ' aria-describedby="fault"' if fault else ""
+    inner = (
+        '<label for="name">Name</label>'
+        f'<input id="name" name="name" value="{escape(name)}" autocomplete="username" '
+        f'autocapitalize="none" spellcheck="false" required autofocus{described}>'
+        '<label for="password">Password</label>'
+        '<input id="password" name="password" type="password" '
+        f'autocomplete="current-password" required{described}>'
+        '<div class="buttons"><button class="act">Log in</button></div>'
+    )
+    body = (
+        f'<h1>Log in</h1>\n<p class="soft">to {escape(server)}</p>\n{alarm}\n'
+        f"{_form(action, 'login', token, inner)}"
+    )
+    return _page("Log in", body, status=status)
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person is asked.
+
+    Attributes:
+        name: what the program calls itself.
+        returns_to: where the browser goes afterwards; None where a device waits.
+        scopes: what the program may do, with what that means.
+        server: on which server.
+        person: who is asked.
+        may_leave: whether somebody else may log in instead.
+        user_code: what the device shows.
+    """
+
+    name: str
+    returns_to: str | None
+    scopes: Mapping[str, str]
+    server: str
+    person: str
+    may_leave: bool
+    user_code: str | None = None
+
+
+def consent_page(question: Question, *, action: str, token: str) -> Response:
+    """Ask a person whether a program may do something."""
+    shown, user_code = escape(question.name), question.user_code
+    buttons = (
+        '<div class="buttons">'
+        '<button class="act" name="decision" value="allow">Allow</button>'
+        '<button name="decision" value="deny">Deny</button></div>'
+    )
+    if user_code is not None:
+        buttons = f'<input type="hidden" name="user_code" value="{escape(user_code)}">{buttons}'
+    leave = ""
+    if question.may_leave:
+        button = '<button class="plain">Log in as somebody else</button>'
+        leave = " " + _form(action, "leave", token, button, kind=' class="inline"')
+    body = (
+        f"<h1>Allow <q>{shown}</q> to use this server for you?</h1>\n"
+        '<p class="soft">The program chose this name itself. Nobody has verified it.</p>\n'
+        f"<h2>Server</h2>\n<p><code>{escape(question.server)}</code></p>\n"
+        f"<h2>It will be able to</h2>\n{_permissions(question.scopes)}\n"
+        f"{_return(question.returns_to, user_code)}\n"
+        f"{_form(action, 'consent', token, buttons)}\n"
+        f'<p class="soft foot">You are <strong>{escape(question.person)}</strong>.'
+        f"{leave}</p>"
+    )
+    return _page(f"Allow {question.name}?", body, leads_to=question.returns_to)
+
+
+def _permissions(scopes: Mapping[str, str]) -> str:
+    if not scopes:
+        return "<ul>\n<li>use everything that the server offers you</li>\n</ul>"
+    lines = "\n".join(_permission(scope, meaning) for scope, meaning in scopes.items())
+    return f"<ul>\n{lines}\n</ul>"
+
+
+def _permission(scope: str, meaning: str) -> str:
+    if not meaning:
+        return f"<li><code>{escape(scope)}</code></li>"
+    return f'<li>{escape(meaning)} <span class="soft">(<code>{escape(scope)}</code>)</span></li>'
+
+
+def _return(returns_to: str | None, user_code: str | None) -> str:
+    if returns_to is None:
+        return (
+            "<h2>Code on the device</h2>\n"
+            f"<p><code>{escape(user_code or '')}</code></p>\n"
+            "<p>Allow it only if you see this code on a device of your own.</p>"
+        )
+    if is_loopback_url(returns_to):
+        whom = "a program on this computer"
+    else:
+        whom = f"<strong>{escape(urlsplit(returns_to).hostname or '')}</strong>"
+    return (
+        f"<h2>Afterwards you are sent to</h2>\n<p>{whom}: <code>{escape(returns_to)}</code></p>\n"
+        "<p>Allow it only if you have just started this yourself.</p>"
+    )
+
+
+def code_page(*, action: str, token: str, fault: str = "", status: int = 200) -> Response:
+    """Ask a person for the code that a device shows."""
+    alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
+    inner = (
+        '<label for="user_code">Code on the device</label>'
+        '<input id="user_code" name="user_code" autocomplete="off" autocapitalize="characters" '
+        'spellcheck="false" required autofocus>'
+        '<div class="buttons"><button class="act">Continue</button></div>'
+    )
+    body = f"<h1>Connect a device</h1>\n{alarm}\n{_form(action, 'code', token, inner)}"
+    return _page("Connect a device", body, status=status)
+
+
+def done_page(title: str, lines: Iterable[str]) -> Response:
+    """Tell a person that there is nothing more to do here."""
+    return _page(title, _told(title, lines))
+
+
+def fault_page(title: str, lines: Iterable[str], *, status: int = 400) -> Response:
+    """Tell a person what went wrong; nobody is sent anywhere."""
+    return _page(title, _told(title, lines), status=status)
+
+
+def _told(title: str, lines: Iterable[str]) -> str:
+    told = "\n".join(f"<p>{escape(line)}</p>" for line in lines)
+    return f"<h1>{escape(title)}</h1>\n{told}"

@@ -1,0 +1,142 @@
+"""Who sits at the browser: logins, and the proof that a form came from a page of ours."""
+
+import hmac
+from hashlib import sha256
+from typing import Final
+
+from accord.auth.authorization_server.attempts import Attempts
+from accord.auth.authorization_server.exchange import Request, Response, redirect
+from accord.auth.authorization_server.pages import fault_page, login_page
+from accord.auth.authorization_server.secrets import (
+    digest,
+    equal,
+    hash_password,
+    is_password,
+    new_secret,
+)
+from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.urls import with_query
+
+__all__ = ["People"]
+
+_COOKIE: Final = "accord-browser"
+# A person mistypes a few times; a program tries thousands.
+_WINDOW: Final = 300.0
+_BY_NAME: Final = 10
+_BY_ADDRESS: Final = 30
+
+
+class People:
+    """Knows who sits at a browser."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._key = store.secret("forms", new_secret()).encode()
+        self._by_name = Attempts(_BY_NAME, _WINDOW)
+        self._by_address = Attempts(_BY_ADDRESS, _WINDOW)
+        # Compared with where there is no such user, so that the time tells nothing.
+        self._nobody = hash_password(new_secret())
+
+    def subject(self, request: Request, now: float) -> str | None:
+        """Return who sits at the browser, if that is known."""
+        settings = self._settings
+        if settings.person is not None:
+            return settings.person
+        if settings.is_external:
+            return request.subject
+        cookie = request.cookie(_COOKIE)
+        return None if cookie is None else self._store.login(digest(cookie), now)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether people log in here, and so can log in as somebody else."""
+        return self._settings.person is None and not self._settings.is_external
+
+    # -- forms
+
+    def browser(self, request: Request) -> str:
+        """Return what tells this browser from others; new where it has nothing."""
+        cookie = request.cookie(_COOKIE)
+        return cookie if cookie and len(cookie) >= 43 else new_secret()
+
+    def form_token(self, browser: str, request: Request) -> str:
+        """Return what shows that a form came from a page for this browser and request."""
+        text = f"{browser}\n{request.path}\n{request.query}"
+        return hmac.new(self._key, text.encode(), sha256).hexdigest()
+
+    def is_ours(self, request: Request, form: dict[str, str]) -> bool:
+        """Tell whether a form came from a page of ours, in this browser, for this request."""
+        cookie = request.cookie(_COOKIE)
+        if cookie is None:
+            return False
+        return equal(form.get("csrf", ""), self.form_token(cookie, request))
+
+    def for_browser(self, response: Response, browser: str, request: Request) -> Response:
+        """Make a browser tell itself apart from now on."""
+        secure = "; Secure" if request.is_secure else ""
+        cookie = f"{_COOKIE}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        return response.adding(("set-cookie", cookie))
+
+    # -- logging in and out
+
+    def ask(self, request: Request, action: str) -> Response:
+        """Ask who it is."""
+        if self._settings.is_external:
+            return self._ask_elsewhere(request, action)
+        browser = self.browser(request)
+        page = login_page(
+            action=action, token=self.form_token(browser, request), server=request.issuer
+        )
+        return self.for_browser(page, browser, request)
+
+    def _ask_elsewhere(self, request: Request, action: str) -> Response:
+        if self._settings.login_url is None:
+            why = "This server could not tell who you are. Log in first, then start again."
+            return fault_page("You are not logged in", [why], status=401)
+        # Only ever a URL of our own, so that nobody is led elsewhere.
+        return redirect(with_query(self._settings.login_url, next=action))
+
+    def log_in(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
+        """Check name and password; a right one leads back to where the person was."""
+        name, password = form.get("name", ""), form.get("password", "")
+        wait = max(self._by_name.wait(name, now), self._by_address.wait(request.address, now))
+        if wait > 0:
+            return self._again(request, action, name, wait=wait)
+        kept = self._settings.users.get(name)
+        # Always computed, whoever it is.
+        fits = is_password(password, kept or self._nobody)
+        if kept is None or not fits:
+            self._by_name.failed(name, now)
+            self._by_address.failed(request.address, now)
+            return self._again(request, action, name)
+        self._by_name.forget(name)
+        self.log_out(request)
+        # A new one: whoever knew the browser before does not know the person.
+        browser = new_secret()
+        self._store.add_login(digest(browser), name, now + self._settings.login_ttl)
+        return self.for_browser(redirect(action), browser, request)
+
+    def _again(
+        self, request: Request, action: str, name: str, *, wait: float | None = None
+    ) -> Response:
+        fault, status = "Name and password do not fit.", 401
+        if wait is not None:
+            fault = f"Too many attempts. Try again in {max(1, round(wait / 60))} min."
+            status = 429
+        page = login_page(
+            action=action,
+            token=self.form_token(request.cookie(_COOKIE) or "", request),
+            server=request.issuer,
+            name=name[:100],
+            fault=fault,
+            status=status,
+        )
+        return page if wait is None else page.adding(("retry-after", str(int(wait) + 1)))
+
+    def log_out(self, request: Request) -> None:
+        """Forget who sits at the browser."""
+        cookie = request.cookie(_COOKIE)
+        if cookie is not None:
+            self._store.remove_login(digest(cookie))

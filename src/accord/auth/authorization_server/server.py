@@ -1,0 +1,346 @@
+"""An authorization server for development, tests and small deployments, as an ASGI app."""
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
+
+import msgspec
+
+from accord.auth.asgi import Guard
+from accord.auth.authorization_server.endpoints import Endpoints
+from accord.auth.authorization_server.exchange import Request, Response
+from accord.auth.authorization_server.keys import Algorithm, load_jwt
+from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.place import Place, checked_issuer, headers_of
+from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.secrets import hash_password
+from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.urls import is_loopback_url
+from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+
+__all__ = ["Authenticate", "AuthorizationServer", "AuthorizationSettings"]
+
+log = logging.getLogger("accord.auth")
+
+Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None] | str | None]
+"""Says who sits at a browser: the developer's own login."""
+
+_FILE: Final = "accord-auth.db"
+_MEMORY: Final = ":memory:"
+_SOMEBODY: Final = "developer"
+_HASHED: Final = "scrypt$"
+# More than any form of ours has; a registration has a limit of its own below it.
+_BODY_MOST: Final = 64 * 1024
+_BODY_TIMEOUT: Final = 30.0
+# Who asks whom, where the answer depends on the name by which a client reaches loopback.
+_ISSUER: ContextVar[str | None] = ContextVar("accord-issuer", default=None)
+
+
+class AuthorizationSettings(TypedDict, total=False):
+    """How an authorization server behaves; `Settings` says what each means."""
+
+    default_scopes: Iterable[str]
+    resources: Iterable[str]
+    required_scopes: Iterable[str]
+    registration: bool
+    registration_token: str | None
+    remember_consent: bool
+    access_ttl: float
+    refresh_ttl: float
+    code_ttl: float
+    login_ttl: float
+    device_ttl: float
+    key_ttl: float
+    algorithm: Algorithm
+    reuse_tolerance: float
+    clients_most: int
+    login_url: str | None
+    resource_name: str | None
+
+
+class AuthorizationServer:
+    """Lets people allow programs to use a server, and issues the tokens for it.
+
+    `Server(auth=AuthorizationServer(users={...}))` is a protected server with all it takes. By
+    itself it is an ASGI app.
+
+    Args:
+        users: names and passwords, plain or from `hash_password`; a single name is a person who
+            needs no password, on loopback only. Nothing at all is that person, too.
+        issuer: its URL; by default that of the server beside it, or of loopback.
+        store: the file with its state; None keeps it in memory.
+        scopes: what there is to allow, with a sentence for the person who is asked.
+        clients: programs that need not register.
+        authenticate: the developer's own login, instead of `users`: from a request to a subject.
+        auto_approve: a person who allows everything without being asked; for tests, on loopback
+            only, with the state in memory unless told otherwise.
+        options: see `AuthorizationSettings`.
+
+    Raises:
+        ValueError: settings contradict each other, or are not safe.
+        MissingExtra: what signs tokens is not installed.
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, str] | str | None = None,
+        *,
+        issuer: str | None = None,
+        store: str | Path | None = _FILE,
+        scopes: Mapping[str, str] | Iterable[str] = (),
+        clients: Iterable[KnownClient] = (),
+        authenticate: Authenticate | None = None,
+        auto_approve: str | None = None,
+        **options: Unpack[AuthorizationSettings],
+    ) -> None:
+        load_jwt()
+        given: dict[str, Any] = dict(options)
+        self._resources = tuple(given.pop("resources", ()))
+        self.scopes = frozenset(given.pop("required_scopes", ()))
+        self.resource_name: str | None = given.pop("resource_name", None)
+        self.documentation: str | None = None
+        known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
+        given["default_scopes"] = tuple(given.get("default_scopes", known))
+        self._authenticate = authenticate
+        self.settings = Settings(
+            scopes=known,
+            clients={each.client_id: each.client for each in clients},
+            **_people(users, authenticate, auto_approve),
+            **given,
+        )
+        if auto_approve is not None and store == _FILE:
+            store = None
+        self._path = _MEMORY if store is None else str(store)
+        self.issuer = None if issuer is None else checked_issuer(issuer)
+        self._place = self._checked(Place(issuer=self.issuer, resources=self._resources))
+        self._opening = Lock()
+        self._revoked = Revoked(lambda: self.endpoints)
+
+    @cached_property
+    def _opened(self) -> Endpoints:
+        return Endpoints(Store(self._path), self.settings)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """What answers requests, without a network; opens the store. Blocks."""
+        with self._opening:
+            return self._opened
+
+    def close(self) -> None:
+        """Close the store; the next request opens it again, and an empty one if in memory."""
+        with self._opening:
+            opened = self.__dict__.pop("_opened", None)
+            if opened is not None:
+                opened.store.close()
+
+    def rotate_keys(self) -> None:
+        """Sign with a new key from now on; tokens of the old one stay good. Blocks."""
+        self.endpoints.keys.rotate(time.time())
+
+    # -- what a guard has to know
+
+    @property
+    def verifier(self) -> OwnTokens:
+        """Takes the tokens that are issued here."""
+        return self.tokens_of(self._place)
+
+    def tokens_of(self, place: Place) -> OwnTokens:
+        """Return what takes the tokens that are issued at a place."""
+        return OwnTokens(
+            lambda: self.endpoints,
+            issuer=place.issuer,
+            audiences=place.resources,
+            revoked=self._revoked,
+        )
+
+    def guard(self, app: Any, *, path: str = "/mcp", public_url: str | None = None) -> "Beside":
+        """Return an ASGI app that is an authorization server beside a protected app.
+
+        Args:
+            app: any ASGI app.
+            path: of its endpoint, within where the app is mounted.
+            public_url: where clients reach it; not needed on loopback.
+
+        Raises:
+            ValueError: the URL is none, or not safe.
+        """
+        path = path.rstrip("/")
+        public_url = self.issuer if public_url is None else public_url
+        place = Place.beside(self.issuer, public_url, path, self._resources)
+        return Beside(self, app, self._checked(place), public_url)
+
+    def _checked(self, place: Place) -> Place:
+        if not self.settings.needs_loopback:
+            return place
+        if place.issuer is not None and not is_loopback_url(place.issuer):
+            raise ValueError(
+                f"{place.issuer} is not on loopback: give users with passwords, or authenticate"
+            )
+        return msgspec.structs.replace(place, needs_loopback=True)
+
+    # -- ASGI
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve the authorization server by itself."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            route = self._place.route(scope)
+            await self.serve(self._place, route, scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def serve(
+        self, place: Place, route: str | None, scope: Any, receive: Any, send: Any
+    ) -> None:
+        """Answer a request for one of the paths; None for any other."""
+        try:
+            request = await _read(place, route, scope, receive)
+            if self._authenticate is not None and route in ("/authorize", "/device"):
+                subject = self._authenticate(request)
+                found = await subject if inspect.isawaitable(subject) else subject
+                request = msgspec.structs.replace(request, subject=found)
+            response = await asyncio.to_thread(self._respond, request)
+            self._revoked.forget()
+        except Refusal as refusal:
+            body = {"error": refusal.error, "error_description": refusal.description}
+            response = Response(
+                status=refusal.status,
+                headers=(("content-type", "application/json"), ("cache-control", "no-store")),
+                body=msgspec.json.encode(body),
+            )
+        await _send(response, send, is_head=scope["method"] == "HEAD")
+
+    def _respond(self, request: Request) -> Response:
+        return self.endpoints.respond(request, time.time())
+
+
+class Beside:
+    """An authorization server and the app that it protects, as one ASGI app."""
+
+    def __init__(
+        self, server: AuthorizationServer, app: Any, place: Place, public_url: str | None
+    ) -> None:
+        self._server = server
+        self._place = place
+        self.verifier = server.tokens_of(place)
+        self.public_url = public_url
+        self.scopes = server.scopes
+        self.scopes_supported = tuple(server.settings.scopes)
+        self.resource_name = server.resource_name
+        self.documentation = server.documentation
+        self._guard = Guard(app, self, path=place.path or "", public_url=public_url)
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """Where clients get tokens: here, by the name that they use."""
+        issuer = self._place.issuer or _ISSUER.get()
+        return () if issuer is None else (issuer,)
+
+    def __getattr__(self, name: str) -> Any:
+        # So that whoever serves the app can ask for what it offers, with a guard or without.
+        if name == "_guard" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._guard, name)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            route = self._place.route(scope)
+            if route is not None:
+                await self._server.serve(self._place, route, scope, receive, send)
+                return
+            if self._place.issuer is None and "/.well-known/" in scope["path"]:
+                try:
+                    _ISSUER.set(self._place.issuer_of(scope, headers_of(scope)))
+                except Refusal:
+                    _ISSUER.set(None)  # the guard refuses the request as well
+        await self._guard(scope, receive, send)
+
+
+def _people(
+    users: Mapping[str, str] | str | None,
+    authenticate: Authenticate | None,
+    auto_approve: str | None,
+) -> dict[str, Any]:
+    """Say who may log in, and how."""
+    if sum(each is not None for each in (users, authenticate, auto_approve)) > 1:
+        raise ValueError("users, authenticate and auto_approve exclude each other")
+    if authenticate is not None:
+        return {"is_external": True}
+    if auto_approve is not None:
+        return {"person": auto_approve, "auto_approve": True}
+    if users is None or isinstance(users, str):
+        return {"person": users or _SOMEBODY}
+    if not users:
+        raise ValueError("users is empty: nobody could log in")
+    for name, password in users.items():
+        if not name or not password:
+            raise ValueError(f"user {name!r} has no name or no password")
+    return {
+        "users": {
+            name: word if word.startswith(_HASHED) else hash_password(word)
+            for name, word in users.items()
+        }
+    }
+
+
+async def _live(receive: Any, send: Any) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def _read(place: Place, route: str | None, scope: Any, receive: Any) -> Request:
+    headers = headers_of(scope)
+    issuer = place.issuer_of(scope, headers)
+    if route is None:
+        raise Refusal("invalid_request", "there is nothing here", status=404)
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            body = await _body(receive)
+    except TimeoutError:
+        raise Refusal("invalid_request", "the body did not arrive in time", status=408) from None
+    client = scope.get("client")
+    return Request(
+        method=scope["method"],
+        path=route,
+        query=scope.get("query_string", b"").decode("latin-1"),
+        headers=headers,
+        body=body,
+        address="" if client is None else str(client[0]),
+        issuer=issuer,
+        resources=place.resources_of(issuer),
+    )
+
+
+async def _body(receive: Any) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal("invalid_request", "the client is gone", status=400)
+        body += message.get("body", b"")
+        if len(body) > _BODY_MOST:
+            why = f"a request has at most {_BODY_MOST} bytes"
+            raise Refusal("invalid_request", why, status=413)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def _send(response: Response, send: Any, *, is_head: bool) -> None:
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
+    headers.append((b"content-length", b"%d" % len(response.body)))
+    start = {"type": "http.response.start", "status": response.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": b"" if is_head else response.body})

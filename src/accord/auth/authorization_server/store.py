@@ -1,0 +1,312 @@
+"""What must survive a restart, in SQLite. Blocks: it is used off the event loop.
+
+Codes, refresh tokens, secrets and logins are kept as hashes. Several processes may share a file.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeVar
+
+import msgspec
+
+from accord.auth.authorization_server.records import Client, Code, DeviceRequest, Grant, Refusal
+
+__all__ = ["Key", "Store"]
+
+Record = TypeVar("Record")
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS clients (
+  id TEXT PRIMARY KEY, created_at REAL NOT NULL, used_at REAL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS grants (
+  id TEXT PRIMARY KEY, client_id TEXT NOT NULL, expires_at REAL NOT NULL, revoked_at REAL,
+  body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS revoked_grants ON grants (revoked_at) WHERE revoked_at IS NOT NULL;
+CREATE TABLE IF NOT EXISTS codes (
+  hash TEXT PRIMARY KEY, expires_at REAL NOT NULL, used_at REAL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS refresh_tokens (
+  hash TEXT PRIMARY KEY, grant_id TEXT NOT NULL, expires_at REAL NOT NULL, used_at REAL);
+CREATE TABLE IF NOT EXISTS devices (
+  hash TEXT PRIMARY KEY, user_code TEXT NOT NULL UNIQUE, expires_at REAL NOT NULL,
+  body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS logins (
+  hash TEXT PRIMARY KEY, subject TEXT NOT NULL, expires_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS consents (
+  subject TEXT, client_id TEXT, resource TEXT, scopes TEXT NOT NULL,
+  PRIMARY KEY (subject, client_id, resource));
+CREATE TABLE IF NOT EXISTS keys (
+  id TEXT PRIMARY KEY, algorithm TEXT NOT NULL, pem BLOB NOT NULL, created_at REAL NOT NULL,
+  retired_at REAL);
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+# Used codes are kept this much longer, so that a replay is told from an unknown code.
+_REPLAY_NOTICED: Final = 3600.0
+_BUSY: Final = 10.0
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A signing key as it is kept."""
+
+    key_id: str
+    algorithm: str
+    pem: bytes
+    created_at: float
+    retired_at: float | None
+
+
+class Store:
+    """The state of an authorization server.
+
+    Args:
+        path: of the file, which only its owner may read; ":memory:" keeps nothing.
+    """
+
+    def __init__(self, path: str) -> None:
+        if path != ":memory:":
+            # Made before SQLite does, which would let others read it.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, timeout=_BUSY
+        )
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA secure_delete=ON")
+        self._db.executescript(_TABLES)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do all or nothing, and nothing at the same time; a refusal keeps what was done."""
+        with self._lock:
+            if self._db.in_transaction:
+                yield
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except Refusal:
+                self._db.execute("COMMIT")
+                raise
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def _one(self, query: str, *values: object) -> tuple[object, ...] | None:
+        with self._lock:
+            found: tuple[object, ...] | None = self._db.execute(query, values).fetchone()
+        return found
+
+    def _do(self, query: str, *values: object) -> int:
+        with self._lock:
+            return self._db.execute(query, values).rowcount
+
+    def _record(self, kind: type[Record], query: str, *values: object) -> Record | None:
+        row = self._one(query, *values)
+        return None if row is None else msgspec.json.decode(_blob(row[0]), type=kind)
+
+    # -- clients
+
+    def client(self, client_id: str) -> Client | None:
+        """Return a registered client."""
+        return self._record(Client, "SELECT body FROM clients WHERE id = ?", client_id)
+
+    def add_client(self, client: Client) -> None:
+        """Keep a client."""
+        body = msgspec.json.encode(client)
+        self._do(
+            "INSERT OR REPLACE INTO clients (id, created_at, body) VALUES (?, ?, ?)",
+            client.client_id,
+            client.created_at,
+            body,
+        )
+
+    def count_clients(self) -> int:
+        """Return how many clients are registered."""
+        row = self._one("SELECT count(*) FROM clients")
+        return 0 if row is None else int(str(row[0]))
+
+    def forget_unused_clients(self, before: float) -> int:
+        """Forget clients that registered long ago and were never allowed anything."""
+        return self._do("DELETE FROM clients WHERE used_at IS NULL AND created_at < ?", before)
+
+    # -- grants and what stands for them
+
+    def add_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
+        """Keep a grant."""
+        body = msgspec.json.encode(grant)
+        self._do(
+            "INSERT INTO grants (id, client_id, expires_at, body) VALUES (?, ?, ?, ?)",
+            grant.grant_id,
+            grant.client_id,
+            expires_at,
+            body,
+        )
+        self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, grant.client_id)
+
+    def grant(self, grant_id: str) -> Grant | None:
+        """Return a grant that is not revoked."""
+        query = "SELECT body FROM grants WHERE id = ? AND revoked_at IS NULL"
+        return self._record(Grant, query, grant_id)
+
+    def extend_grant(self, grant_id: str, expires_at: float) -> None:
+        """Keep a grant at least until a time."""
+        query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
+        self._do(query, expires_at, grant_id)
+
+    def revoke(self, grant_id: str, now: float) -> None:
+        """Revoke a grant and all that came from it."""
+        query = "UPDATE grants SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
+        self._do(query, now, grant_id)
+        self._do("DELETE FROM refresh_tokens WHERE grant_id = ? AND used_at IS NULL", grant_id)
+
+    def revoked(self) -> frozenset[str]:
+        """Return the ids of all grants that are revoked and might still have tokens."""
+        with self._lock:
+            rows = self._db.execute("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
+            return frozenset(row[0] for row in rows)
+
+    def add_code(self, hashed: str, code: Code) -> None:
+        """Keep an authorization code."""
+        self._do(
+            "INSERT INTO codes (hash, expires_at, body) VALUES (?, ?, ?)",
+            hashed,
+            code.expires_at,
+            msgspec.json.encode(code),
+        )
+
+    def code(self, hashed: str) -> Code | None:
+        """Return what a code stands for, used or not."""
+        return self._record(Code, "SELECT body FROM codes WHERE hash = ?", hashed)
+
+    def use_code(self, hashed: str, now: float) -> bool:
+        """Use a code; False where that was done before."""
+        query = "UPDATE codes SET used_at = ? WHERE hash = ? AND used_at IS NULL"
+        return self._do(query, now, hashed) == 1
+
+    def add_refresh_token(self, hashed: str, grant_id: str, expires_at: float) -> None:
+        """Keep a refresh token."""
+        query = "INSERT INTO refresh_tokens (hash, grant_id, expires_at) VALUES (?, ?, ?)"
+        self._do(query, hashed, grant_id, expires_at)
+
+    def refresh_token(self, hashed: str) -> tuple[str, float, float | None] | None:
+        """Return whose grant a refresh token is, when it ends, and when it was used."""
+        query = "SELECT grant_id, expires_at, used_at FROM refresh_tokens WHERE hash = ?"
+        row = self._one(query, hashed)
+        return None if row is None else msgspec.convert(row, tuple[str, float, float | None])
+
+    def use_refresh_token(self, hashed: str, now: float) -> None:
+        """Remember that a refresh token was used."""
+        query = "UPDATE refresh_tokens SET used_at = ? WHERE hash = ? AND used_at IS NULL"
+        self._do(query, now, hashed)
+
+    # -- devices
+
+    def add_device(self, hashed: str, device: DeviceRequest) -> None:
+        """Keep a device that waits, or what became of it."""
+        self._do(
+            "INSERT OR REPLACE INTO devices (hash, user_code, expires_at, body)"
+            " VALUES (?, ?, ?, ?)",
+            hashed,
+            device.user_code,
+            device.expires_at,
+            msgspec.json.encode(device),
+        )
+
+    def device(self, hashed: str) -> DeviceRequest | None:
+        """Return a device by its code."""
+        return self._record(DeviceRequest, "SELECT body FROM devices WHERE hash = ?", hashed)
+
+    def device_hash(self, user_code: str) -> str | None:
+        """Return the hashed code of the device that shows a user code."""
+        row = self._one("SELECT hash FROM devices WHERE user_code = ?", user_code)
+        return None if row is None else str(row[0])
+
+    def remove_device(self, hashed: str) -> None:
+        """Forget a device."""
+        self._do("DELETE FROM devices WHERE hash = ?", hashed)
+
+    def count_devices(self) -> int:
+        """Return how many devices wait."""
+        row = self._one("SELECT count(*) FROM devices")
+        return 0 if row is None else int(str(row[0]))
+
+    # -- people
+
+    def add_login(self, hashed: str, subject: str, expires_at: float) -> None:
+        """Keep who a browser belongs to."""
+        query = "INSERT INTO logins (hash, subject, expires_at) VALUES (?, ?, ?)"
+        self._do(query, hashed, subject, expires_at)
+
+    def login(self, hashed: str, now: float) -> str | None:
+        """Return who a browser belongs to."""
+        query = "SELECT subject FROM logins WHERE hash = ? AND expires_at > ?"
+        row = self._one(query, hashed, now)
+        return None if row is None else str(row[0])
+
+    def remove_login(self, hashed: str) -> None:
+        """Forget who a browser belongs to."""
+        self._do("DELETE FROM logins WHERE hash = ?", hashed)
+
+    def remember_consent(self, grant: Grant) -> None:
+        """Keep what a person allowed, for the next time."""
+        self._do(
+            "INSERT OR REPLACE INTO consents (subject, client_id, resource, scopes)"
+            " VALUES (?, ?, ?, ?)",
+            grant.subject,
+            grant.client_id,
+            grant.resource,
+            " ".join(grant.scopes),
+        )
+
+    def consented(self, subject: str, client_id: str, resource: str) -> frozenset[str] | None:
+        """Return the scopes that a person allowed before; None where nothing was."""
+        row = self._one(
+            "SELECT scopes FROM consents WHERE subject = ? AND client_id = ? AND resource = ?",
+            subject,
+            client_id,
+            resource,
+        )
+        return None if row is None else frozenset(str(row[0]).split())
+
+    # -- keys and secrets
+
+    def signing_keys(self) -> list[Key]:
+        """Return all keys, the newest first."""
+        query = "SELECT id, algorithm, pem, created_at, retired_at FROM keys"
+        with self._lock:
+            rows = self._db.execute(f"{query} ORDER BY created_at DESC, rowid DESC").fetchall()
+        return [Key(*row) for row in rows]
+
+    def add_key(self, key: Key) -> None:
+        """Keep a key; those before it sign no more."""
+        self._do("UPDATE keys SET retired_at = ? WHERE retired_at IS NULL", key.created_at)
+        query = "INSERT INTO keys (id, algorithm, pem, created_at) VALUES (?, ?, ?, ?)"
+        self._do(query, key.key_id, key.algorithm, key.pem, key.created_at)
+
+    def secret(self, name: str, fresh: str) -> str:
+        """Return a secret of the server, which is `fresh` where there was none."""
+        self._do("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", name, fresh)
+        row = self._one("SELECT value FROM secrets WHERE name = ?", name)
+        return fresh if row is None else str(row[0])
+
+    # -- tidying
+
+    def sweep(self, now: float, *, keys_before: float) -> None:
+        """Forget what has ended."""
+        for table in ("grants", "refresh_tokens", "devices", "logins"):
+            self._do(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
+        self._do("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
+        self._do("DELETE FROM keys WHERE retired_at < ?", keys_before)
+
+
+def _blob(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
