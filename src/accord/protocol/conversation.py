@@ -42,7 +42,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
 # cancellations.
 _CANCELLED_REMEMBERED: Final = 1024
 _NOTHING: Final[tuple[Violation, ...]] = ()
-_NAMES: Final[frozenset[str]] = frozenset()
+_NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
+# Shared by all who have cancelled nothing, so that an idle conversation owns less.
+_NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
@@ -58,12 +60,16 @@ class PartyState(msgspec.Struct):
 
     open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
     tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=dict)
-    cancelled: Bounded[RequestId, Exchange] = msgspec.field(
-        default_factory=lambda: Bounded(_CANCELLED_REMEMBERED)
-    )
+    cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
     capabilities: frozenset[str] | None = None
     info: Any = None
     used: UsedIds | None = None
+
+    def remember_cancelled(self, exchange: Exchange) -> None:
+        """Know a request by which an answer may come, though nobody waits for it."""
+        if self.cancelled is _NONE_CANCELLED:
+            self.cancelled = Bounded(_CANCELLED_REMEMBERED)
+        self.cancelled[exchange.id] = exchange
 
 
 class Conversation:
@@ -83,8 +89,7 @@ class Conversation:
         self._indexed = self.current
         self._index = enforced(self.current.id, ready=False)
         # Filled when the opening is over, and only where nobody remembers every message.
-        self._unobjectionable: dict[Party, frozenset[str]] = {CLIENT: _NAMES, SERVER: _NAMES}
-        self._unobjectionable_results = self._unobjectionable
+        self._unobjectionable = self._unobjectionable_results = _NONE_FREE
 
     # -- which revision a message belongs to
 
@@ -236,7 +241,7 @@ class Conversation:
         elif party.open.get(exchange.id) is exchange:
             del party.open[exchange.id]
             if exchange.duplicates:
-                party.cancelled[exchange.id] = exchange
+                party.remember_cancelled(exchange)
         self._forget_token(party, exchange)
 
     def _note(self, step: Step) -> None:
@@ -260,7 +265,7 @@ class Conversation:
         """Stop waiting for an answer; one that comes all the same is still known."""
         party = self.parties[exchange.sender]
         exchange.cancelled = True
-        party.cancelled[exchange.id] = party.open.pop(exchange.id)
+        party.remember_cancelled(party.open.pop(exchange.id))
 
     def _forget_token(self, party: PartyState, exchange: Exchange) -> None:
         if exchange.token is not None and party.tokens.get(exchange.token) is exchange:
@@ -288,9 +293,8 @@ class Conversation:
         self._indexed = self.current
         self._index = enforced(self.current.id, ready=ready, **(self._declared() if ready else {}))
         if ready and self.memory is None:
-            free = self._index.unobjectionable
-            self._unobjectionable = {each: free[each, REQUEST] for each in OTHER}
-            self._unobjectionable_results = {each: free[OTHER[each], RESULT] for each in OTHER}
+            self._unobjectionable = self._index.free_requests
+            self._unobjectionable_results = self._index.free_results
 
     def _declared(self) -> dict[Party, frozenset[str] | None]:
         """What rules ask for; nobody can make up more than a few combinations of it."""

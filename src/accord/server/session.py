@@ -30,6 +30,10 @@ _BURST: Final = 0.02
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
 _IN_TRANSIT_MOST: Final = 16
+# Shared by all sessions: it is held for the time of an addition, and only by threads.
+_TRANSIT: Final = threading.Lock()
+# Every frozenset() is a new one, of 216 bytes.
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class Flow(Protocol):
@@ -66,11 +70,10 @@ class Session:
         self.flow: Flow | None = None
         self.principal: Principal | None = server.principal
         self._in_transit = 0
-        self._transit_lock = threading.Lock()
         self.log_level: LoggingLevel = server.log_level
         # Sets that are replaced, not changed: an idle session owns none.
-        self.subscriptions: frozenset[str] = frozenset()
-        self._changed: frozenset[str] = frozenset()
+        self.subscriptions = _NONE
+        self._changed = _NONE
         self._contexts: dict[Any, Context[Any]] = {}
 
     @property
@@ -178,7 +181,7 @@ class Session:
     def _tell_from_thread(
         self, send: Callable[[Any], None], params: Any, flow: Flow | None
     ) -> None:
-        with self._transit_lock:
+        with _TRANSIT:
             self._in_transit += 1
             is_full = self._in_transit % _IN_TRANSIT_MOST == 0
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
@@ -224,7 +227,7 @@ class Session:
         self._changed |= {kind}
 
     def _flush_changes(self) -> None:
-        changed, self._changed = sorted(self._changed), frozenset()
+        changed, self._changed = sorted(self._changed), _NONE
         for kind in changed:
             self.notify(f"notifications/{kind}/list_changed")
 

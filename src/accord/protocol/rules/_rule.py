@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
-from accord.protocol.violation import ACCEPT, CLIENT, SERVER, Party, Reaction, Severity, Violation
+from accord.protocol.violation import (
+    ACCEPT,
+    CLIENT,
+    OTHER,
+    SERVER,
+    Party,
+    Reaction,
+    Severity,
+    Violation,
+)
 from accord.types._base import ALWAYS, Lifetime, RevisionId
 
 if TYPE_CHECKING:
@@ -196,16 +205,16 @@ class Index:
                         if rule.concerns(party, kind, name)
                         and not (settled and settled(rule, party, name))
                     )
-        self.unobjectionable = {
-            (party, kind): frozenset(
-                name
-                for name, found in lookup.items()
-                if all(rule.only == "reuse" for rule in found)
-            )
-            for party, kinds in self.found.items()
-            for kind, lookup in kinds.items()
-        }
-        """Methods whose messages no rule can object to, unless they reuse an id or a token."""
+        self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}
+        """By sender, the methods that no rule can object to, unless an id or a token is reused."""
+        self.free_results = {party: self._free(OTHER[party], RESULT) for party in EITHER}
+        """The same for results, by who asked."""
+
+    def _free(self, party: Party, kind: Kind) -> frozenset[str]:
+        lookup = self.found[party][kind]
+        return frozenset(
+            name for name, rules in lookup.items() if all(rule.only == "reuse" for rule in rules)
+        )
 
 
 class _Lookup(dict[str, tuple[Rule, ...]]):
