@@ -76,12 +76,15 @@ class JwtVerifier:
         self.leeway = leeway
         self.algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
         self._secret = None if secret is None else _checked_secret(secret)
-        self._clock: Callable[[], float] = settings.pop("clock", time.time)
+        self._clock: Callable[[], float] = settings.get("clock", time.time)
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
         if jwks_url is not None:
             self._keys = FetchedKeys(jwks_url, send or _sender(jwks_url), **settings)
         else:
+            settings.pop("clock", None)
+            if settings:
+                raise TypeError(f"settings without jwks_url: {', '.join(sorted(settings))}")
             self._keys = FixedKeys(read_keys(keys) if keys is not None else ())
         self._memory = TokenMemory(clock=self._clock)
 

@@ -1,0 +1,307 @@
+"""JWT access tokens: the good ones, and all that attackers and mistakes come up with."""
+
+import asyncio
+import hmac
+import json
+import time
+from hashlib import sha256
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from accord.auth import JwtVerifier
+from accord.auth.jwt_tokens import claims_fault
+from accord.errors import AuthError
+from support.issuer import (
+    ISSUER,
+    RESOURCE,
+    Published,
+    _part,
+    claims,
+    jwk,
+    jwks,
+    private_key,
+    token,
+    unsigned,
+)
+
+SECRET = "a secret that is long enough to be one"
+
+
+def verifier(**settings):
+    settings.setdefault("keys", jwks("first"))
+    return JwtVerifier(ISSUER, audience=RESOURCE, **settings)
+
+
+def verify(given, **settings):
+    return asyncio.run(verifier(**settings).verify(given))
+
+
+# -- good ones
+
+
+@pytest.mark.requirement("auth.token.validated")
+def test_a_good_token_says_who_somebody_is():
+    found = verify(token(scope="read write", extra={"a": 1}))
+    assert (found.subject, found.client_id, found.issuer) == ("ann", "laptop", ISSUER)
+    assert found.scopes == {"read", "write"}
+    assert found.expires_at > time.time()
+    assert found.claims["extra"] == {"a": 1}
+
+
+@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "JWT", "application/at+jwt", None])
+def test_access_tokens_are_called_by_several_types(typ):
+    assert verify(token(header={"typ": typ})) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "scopes"),
+    [
+        ({"scope": None, "scp": "a b"}, {"a", "b"}),
+        ({"scope": None, "scp": ["a", "b", 5]}, {"a", "b"}),
+        ({"scope": None}, set()),
+        ({"scope": 7}, set()),
+    ],
+    ids=["scp text", "scp list", "none", "number"],
+)
+def test_scopes_are_found_where_issuers_put_them(changes, scopes):
+    assert verify(token(**changes)).scopes == scopes
+
+
+def test_a_client_that_acts_for_itself_is_its_own_subject():
+    found = verify(token(sub=None, client_id=None, azp="robot"))
+    assert (found.subject, found.client_id) == ("robot", "robot")
+
+
+def test_rsa_keys_and_tokens_without_key_id_work():
+    assert verify(token("r", "RSA"), keys=[jwk("r", "RSA")]) is not None
+    assert verify(token(header={"kid": None}), keys=jwks("second", "first")) is not None
+
+
+def test_clocks_may_differ_a_little():
+    now = int(time.time())
+    assert verify(token(exp=now - 30)) is not None
+    assert verify(token(nbf=now + 30, iat=now + 30)) is not None
+    assert verify(token(exp=now - 30), leeway=0) is None
+
+
+def test_a_shared_secret_works_when_it_is_asked_for():
+    given = jwt.encode(claims(), SECRET, algorithm="HS256")
+    assert verify(given, keys=None, secret=SECRET) is not None
+    assert verify(given) is None
+    forged = jwt.encode(claims(), "another secret of the same length!!!!!", algorithm="HS256")
+    assert verify(forged, keys=None, secret=SECRET) is None
+
+
+# -- bad ones
+
+NOW = int(time.time())
+
+
+@pytest.mark.requirement(
+    "auth.token.validated", "auth.token.audience-validated", "auth.token.foreign-rejected"
+)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aud": "https://other.example/mcp"},
+        {"aud": ["https://other.example/mcp", "https://desk.example"]},
+        {"aud": None},
+        {"aud": "https://desk.example"},
+        {"aud": 7},
+        {"iss": "https://evil.example"},
+        {"iss": f"{ISSUER}/"},
+        {"iss": None},
+        {"exp": NOW - 100},
+        {"exp": None},
+        {"exp": True},
+        {"exp": "tomorrow"},
+        {"exp": 1e300},
+        {"nbf": NOW + 300},
+        {"nbf": "x"},
+        {"iat": NOW + 300},
+        {"sub": None, "client_id": None},
+        {"sub": 7, "client_id": None},
+    ],
+    ids=[
+        "other audience",
+        "other audiences",
+        "no audience",
+        "origin alone",
+        "audience is a number",
+        "other issuer",
+        "issuer with a slash",
+        "no issuer",
+        "expired",
+        "no expiry",
+        "expiry is true",
+        "expiry is text",
+        "expiry is beyond time",
+        "not yet",
+        "not before is text",
+        "issued later",
+        "nobody",
+        "subject is a number",
+    ],
+)
+def test_a_token_with_a_wrong_claim_is_refused(changes):
+    # The library that signs would not write some of these.
+    header, body = _part({"alg": "ES256", "kid": "first"}), _part(claims(**changes))
+    signed = jwt.get_algorithm_by_name("ES256").sign(
+        f"{header}.{body}".encode(), private_key("first")
+    )
+    given = f"{header}.{body}.{jwt.utils.base64url_encode(signed).decode()}"
+    assert verify(given) is None
+
+
+def test_a_token_without_signature_is_refused():
+    for algorithm in ("none", "None", "NONE", "", None, 5, "ES256", "HS256"):
+        assert verify(unsigned({"alg": algorithm, "typ": "JWT", "kid": "first"})) is None
+
+
+@pytest.mark.parametrize("kind", ["EC", "RSA"])
+def test_a_public_key_is_never_a_secret(kind):
+    """Whoever signs by HMAC with the public key, in any of its forms, gets nowhere."""
+    public = private_key("first", kind).public_key()
+    forms = [
+        public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
+        json.dumps(jwk("first", kind)).encode(),
+    ]
+    signed = f"{_part({'alg': 'HS256', 'kid': 'first', 'typ': 'JWT'})}.{_part(claims())}"
+    for form in forms:
+        mac = hmac.new(form, signed.encode(), sha256).digest()
+        given = f"{signed}.{jwt.utils.base64url_encode(mac).decode()}"
+        assert verify(given, keys=[jwk("first", kind)]) is None
+
+
+def test_a_key_of_one_kind_verifies_no_algorithm_of_another():
+    keys = [jwk("first"), jwk("r", "RSA")]
+    assert verify(token("r", "RSA", header={"kid": "first"}), keys=keys) is None
+    assert verify(token("first", header={"kid": "r"}), keys=keys) is None
+
+
+def test_another_key_or_a_changed_claim_is_noticed():
+    assert verify(token("second", header={"kid": "first"})) is None
+    head, _, signature = token().split(".")
+    assert verify(f"{head}.{_part(claims(sub='eve'))}.{signature}") is None
+
+
+@pytest.mark.parametrize("header", [{"crit": ["exp"], "exp": 1}, {"crit": []}, {"typ": "dpop+jwt"}])
+def test_headers_that_ask_for_more_than_we_know_are_refused(header):
+    assert verify(token(header=header)) is None
+
+
+def test_algorithms_that_are_not_listed_are_refused():
+    assert verify(token(), algorithms=["RS256"], keys=[jwk("first"), jwk("r", "RSA")]) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a.b", "a.b.c", "....", "e30.e30.", "\u00e9.x.y", "." * 5000]
+)
+def test_what_is_no_token_is_refused(text):
+    assert verify(text) is None
+
+
+def test_claims_that_are_no_object_are_refused():
+    for payload in (b"[]", b"5", b"\xff", b"[" * 100_000):
+        given = jwt.PyJWS().encode(
+            payload, private_key("first"), algorithm="ES256", headers={"kid": "first"}
+        )
+        assert verify(given) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "give one of"),
+        ({"keys": [], "secret": SECRET}, "give one of"),
+        ({"secret": "short"}, "at least 32"),
+        ({"secret": "-----BEGIN PUBLIC KEY-----" + "x" * 40}, "key of a pair"),
+        ({"keys": [], "algorithms": ["HS256"]}, "HS256"),
+        ({"keys": [], "algorithms": ["none"]}, "none"),
+        ({"secret": SECRET, "algorithms": ["RS256"]}, "RS256"),
+        ({"keys": {}}, "no JWKS"),
+    ],
+    ids=["nothing", "two", "short", "public", "hmac with keys", "none", "secret with rsa", "jwks"],
+)
+def test_settings_that_would_be_unsafe_are_refused(settings, why):
+    with pytest.raises(ValueError, match=why):
+        JwtVerifier(ISSUER, **settings)
+
+
+def test_a_verifier_without_audience_takes_nothing_until_it_has_one():
+    unbound = JwtVerifier(ISSUER, keys=jwks("first"))
+    assert asyncio.run(unbound.verify(token())) is None
+    assert asyncio.run(unbound.for_audience(RESOURCE).verify(token())) is not None
+    assert asyncio.run(unbound.for_audience("https://x.example").verify(token())) is None
+    fixed = verifier()
+    assert fixed.for_audience("https://x.example") is fixed
+
+
+def test_claims_are_judged_without_a_clock():
+    judged = {"issuer": ISSUER, "audience": [RESOURCE], "leeway": 0.0}
+    good = claims(exp=100, iat=50)
+    assert claims_fault(good, now=99.0, **judged) is None
+    assert claims_fault(good, now=100.0, **judged) == "expired"
+    assert claims_fault(good, now=49.0, **judged) == "not valid yet"
+
+
+# -- time
+
+
+def test_a_token_that_was_good_is_refused_once_it_has_expired():
+    async def scenario():
+        now = [time.time()]
+        subject = verifier(leeway=0, clock=lambda: now[0])
+        given = token()
+        assert await subject.verify(given) is not None
+        assert await subject.verify(given) is not None
+        now[0] += 601
+        assert await subject.verify(given) is None
+
+    asyncio.run(scenario())
+
+
+def test_a_good_token_is_looked_at_once():
+    async def scenario():
+        published = Published("first")
+        subject = verifier(keys=None, jwks_url="https://issuer.example/jwks", send=published.send)
+        given = token()
+        first = await subject.verify(given)
+        assert await subject.verify(given) is first
+
+    asyncio.run(scenario())
+
+
+def test_keys_are_rotated_without_anybody_noticing():
+    async def scenario():
+        now, published = [time.time()], Published("first")
+        subject = verifier(
+            keys=None,
+            jwks_url="https://i.example/jwks",
+            send=published.send,
+            clock=lambda: now[0],
+        )
+        assert await subject.verify(token()) is not None
+        published.document = jwks("first", "second")
+        now[0] += 11
+        assert await subject.verify(token("second")) is not None
+        assert await subject.verify(token("third")) is None
+        assert len(published.asked) == 2
+
+    asyncio.run(scenario())
+
+
+def test_when_the_keys_cannot_be_fetched_nobody_can_tell():
+    async def scenario():
+        published = Published("first")
+        published.is_down = True
+        subject = verifier(keys=None, jwks_url="https://i.example/jwks", send=published.send)
+        with pytest.raises(AuthError, match="no keys could be fetched"):
+            await subject.verify(token())
+        # What is refused by its header alone needs no keys.
+        assert await subject.verify(unsigned({"alg": "none"})) is None
+
+    asyncio.run(scenario())

@@ -1,0 +1,229 @@
+"""Keys: which are taken from a JWKS, and when they are fetched."""
+
+import asyncio
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from accord.auth.keys import FetchedKeys, FixedKeys, read_keys
+from accord.errors import AuthError
+from support.issuer import Published, jwk, jwks
+
+URL = "https://issuer.example/jwks"
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def fetched(published, clock, **settings):
+    return FetchedKeys(URL, published.send, clock=clock, **settings)
+
+
+async def ids(keys, name, algorithm="ES256"):
+    return [key.id for key in await keys.candidates(algorithm, name)]
+
+
+# -- reading
+
+
+def test_keys_are_read_with_what_they_are_for():
+    first, second = read_keys({"keys": [jwk("a"), jwk("b", "RSA")]})
+    assert (first.id, first.fits("ES256"), first.fits("RS256")) == ("a", True, False)
+    assert (second.id, second.fits("RS256"), second.fits("PS512")) == ("b", True, True)
+    assert not second.fits("HS256")
+    assert not first.fits("ES384")
+
+
+def test_a_key_that_names_its_algorithm_is_for_no_other():
+    (key,) = read_keys([jwk("a", "RSA", alg="RS256")])
+    assert key.fits("RS256")
+    assert not key.fits("PS256")
+
+
+def weak():
+    pair = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    return jwt.get_algorithm_by_name("RS256").to_jwk(pair.public_key(), as_dict=True)
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "a"},
+        {"kty": "RSA", "kid": "a"},
+        {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
+        {"kty": "EC", "crv": "P-99", "x": "AA", "y": "AA"},
+        {"kty": "??"},
+        "text",
+        None,
+        {},
+    ],
+    ids=["secret", "no modulus", "not on the curve", "unknown curve", "kind", "text", "null", "{}"],
+)
+def test_what_cannot_verify_is_left_out(unfit):
+    assert [key.id for key in read_keys({"keys": [unfit, jwk("good")]})] == ["good"]
+
+
+def test_keys_for_other_uses_and_weak_ones_are_left_out():
+    others = [
+        jwk("a", use="enc"),
+        jwk("b", key_ops=["encrypt"]),
+        jwk("c", kid=7),
+        {**weak(), "kid": "d"},
+    ]
+    assert read_keys({"keys": others}) == []
+
+
+@pytest.mark.parametrize("document", [{}, {"keys": {}}, {"keys": "x"}, None, "x", 5])
+def test_what_is_no_jwks_is_said_to_be_none(document):
+    with pytest.raises(ValueError, match="no JWKS"):
+        read_keys(document)
+
+
+def test_a_token_without_key_id_is_tried_with_all_that_fit():
+    async def scenario():
+        keys = FixedKeys(read_keys([jwk("a"), jwk("b"), jwk("c", "RSA")]))
+        assert await ids(keys, None) == ["a", "b"]
+        assert await ids(keys, "b") == ["b"]
+        assert await ids(keys, "z") == []
+        unnamed = FixedKeys(read_keys([jwk("a", kid=None)]))
+        assert await ids(unnamed, "z") == [None]
+
+    asyncio.run(scenario())
+
+
+# -- fetching
+
+
+def test_keys_are_fetched_once_for_all_who_wait_and_then_kept():
+    async def scenario():
+        published = Published("a")
+        keys = fetched(published, Clock())
+        found = await asyncio.gather(*(ids(keys, "a") for _ in range(50)))
+        assert found == [["a"]] * 50
+        assert await ids(keys, "a") == ["a"]
+        assert len(published.asked) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_new_key_is_fetched_when_a_token_names_it():
+    async def scenario():
+        published, clock = Published("a"), Clock()
+        keys = fetched(published, clock, pause=10.0)
+        await ids(keys, "a")
+        published.document = jwks("b")
+        clock.now += 11
+        found = await asyncio.gather(*(ids(keys, "b") for _ in range(20)))
+        assert found == [["b"]] * 20
+        assert len(published.asked) == 2
+        assert await ids(keys, "a") == []
+
+    asyncio.run(scenario())
+
+
+def test_unknown_names_do_not_make_us_fetch_all_the_time():
+    async def scenario():
+        published, clock = Published("a"), Clock()
+        keys = fetched(published, clock, pause=10.0)
+        for number in range(100):
+            assert await ids(keys, f"made up {number}") == []
+        assert len(published.asked) == 1
+        clock.now += 11
+        await ids(keys, "made up")
+        assert len(published.asked) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_known_name_with_another_algorithm_fetches_nothing():
+    async def scenario():
+        published, clock = Published("a"), Clock()
+        keys = fetched(published, clock, pause=0.0)
+        await ids(keys, "a")
+        assert await ids(keys, "a", "RS256") == []
+        assert len(published.asked) == 1
+
+    asyncio.run(scenario())
+
+
+def test_old_keys_are_used_while_new_ones_are_fetched_and_when_that_fails():
+    async def scenario():
+        published, clock = Published("a"), Clock()
+        keys = fetched(published, clock, ttl=100.0, pause=10.0, keep=1000.0)
+        await ids(keys, "a")
+        clock.now += 101
+        published.is_down = True
+        assert await ids(keys, "a") == ["a"]
+        await asyncio.sleep(0)
+        assert len(published.asked) == 2
+        published.is_down, published.status = False, 500
+        clock.now += 11
+        assert await ids(keys, "a") == ["a"]
+        await asyncio.sleep(0)
+        published.status, published.document = 200, {"keys": []}
+        clock.now += 11
+        assert await ids(keys, "a") == ["a"]
+        await asyncio.sleep(0)
+        assert len(published.asked) == 4
+        assert await ids(keys, "a") == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_keys_are_not_used_for_ever():
+    async def scenario():
+        published, clock = Published("a"), Clock()
+        keys = fetched(published, clock, ttl=100.0, keep=1000.0)
+        await ids(keys, "a")
+        clock.now += 1001
+        published.is_down = True
+        with pytest.raises(AuthError, match=r"no keys could be fetched from https://issuer\.exam"):
+            await ids(keys, "a")
+        published.is_down = False
+        clock.now += 11
+        assert await ids(keys, "a") == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_without_any_keys_nobody_can_tell_and_the_next_try_comes_after_a_pause():
+    async def scenario():
+        published, clock = Published("a"), Clock()
+        published.is_down = True
+        keys = fetched(published, clock, pause=10.0)
+        for _ in range(5):
+            with pytest.raises(AuthError):
+                await ids(keys, "a")
+        assert len(published.asked) == 1
+        published.is_down = False
+        clock.now += 11
+        assert await ids(keys, "a") == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_one_who_gives_up_waiting_does_not_stop_the_fetch_for_others():
+    async def scenario():
+        published, gate = Published("a"), asyncio.Event()
+
+        async def send(request):
+            await gate.wait()
+            return await published.send(request)
+
+        keys = FetchedKeys(URL, send)
+        hasty = asyncio.create_task(ids(keys, "a"))
+        patient = asyncio.create_task(ids(keys, "a"))
+        await asyncio.sleep(0)
+        hasty.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        assert await patient == ["a"]
+        assert len(published.asked) == 1
+
+    asyncio.run(scenario())
