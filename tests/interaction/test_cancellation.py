@@ -8,7 +8,7 @@ import pytest
 from accord import connect
 from accord.errors import ConnectionClosed
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, over, text
+from support.links import EVERYWHERE, IN_MEMORY, everywhere, over, text
 from support.raw import RawClient, RawServer
 from support.waiting import until
 
@@ -63,7 +63,7 @@ async def test_work_in_a_thread_sees_a_flag(accord_link: Any, connect_to: Any) -
     assert [each for each in recording.messages("server") if each.get("id") == call["id"]] == []
 
 
-@over("memory", "stdio:2025-06-18", revisions=("2025-06-18", "2025-11-25"))
+@everywhere("2025-06-18", "2025-11-25")
 async def test_a_thread_that_waits_for_an_answer_is_freed(connect_to: Any) -> None:
     asked = asyncio.Event()
 
@@ -79,7 +79,7 @@ async def test_a_thread_that_waits_for_an_answer_is_freed(connect_to: Any) -> No
 
 
 @pytest.mark.requirement("cancellation.receiver.stops")
-@over("memory", "stdio:2025-06-18", revisions=("2025-06-18",))
+@everywhere("2025-06-18")
 async def test_a_question_of_a_cancelled_tool_is_cancelled_too(
     accord_link: Any, connect_to: Any
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from accord.errors import RequestError
 from accord.types import CreateMessageResult, ElicitResult, Root, TextContent
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, over, text
+from support.links import EVERYWHERE, IN_MEMORY, everywhere, over, text
 from support.waiting import until
 
 pytestmark = EVERYWHERE
@@ -102,7 +102,7 @@ async def test_the_user_fills_in_a_form(accord_link: Any, connect_to: Any, tool:
     ("answer", "action"),
     [(False, "decline"), (None, "cancel"), (ElicitResult("decline"), "decline")],
 )
-@over("memory", "stdio:2025-06-18", revisions=("2025-06-18", "2025-11-25"))
+@everywhere("2025-06-18", "2025-11-25")
 async def test_the_user_may_refuse(connect_to: Any, answer: Any, action: str) -> None:
     async with connect_to(working.make, on_elicit=lambda params: answer) as client:
         assert text(await client.call_tool("order")) == f"refused: {action}"

@@ -1,4 +1,8 @@
-"""What interaction tests run over: in memory in every revision, as a process in one of them."""
+"""What interaction tests run over: in memory in every revision, over the others where it differs.
+
+A process in one revision; Streamable HTTP, answering as JSON and as event streams, in those that
+have it; the older form of HTTP in the one that knew no other.
+"""
 
 from typing import Any
 
@@ -6,6 +10,15 @@ import pytest
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 REVISIONS = (*MISSION, "2025-11-25")
+STDIO = ("stdio:2025-06-18",)
+HTTP = (
+    "http:2025-03-26",
+    "http:2025-06-18",
+    "http:2025-11-25",
+    "http-stream:2025-03-26",
+    "http-stream:2025-06-18",
+    "sse:2024-11-05",
+)
 
 
 def over(
@@ -15,7 +28,21 @@ def over(
     return pytest.mark.accord(transports=list(transports), revisions=revisions, allow=list(allow))
 
 
-EVERYWHERE = over("memory", "stdio:2025-06-18")
+def everywhere(*revisions: str) -> pytest.MarkDecorator:
+    """Run a test over everything there is, in these revisions."""
+    return over("memory", *within(STDIO + HTTP, revisions), revisions=revisions)
+
+
+def in_this_process(*revisions: str) -> pytest.MarkDecorator:
+    """Run a test that sees what its server does over all that has the server in this process."""
+    return over("memory", *within(HTTP, revisions), revisions=revisions)
+
+
+def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
+    return [each for each in links if each.partition(":")[2] in revisions]
+
+
+EVERYWHERE = everywhere(*REVISIONS)
 IN_MEMORY = over("memory")
 
 

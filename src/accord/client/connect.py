@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from accord.client.client import Client
 from accord.client.link import Link
@@ -28,7 +28,10 @@ from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
 from accord.version import __version__
 
-__all__ = ["Connecting", "Target", "connect"]
+if TYPE_CHECKING:
+    from accord.transports.http import HttpWire
+
+__all__ = ["Connecting", "Target", "connect", "http_wire"]
 
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
 """A command as a list, a file with a server, a URL, or a server object."""
@@ -138,7 +141,7 @@ async def _wire(target: Target, settings: Settings) -> Wire:
         wire: Wire = await target.connect_memory()
         return wire
     if isinstance(target, str) and target.startswith(("http://", "https://")):
-        return _http_wire(target, settings)
+        return http_wire(target, settings)
     return Process(
         Launch(
             command=_command(target),
@@ -152,7 +155,8 @@ async def _wire(target: Target, settings: Settings) -> Wire:
     )
 
 
-def _http_wire(url: str, settings: Settings) -> Wire:
+def http_wire(url: str, settings: Settings) -> "HttpWire":
+    """Return the wire to a URL."""
     from accord.transports.http import HttpTarget, HttpWire
 
     return HttpWire(

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
@@ -10,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
 from accord import Client, Server
 from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
+from accord.client.options import Settings
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.testing.wires import TappedWire
 from accord.transports.asgi import HttpApp
@@ -161,9 +163,9 @@ class _Tapped:
     def _http_wire(self) -> Wire:
         from accord.testing.http_wires import TappedHttpWire
 
-        form = _FORMS.get(self._transport)
+        settings = replace(Settings(**self._options), transport=_FORMS.get(self._transport))
         target = self._target if _is_url(self._target) else _app(self._target, self._transport)
-        return TappedHttpWire(target, self._recording, form=form, options=self._options)
+        return TappedHttpWire(target, self._recording, settings)
 
     def _wire(self) -> Wire:
         if self._transport == "memory":

@@ -1,8 +1,9 @@
 """A sender of HTTP requests that somebody listens to: messages, and what HTTP said about them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -97,15 +98,32 @@ class TappedSender:
             self._recording.observe("server", event.data, http=facts)
 
 
-class _TappedBody:
+class _Tapped:
+    """A response that somebody listens to."""
+
+    def __init__(self, inner: Response, facts: HttpFacts) -> None:
+        self.status = inner.status
+        self._inner = inner
+        self._facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)  # whatever else a response can do
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its name in any case."""
+        return self._inner.header(name)
+
+    def close(self) -> None:
+        """Let go of the response."""
+        self._inner.close()
+
+
+class _TappedBody(_Tapped):
     """A response that is one body."""
 
     def __init__(self, inner: Response, recording: Recording, facts: HttpFacts) -> None:
-        self.status = inner.status
-        self.header = inner.header
-        self._inner = inner
+        super().__init__(inner, facts)
         self._recording = recording
-        self._facts = facts
         self._chunks: list[bytes] = []
         self._is_observed = False
 
@@ -121,44 +139,37 @@ class _TappedBody:
     def close(self) -> None:
         """Let go of the response."""
         self._observe(b"")
-        self._inner.close()
+        super().close()
 
     def _observe(self, body: bytes) -> None:
         if not self._is_observed:
             self._is_observed = True
-            kind = media_type(self._facts.header("content-type"))
-            # A refusal may say anything, and in any form; only an error in our form is a message.
-            is_message = not body.isspace() and kind in ("application/json", "")
-            if self._facts.is_refusal:
-                is_message = is_message and b'"jsonrpc"' in body
-            message = body if body and is_message else None
+            message = body if _is_message(body, self._facts) else None
             self._recording.observe("server", message, http=self._facts)
 
 
-class _TappedStream:
+class _TappedStream(_Tapped):
     """A response that is a stream of events."""
 
     def __init__(self, inner: Response, tap: TappedSender, facts: HttpFacts) -> None:
-        self.status = inner.status
-        self.header = inner.header
-        self.close = inner.close
-        self._inner = inner
+        super().__init__(inner, facts)
         self._tap = tap
-        self._facts = facts
         self._decoder = Decoder()
 
     async def chunk(self) -> bytes:
         """Return the next bytes of the stream."""
         data = await self._inner.chunk()
-        for event in self._events(data):
-            self._tap.observe_event(event, self._facts)
+        with suppress(EventTooLong):  # the client finds out by itself
+            for event in self._decoder.feed(data):
+                self._tap.observe_event(event, self._facts)
         return data
 
-    def _events(self, data: bytes) -> Iterator[Event]:
-        try:
-            yield from self._decoder.feed(data)
-        except EventTooLong:
-            return  # the client finds out by itself
+
+def _is_message(body: bytes, facts: HttpFacts) -> bool:
+    """Whether a body is meant as a message; a refusal may say anything in any form."""
+    if not body.strip() or media_type(facts.header("content-type")) not in ("application/json", ""):
+        return False
+    return b'"jsonrpc"' in body if facts.is_refusal else True
 
 
 def _is_last_event(name: str) -> bool:

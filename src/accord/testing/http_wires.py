@@ -2,19 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from accord.client import ConnectOptions
+from accord.client.connect import http_wire
+from accord.client.options import Settings
 from accord.errors import MissingExtra
-from accord.protocol.codec import Limits
 from accord.protocol.exchange import Exchange
 from accord.testing.http_tap import TappedSender
 from accord.testing.recording import Recording
 from accord.transports.asgi import HttpApp
-from accord.transports.http import HttpClientOptions, HttpTarget, HttpWire, Sender
-from accord.transports.http_sender import AiohttpSender
+from accord.transports.http_two_endpoints import STREAM
 from accord.transports.wire import Lost, Receive, Watcher
+
+if TYPE_CHECKING:
+    from accord.transports.http import HttpWire
 
 __all__ = ["TappedHttpWire"]
 
@@ -29,26 +30,16 @@ class TappedHttpWire:
     Args:
         target: a URL, or an app that is served on loopback while the wire is open.
         recording: what observes.
-        form: "http" or "sse"; None tries both.
-        options: how the client was told to connect.
+        settings: how the client was told to connect.
     """
 
-    def __init__(
-        self,
-        target: str | HttpApp,
-        recording: Recording,
-        *,
-        form: Literal["http", "sse"] | None,
-        options: ConnectOptions,
-    ) -> None:
-        recording.transport = form or "http"
+    def __init__(self, target: str | HttpApp, recording: Recording, settings: Settings) -> None:
+        recording.transport = settings.transport or "http"
         self.inner: HttpWire | None = None
         self._target = target
         self._recording = recording
-        self._form: Literal["http", "sse"] | None = form
-        self._options = options
+        self._settings = settings
         self._served = None if isinstance(target, str) else _Served(target)
-        self._sender: AiohttpSender | None = None
         self._loop: asyncio.AbstractEventLoop
         self._watcher: Watcher
 
@@ -64,33 +55,13 @@ class TappedHttpWire:
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Serve the app where there is one, and make the connection."""
         self._loop = asyncio.get_running_loop()
+        url = str(self._target)
         if self._served is not None:
-            await self._served.start()
-            place = "/sse" if self._form == "sse" else self._served.app.options.path
-            url = f"http://{_LOOPBACK}:{self._served.port}{place}"
-        else:
-            url = str(self._target)
-        self.inner = HttpWire(self._aim(url))
+            url = await self._served.start(is_older=self._settings.transport == "sse")
+        self.inner = http_wire(url, self._settings)
+        self.inner.tap = lambda sender: TappedSender(sender, self._recording)
         self.inner.watch(self._watcher)
         await self.inner.open(receive, lost)
-
-    def _aim(self, url: str) -> HttpTarget:
-        given = self._options
-        options = given.get("http") or HttpClientOptions()
-        inner: Sender | None = options.sender
-        if inner is None:
-            inner = self._sender = AiohttpSender(url, options)
-        return HttpTarget(
-            url=url,
-            headers=given.get("headers"),
-            form=self._form,
-            options=HttpClientOptions(
-                sender=TappedSender(inner, self._recording),
-                listen=options.listen,
-                patience=options.patience,
-            ),
-            limits=given.get("limits") or Limits(),
-        )
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
         """Send one message."""
@@ -106,9 +77,6 @@ class TappedHttpWire:
         """End the session, close the connections, stop the server."""
         if self.inner is not None:
             await self.inner.close()
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            await sender.close()
         served, self._served = self._served, None
         if served is not None:
             await served.stop()
@@ -117,16 +85,10 @@ class TappedHttpWire:
         """Let go of everything at once."""
         if self.inner is not None:
             self.inner.abort()
-        if self._sender is None and self._served is None:
-            return
-        if self._loop.is_running():
+        served, self._served = self._served, None
+        if served is not None and self._loop.is_running():
             with contextlib.suppress(RuntimeError):  # the loop was closed in between
-                self._loop.call_soon_threadsafe(self._spawn, self.close())
-        elif self._sender is not None:
-            self._sender.abandon()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._closing = self._loop.create_task(work)
+                asyncio.run_coroutine_threadsafe(served.stop(), self._loop)
 
 
 class _Served:
@@ -144,7 +106,6 @@ class _Served:
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app
-        self.port = 0
         self._listen = listen
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -158,17 +119,20 @@ class _Served:
             )
         )
 
-    async def start(self) -> None:
+    async def start(self, *, is_older: bool) -> str:
+        """Begin to serve; returns the URL of the endpoint."""
         await self.app.start()
         config, server = self._server.config, self._server
         config.load()
         server.lifespan = config.lifespan_class(config)
         (socket,) = self._listen(_LOOPBACK, 0)
-        self.port = socket.getsockname()[1]
+        port = socket.getsockname()[1]
         await server.startup([socket])
         await server.on_tick(0)  # the headers of every response
+        return f"http://{_LOOPBACK}:{port}{STREAM if is_older else self.app.options.path}"
 
     async def stop(self) -> None:
+        """Stop, and leave nothing behind."""
         for each in getattr(self._server, "servers", ()):
             each.close()
         await self.app.stop()
