@@ -121,11 +121,11 @@ class Guard:
         return getattr(self.app, name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Whatever stands outside of us does not decide who is who.
+        scope.pop(_PRINCIPAL, None)
         if scope["type"] == "lifespan" or self._is_open(scope):
             await self.app(scope, receive, send)
             return
-        # Whatever stands outside of us does not decide who is who.
-        scope.pop(_PRINCIPAL, None)
         place = self._place(scope)
         if isinstance(place, Refusal):
             await self._refuse(place, None, scope, receive, send)

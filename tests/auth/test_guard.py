@@ -1,0 +1,339 @@
+"""The guard around any ASGI app, played message by message."""
+
+import asyncio
+import json
+
+import pytest
+
+from accord import Principal, Server
+from accord.auth import Guard, JwtVerifier, Protected, StaticTokens
+from accord.errors import AuthError
+from support.asgi import Asgi
+from support.issuer import ISSUER, RESOURCE, jwks, token
+
+ANN = Principal("ann", scopes=frozenset({"read"}))
+TOKENS = StaticTokens({"good": ANN})
+METADATA = "/.well-known/oauth-protected-resource"
+
+
+class Inner:
+    """An app that notes what reaches it, and answers."""
+
+    def __init__(self):
+        self.seen = []
+        self.needs = None
+
+    async def __call__(self, scope, receive, send):
+        self.seen.append(scope)
+        if self.needs is not None:
+            scope["accord.scopes"] = self.needs
+        if scope["type"] == "http":
+            headers = [(b"content-type", b"text/plain")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"inside", "more_body": False})
+
+
+def protected(verifier=TOKENS, **settings):
+    settings.setdefault("issuer", ISSUER)
+    settings.setdefault("public_url", RESOURCE)
+    return Protected(verifier, **settings)
+
+
+def ask(method="POST", *, inner=None, guard=None, scope=None, path="/mcp", **headers):
+    """Send one request through a guard, and return what came of it."""
+
+    async def scenario():
+        app = guard or protected().guard(inner or Inner())
+        client = Asgi(app)
+        given = {**client.scope(method, path, **headers), **(scope or {})}
+        client.scope = lambda *_, **__: given
+        return await client.start(method, b"{}").done()
+
+    return asyncio.run(scenario())
+
+
+# -- letting through
+
+
+@pytest.mark.requirement("auth.token.validated", "auth.role.resource-server")
+def test_a_good_token_passes_and_says_who_it_is():
+    inner = Inner()
+    answer = ask(inner=inner, authorization="Bearer good")
+    assert (answer.status, answer.body) == (200, b"inside")
+    assert inner.seen[0]["accord.principal"] is ANN
+
+
+def test_nobody_can_say_from_outside_who_they_are():
+    inner = Inner()
+    forged = {"accord.principal": Principal("root")}
+    assert ask(inner=inner, scope=dict(forged)).status == 401
+    assert inner.seen == []
+    ask(inner=inner, scope=dict(forged), path="/healthz")
+    assert "accord.principal" not in inner.seen[0]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/readyz/"])
+def test_health_stays_open(path):
+    assert ask("GET", path=path, host="10.1.2.3").status == 200
+
+
+def test_preflights_stay_open_and_other_options_do_not():
+    asked = {"origin": "http://localhost", "access-control-request-method": "POST"}
+    assert ask("OPTIONS", **asked).status == 200
+    assert ask("OPTIONS").status == 401
+
+
+def test_further_paths_may_stay_open():
+    guard = Guard(Inner(), protected(), open_paths=["/about"])
+    assert ask("GET", guard=guard, path="/about").status == 200
+    assert ask("GET", guard=guard, path="/about/me").status == 401
+
+
+def test_lifespan_passes():
+    async def scenario():
+        inner = Inner()
+        await protected().guard(inner)({"type": "lifespan"}, None, None)
+        assert inner.seen == [{"type": "lifespan"}]
+
+    asyncio.run(scenario())
+
+
+# -- refusing
+
+
+@pytest.mark.requirement(
+    "auth.server.401-when-required",
+    "auth.challenge.www-authenticate",
+    "auth.tokens.validated-first",
+)
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT", "HEAD"])
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages", "/", "/anything"])
+def test_without_a_token_nothing_passes(method, path):
+    inner = Inner()
+    answer = ask(method, inner=inner, path=path)
+    assert answer.status == 401
+    assert inner.seen == []
+    said = answer.headers["www-authenticate"]
+    assert said == f'Bearer resource_metadata="https://desk.example{METADATA}/mcp"'
+    assert answer.json["error"] == "unauthorized"
+
+
+@pytest.mark.requirement("auth.token.invalid-401", "auth.status-codes")
+@pytest.mark.parametrize("value", ["Bearer bad", "Bearer Good", "Bearer " + "a" * 20_000])
+def test_a_bad_token_is_401_and_not_repeated_in_the_answer(value):
+    answer = ask(authorization=value)
+    assert answer.status == 401
+    assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+    assert answer.headers["cache-control"] == "no-store"
+    assert value.split()[1].encode() not in answer.body
+
+
+@pytest.mark.requirement("auth.status-codes")
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({"authorization": "Bearer a b"}, b""),
+        ({"authorization": "Bearer"}, b""),
+        ({"authorization": "Bearer good"}, b"access_token=good"),
+        ({}, b"access_token=good"),
+    ],
+    ids=["two words", "no token", "also in the query", "only in the query"],
+)
+def test_malformed_authorization_is_400(headers, query):
+    answer = ask(scope={"query_string": query}, **headers)
+    assert (answer.status, answer.json["error"]) == (400, "invalid_request")
+    assert "www-authenticate" not in answer.headers
+
+
+@pytest.mark.requirement("auth.status-codes")
+def test_a_token_without_the_scopes_that_all_need_is_403_and_all_are_named():
+    guard = protected(scopes=["read", "use"]).guard(Inner())
+    answer = ask(guard=guard, authorization="Bearer good")
+    assert answer.status == 403
+    said = answer.headers["www-authenticate"]
+    assert 'error="insufficient_scope", scope="read use"' in said
+    assert 'scope="read use"' in ask(guard=guard).headers["www-authenticate"]
+
+
+def test_an_app_may_find_out_later_that_more_is_needed():
+    inner = Inner()
+    inner.needs = ("write",)
+    guard = protected(scopes=["read"]).guard(inner)
+    answer = ask(guard=guard, authorization="Bearer good")
+    assert (answer.status, answer.body) == (403, b"inside")
+    assert 'scope="read write"' in answer.headers["www-authenticate"]
+
+
+def test_when_nobody_can_tell_it_is_503_and_not_401():
+    class Unreachable:
+        async def verify(self, token):
+            raise AuthError("the issuer at 10.0.0.1 is down")
+
+    answer = ask(guard=protected(Unreachable()).guard(Inner()), authorization="Bearer good")
+    assert answer.status == 503
+    assert answer.headers["retry-after"] == "5"
+    assert b"10.0.0.1" not in answer.body
+
+
+def test_web_sockets_need_a_token_too():
+    async def scenario(**headers):
+        inner, sent = Inner(), []
+        scope = {**Asgi(None).scope("GET", **headers), "type": "websocket", "scheme": "ws"}
+
+        async def receive():
+            return {"type": "websocket.connect"}
+
+        async def send(message):
+            sent.append(message)
+
+        await protected().guard(inner)(scope, receive, send)
+        return len(inner.seen), [each["type"] for each in sent]
+
+    assert asyncio.run(scenario()) == (0, ["websocket.close"])
+    assert asyncio.run(scenario(authorization="Bearer good")) == (1, [])
+
+
+# -- metadata
+
+
+@pytest.mark.requirement("auth.prm.server", "auth.prm.lists-as")
+@pytest.mark.parametrize("path", [METADATA, f"{METADATA}/", f"{METADATA}/mcp", f"{METADATA}/mcp/"])
+def test_metadata_is_at_the_root_and_below_the_path(path):
+    guard = protected(scopes=["read"], resource_name="Desk").guard(Inner())
+    answer = ask("GET", guard=guard, path=path)
+    assert answer.status == 200
+    assert answer.json == {
+        "resource": RESOURCE,
+        "authorization_servers": [ISSUER],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["read"],
+        "resource_name": "Desk",
+    }
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
+def test_other_metadata_is_not_ours():
+    assert ask("GET", path=f"{METADATA}/other").status == 401
+    assert ask("GET", path=f"/x{METADATA}/mcp").status == 401
+
+
+def test_metadata_is_read_only_and_open_to_browsers():
+    assert ask("POST", path=METADATA).status == 405
+    head = ask("HEAD", path=METADATA)
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["content-length"]) > 50
+    preflight = ask("OPTIONS", path=METADATA, origin="https://a.example")
+    assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "*")
+
+
+@pytest.mark.parametrize(
+    ("public_url", "scope"),
+    [
+        ("https://desk.example/tools", {}),
+        ("https://desk.example/tools/", {"root_path": "/tools"}),
+        ("https://desk.example/tools/mcp", {"root_path": "/tools", "path": "/tools/mcp"}),
+        ("HTTPS://desk.example:443/tools/mcp/", {"root_path": "/elsewhere"}),
+    ],
+    ids=["prefix that a proxy strips", "root path", "mount", "another spelling"],
+)
+def test_one_public_url_is_right_behind_prefixes_mounts_and_proxies(public_url, scope):
+    guard = protected(public_url=public_url).guard(Inner())
+    answer = ask(guard=guard, scope=scope)
+    url = f"https://desk.example/tools{METADATA}/mcp"
+    assert f'resource_metadata="{url}"' in answer.headers["www-authenticate"]
+    root = scope.get("root_path", "") if "path" in scope else ""
+    for path in (f"/tools{METADATA}/mcp", f"{METADATA}/tools/mcp", f"{METADATA}/mcp", METADATA):
+        found = ask("GET", guard=guard, path=path, scope={"root_path": root})
+        assert found.json["resource"] == "https://desk.example/tools/mcp"
+
+
+def test_the_url_may_be_given_where_the_app_is_made():
+    guard = protected(public_url=None).guard(Inner(), path="/", public_url="https://a.example/x")
+    assert ask("GET", guard=guard, path=METADATA).json["resource"] == "https://a.example/x"
+
+
+# -- without a public URL
+
+
+def local(scope=None, verifier=TOKENS, **headers):
+    guard = protected(verifier, public_url=None).guard(Inner())
+    usual = {"server": ("127.0.0.1", 8000), "scheme": "http"}
+    return ask(guard=guard, scope={**usual, **(scope or {})}, **headers)
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000"])
+def test_on_loopback_the_url_is_the_one_that_the_client_uses(host):
+    answer = local(host=host)
+    assert f'resource_metadata="http://{host}{METADATA}/mcp"' in answer.headers["www-authenticate"]
+    mounted = local({"root_path": "/tools"}, host=host)
+    url = f"http://{host}/tools{METADATA}/mcp"
+    assert url in mounted.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost:9999", "localhost", "x@localhost:8000"]
+)
+def test_a_host_that_is_not_ours_makes_no_url_of_ours(host):
+    answer = local(host=host, authorization="Bearer good")
+    assert answer.status == 403
+    assert "public_url" in answer.json["error_description"]
+    assert host.encode() not in answer.body or host == "localhost"
+
+
+@pytest.mark.requirement("auth.token.audience-validated", "auth.token.foreign-rejected")
+def test_the_audience_on_loopback_is_the_port_we_listen_on():
+    verifier = JwtVerifier(ISSUER, keys=jwks("first"))
+    ours = f"Bearer {token(aud='http://localhost:8000/mcp')}"
+    theirs = f"Bearer {token(aud='http://localhost:9999/mcp')}"
+    assert local(verifier=verifier, host="localhost:8000", authorization=ours).status == 200
+    assert local(verifier=verifier, host="localhost:8000", authorization=theirs).status == 401
+    # Whoever got a token for themselves cannot use it here by naming themselves.
+    assert local(verifier=verifier, host="localhost:9999", authorization=theirs).status == 403
+
+
+# -- settings
+
+
+def test_somebody_must_issue_tokens():
+    with pytest.raises(ValueError, match="issuer is missing"):
+        Protected(TOKENS)
+    assert Protected(JwtVerifier(ISSUER, keys=[])).issuers == (ISSUER,)
+    assert Protected(TOKENS, issuer=["a", "b"]).issuers == ("a", "b")
+
+
+def test_a_public_url_must_be_one():
+    with pytest.raises(ValueError, match="no resource"):
+        Protected(TOKENS, issuer=ISSUER, public_url="desk.example")
+
+
+def test_scopes_may_be_one_text_and_what_is_required_is_supported():
+    found = Protected(TOKENS, issuer=ISSUER, scopes="a b", scopes_supported=["c"])
+    assert (found.scopes, found.scopes_supported) == ({"a", "b"}, ("a", "b", "c"))
+
+
+def test_a_guard_has_what_its_app_has():
+    app = Server("desk").asgi(path="/x")
+    guard = protected().guard(app, path="/x")
+    assert guard.options is app.options
+    with pytest.raises(AttributeError):
+        _ = guard.nothing
+
+
+@pytest.mark.parametrize(
+    ("origin", "readable"), [("http://localhost:3000", True), ("https://evil.example", False)]
+)
+def test_pages_that_may_read_answers_may_read_refusals(origin, readable):
+    server = Server("desk", auth=protected())
+    for cors in (True, False):
+        answer = ask(guard=server.asgi(cors=cors), origin=origin)
+        assert answer.status == 401
+        allowed = answer.headers.get("access-control-allow-origin")
+        assert allowed == (origin if readable and cors else None)
+        if allowed:
+            assert "WWW-Authenticate" in answer.headers["access-control-expose-headers"]
+
+
+def test_bodies_are_json_that_people_can_read():
+    said = json.loads(ask().body)
+    assert said["error_description"].startswith("a token is required")

@@ -1,0 +1,172 @@
+"""Tokens whose issuer is asked about each."""
+
+import asyncio
+import base64
+import json
+import time
+from urllib.parse import parse_qs
+
+import pytest
+
+from accord.auth import IntrospectionVerifier
+from accord.auth.http import HttpResponse, NoResponse
+from accord.errors import AuthError
+from support.issuer import ISSUER, RESOURCE, claims
+
+URL = "https://issuer.example/introspect"
+
+
+class Endpoint:
+    """An introspection endpoint with one answer, which may be slow or fail."""
+
+    def __init__(self, status=200, **answer):
+        self.status = status
+        self.answer = answer
+        self.asked = []
+        self.gate = None
+
+    async def send(self, request):
+        self.asked.append(request)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.status == 0:
+            raise NoResponse("connection refused")
+        return HttpResponse(status=self.status, body=json.dumps(self.answer).encode())
+
+
+def verifier(endpoint, **settings):
+    settings.setdefault("audience", RESOURCE)
+    return IntrospectionVerifier(URL, "desk", "p:w%", send=endpoint.send, **settings)
+
+
+def verify(endpoint, **settings):
+    return asyncio.run(verifier(endpoint, **settings).verify("opaque"))
+
+
+@pytest.mark.requirement("auth.token.validated")
+def test_an_active_token_says_who_somebody_is():
+    endpoint = Endpoint(active=True, **claims(scope="read write"))
+    found = verify(endpoint, issuer=ISSUER)
+    assert (found.subject, found.client_id, found.issuer) == ("ann", "laptop", ISSUER)
+    assert found.scopes == {"read", "write"}
+
+
+def test_the_question_is_a_form_with_our_credentials_in_a_header():
+    endpoint = Endpoint(active=False)
+    verify(endpoint)
+    (request,) = endpoint.asked
+    assert (request.method, request.url) == ("POST", URL)
+    assert parse_qs(request.body.decode()) == {
+        "token": ["opaque"],
+        "token_type_hint": ["access_token"],
+    }
+    scheme, _, value = request.headers["Authorization"].partition(" ")
+    assert (scheme, base64.b64decode(value)) == ("Basic", b"desk:p%3Aw%25")
+    assert "opaque" not in repr(request)
+
+
+def test_credentials_may_stand_in_the_form():
+    endpoint = Endpoint(active=False)
+    verify(endpoint, authenticate="post")
+    (request,) = endpoint.asked
+    assert "Authorization" not in request.headers
+    form = parse_qs(request.body.decode())
+    assert (form["client_id"], form["client_secret"]) == (["desk"], ["p:w%"])
+
+
+@pytest.mark.requirement("auth.token.audience-validated", "auth.token.foreign-rejected")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"active": False},
+        {},
+        {"active": "true", **claims()},
+        {"active": True, **claims(aud="https://other.example/mcp")},
+        {"active": True, **claims(aud=None)},
+        {"active": True, **claims(iss="https://evil.example")},
+        {"active": True, **claims(exp=int(time.time()) - 1000)},
+        {"active": True, **claims(sub=None, client_id=None)},
+    ],
+    ids=["inactive", "empty", "text", "audience", "no audience", "issuer", "expired", "nobody"],
+)
+def test_what_is_not_active_or_not_for_us_is_refused(answer):
+    assert verify(Endpoint(**answer), issuer=ISSUER) is None
+
+
+def test_an_issuer_may_leave_out_what_it_has_looked_at():
+    answer = {"active": True, "username": "ann", "aud": RESOURCE}
+    found = verify(Endpoint(**answer), issuer=ISSUER)
+    assert (found.subject, found.issuer, found.expires_at) == ("ann", ISSUER, None)
+
+
+def test_an_issuer_that_tells_no_audience_needs_that_to_be_said():
+    answer = {"active": True, **claims(aud=None)}
+    assert verify(Endpoint(**answer), audience=[]) is not None
+    other = {"active": True, **claims(aud="https://other.example")}
+    assert verify(Endpoint(**other), audience=[]) is None
+
+
+def test_the_audience_is_that_of_the_server_by_default():
+    async def scenario():
+        endpoint = Endpoint(active=True, **claims())
+        unbound = verifier(endpoint, audience=None)
+        assert await unbound.verify("opaque") is None
+        assert await unbound.for_audience(RESOURCE).verify("opaque") is not None
+        fixed = verifier(endpoint)
+        assert fixed.for_audience("https://x.example") is fixed
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_counts_for_a_while_and_then_is_asked_for_again():
+    async def scenario():
+        now = [time.time()]
+        endpoint = Endpoint(active=True, **claims())
+        subject = verifier(endpoint, remember=30.0, clock=lambda: now[0])
+        for _ in range(5):
+            assert await subject.verify("opaque") is not None
+        assert len(endpoint.asked) == 1
+        endpoint.answer = {"active": False}
+        now[0] += 31
+        for _ in range(5):
+            assert await subject.verify("opaque") is None
+        assert len(endpoint.asked) == 2
+
+    asyncio.run(scenario())
+
+
+def test_many_requests_with_one_token_ask_once():
+    async def scenario():
+        endpoint = Endpoint(active=True, **claims())
+        endpoint.gate = asyncio.Event()
+        subject = verifier(endpoint)
+        waiting = [asyncio.create_task(subject.verify("opaque")) for _ in range(20)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+        endpoint.gate.set()
+        found = await asyncio.gather(*waiting[1:])
+        assert [each.subject for each in found] == ["ann"] * 19
+        assert len(endpoint.asked) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("status", [0, 401, 500])
+def test_an_issuer_that_does_not_answer_leaves_it_open_and_nothing_is_remembered(status):
+    async def scenario():
+        endpoint = Endpoint(status, active=True, **claims())
+        subject = verifier(endpoint)
+        with pytest.raises(AuthError, match="introspection failed") as raised:
+            await subject.verify("opaque")
+        assert "opaque" not in str(raised.value)
+        endpoint.status = 200
+        assert await subject.verify("opaque") is not None
+
+    asyncio.run(scenario())
+
+
+def test_unknown_settings_are_refused_and_secrets_not_shown():
+    with pytest.raises(TypeError, match="unknown settings: ttl"):
+        verifier(Endpoint(), ttl=5)
+    assert "p:w" not in repr(verifier(Endpoint()))
