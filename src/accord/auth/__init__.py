@@ -11,31 +11,41 @@ if TYPE_CHECKING:
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_tokens import JwtVerifier
+    from accord.auth.oauth import OAuth
     from accord.auth.protection import Protected
+    from accord.auth.tokens import FileStore, MemoryStore, TokenStore
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
 __all__ = [
     "AuthorizationServer",
+    "FileStore",
     "FirstOf",
     "Guard",
     "IntrospectionVerifier",
     "JwtVerifier",
     "KnownClient",
+    "MemoryStore",
+    "OAuth",
     "Protected",
     "StaticTokens",
+    "TokenStore",
     "TokenVerifier",
     "hash_password",
 ]
 
 _HOMES = {
     "AuthorizationServer": "accord.auth.authorization_server",
+    "FileStore": "accord.auth.tokens",
     "FirstOf": "accord.auth.verifiers",
     "Guard": "accord.auth.asgi",
     "IntrospectionVerifier": "accord.auth.introspection",
     "JwtVerifier": "accord.auth.jwt_tokens",
     "KnownClient": "accord.auth.authorization_server",
+    "MemoryStore": "accord.auth.tokens",
+    "OAuth": "accord.auth.oauth",
     "Protected": "accord.auth.protection",
     "StaticTokens": "accord.auth.verifiers",
+    "TokenStore": "accord.auth.tokens",
     "TokenVerifier": "accord.auth.verifiers",
     "hash_password": "accord.auth.authorization_server",
 }

@@ -1,0 +1,266 @@
+"""How a person authorizes us: a browser and a redirect to this machine, or a URL that is pasted."""
+
+import asyncio
+import contextlib
+import hmac
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from html import escape
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from accord.errors import FlowFailed
+
+__all__ = ["Interaction", "LoopbackRedirect", "OpenBrowser", "params_in"]
+
+Opened: TypeAlias = str | bool | None
+OpenBrowser: TypeAlias = Callable[[str], Opened | Awaitable[Opened]]
+"""Shows a URL to a person. False: it cannot. A text: the URL it was redirected to, or a code."""
+
+STEP: Final = "authorization"
+HOST: Final = "127.0.0.1"
+PATH: Final = "/callback"
+# A browser sends its request at once, and none is longer.
+_REQUEST_EXPECTED: Final = 10.0
+_LONGEST: Final = 32 * 1024
+
+
+class LoopbackRedirect:
+    """Listens on this machine for the one redirect that carries our state.
+
+    Args:
+        port: to listen on; 0 takes any that is free.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._received: asyncio.Future[dict[str, str]]
+        self.state = ""
+        self.uri = ""
+
+    async def __aenter__(self) -> Self:
+        self._received = asyncio.get_running_loop().create_future()
+        # Only this machine may connect, whatever its network.
+        self._server = await asyncio.start_server(
+            self._serve, HOST, self._port, limit=_LONGEST, backlog=8
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        self.uri = f"http://{HOST}:{self._port}{PATH}"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._received.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    async def received(self) -> dict[str, str]:
+        """Wait for the redirect that carries `state`; any other is told so and ignored."""
+        return await asyncio.shield(self._received)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        params = None
+        try:
+            async with asyncio.timeout(_REQUEST_EXPECTED):
+                head = await reader.readuntil(b"\r\n\r\n")
+                status, title, params = self._judge(head)
+                writer.write(_page(status, title))
+                await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass
+        finally:
+            # The page goes first: whoever waits may end the server at once.
+            with contextlib.suppress(OSError):
+                writer.close()
+                await writer.wait_closed()
+            if params is not None and not self._received.done():
+                self._received.set_result(params)
+
+    def _judge(self, head: bytes) -> tuple[str, str, dict[str, str] | None]:
+        line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(line) != 3 or line[0] != "GET":
+            return "405 Method Not Allowed", "This address only takes redirects of a browser.", None
+        parts = urlsplit(line[1])
+        if parts.path != PATH:
+            return "404 Not Found", "There is nothing here.", None
+        params = dict(parse_qsl(parts.query))
+        given = params.get("state", "").encode()
+        if not self.state or not hmac.compare_digest(given, self.state.encode()):
+            title = "This answer belongs to another request and was ignored."
+            return "400 Bad Request", title, None  # auth.state.verified
+        if "error" in params:
+            return "200 OK", "Authorization was refused. You can close this window.", params
+        return "200 OK", "Authorization is complete. You can close this window.", params
+
+
+def _page(status: str, title: str) -> bytes:
+    body = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>accord</title></head>'
+        f"<body><h1>{escape(title)}</h1></body></html>"
+    ).encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\nCache-Control: no-store\r\n"
+        "Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
+        "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+def params_in(pasted: str, state: str) -> dict[str, str]:
+    """Read what somebody pasted: the URL they were redirected to, or the code alone.
+
+    A code has no state; that it is the answer to our request is then proven by PKCE alone.
+    """
+    text = pasted.strip()
+    if "://" in text or text.startswith("?"):
+        return dict(parse_qsl(urlsplit(text).query))
+    if "code=" in text:
+        return dict(parse_qsl(text))
+    return {"code": text, "state": state} if text else {}
+
+
+@dataclass(kw_only=True)
+class Interaction:
+    """What is done where a person is needed.
+
+    Args:
+        open_browser: shows a URL; by default the browser of the system.
+        paste: returns what the person pastes; by default a line from the terminal.
+        tell: shows a text; by default on stderr.
+        seconds: how long a person may take.
+    """
+
+    open_browser: OpenBrowser | None = None
+    paste: Callable[[], str | Awaitable[str]] | None = None
+    tell: Callable[[str], object] | None = None
+    seconds: float = 300.0
+
+    async def authorize(self, url: str, redirect: LoopbackRedirect) -> dict[str, str]:
+        """Show a URL to a person and return the parameters of the redirect that follows.
+
+        Raises:
+            FlowFailed: there is nobody, or no answer in time.
+        """
+        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(redirect.received())]
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._authorize(url, redirect, tasks)
+        except TimeoutError:
+            raise FlowFailed(
+                STEP,
+                asked="a person, in a browser",
+                came=f"no answer within {self.seconds:g} s",
+                hint="authorize sooner, or allow more time with OAuth(timeout=...)",
+            ) from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _authorize(
+        self, url: str, redirect: LoopbackRedirect, tasks: "list[asyncio.Future[Any]]"
+    ) -> dict[str, str]:
+        listening = tasks[0]
+        opening = asyncio.ensure_future(self._open(url))
+        tasks.append(opening)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if listening.done():
+            return dict(listening.result())
+        opened = opening.result()
+        if isinstance(opened, str):
+            return params_in(opened, redirect.state)
+        if opened is False:
+            self.say(f"To authorize, open this URL in a browser:\n\n  {url}\n")
+            pasting = asyncio.ensure_future(self._pasted())
+            tasks.append(pasting)
+            await asyncio.wait([listening, pasting], return_when=asyncio.FIRST_COMPLETED)
+            if not listening.done():
+                return params_in(pasting.result(), redirect.state)
+        return dict(await listening)
+
+    def say(self, text: str) -> None:
+        """Tell the person something."""
+        if self.tell is not None:
+            self.tell(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    async def _open(self, url: str) -> Opened:
+        show = self.open_browser or _open_system_browser
+        try:
+            if inspect.iscoroutinefunction(show):
+                opened: Any = await show(url)
+            else:
+                opened = await _in_thread(lambda: show(url))
+                if inspect.isawaitable(opened):
+                    opened = await opened
+        except FlowFailed:
+            raise
+        except Exception as error:  # whatever user code raises
+            came = f"the function for the browser failed: {type(error).__name__}"
+            raise FlowFailed(STEP, asked="open_browser", came=came) from None
+        return opened if isinstance(opened, str | bool) else None
+
+    async def _pasted(self) -> str:
+        if self.paste is not None:
+            pasted: Any = await _in_thread(self.paste)
+            return str(await pasted if inspect.isawaitable(pasted) else pasted)
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise FlowFailed(
+                STEP,
+                asked="a person",
+                came="neither a browser nor a terminal",
+                hint="use OAuth(grant='client_credentials') or 'device', pass open_browser=, or "
+                'a token with auth="..."',
+            )
+        self.say("Then paste the URL that the browser ends up at, or the code, and press enter:")
+        return str(await _in_thread(sys.stdin.readline))
+
+
+def _open_system_browser(url: str) -> bool:
+    import webbrowser
+
+    is_unix = sys.platform not in ("win32", "darwin")
+    if is_unix and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False  # what would open is a browser in the terminal, over the program's output
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Run what may wait for a person; nobody waits for the thread when it is given up."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        value, failure = None, None
+        try:
+            value = work()
+        except BaseException as error:  # told to whoever waits
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=run, name="accord-authorize", daemon=True).start()
+    return await future

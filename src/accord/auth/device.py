@@ -1,0 +1,122 @@
+"""The device grant (RFC 8628): a person authorizes elsewhere, while this device asks and waits."""
+
+from typing import Any, Final
+
+import msgspec
+
+from accord.auth.credentials import ClientIdentity, token_request
+from accord.auth.discovery import Discovered
+from accord.auth.flow import TokenRefused, request_token
+from accord.auth.http import Flow, NoResponse
+from accord.auth.tokens import Grant
+from accord.errors import FlowFailed
+
+__all__ = ["DEVICE_GRANT", "DeviceCode", "poll_device", "start_device"]
+
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+STEP: Final = "device authorization"
+# What RFC 8628 says where the server does not.
+_INTERVAL: Final = 5.0
+_SLOWER: Final = 5.0
+_LIFETIME: Final = 600.0
+
+
+class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What the person is told, and what is asked with; `repr` does not show the latter."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str | None = None
+    interval: float = _INTERVAL
+    expires_in: float = _LIFETIME
+
+    def __repr__(self) -> str:
+        return f"DeviceCode({self.verification_uri!r})"
+
+    @property
+    def told(self) -> str:
+        """What the person has to do."""
+        return f"open {self.verification_uri} and enter the code {self.user_code}"
+
+
+def start_device(
+    found: Discovered,
+    client: ClientIdentity,
+    *,
+    scopes: tuple[str, ...] = (),
+    names_resource: bool = True,
+) -> Flow[DeviceCode]:
+    """Ask for a code that a person can enter.
+
+    Raises:
+        FlowFailed: the server has no such grant, or refuses.
+    """
+    endpoint = found.server.device_authorization_endpoint
+    if endpoint is None:
+        came = "metadata without a device_authorization_endpoint"
+        hint = "use another grant: the server does not offer this one"
+        raise FlowFailed(STEP, asked=found.server.url, came=came, hint=hint)
+    fields = {"scope": " ".join(scopes)} if scopes else {}
+    if names_resource:
+        fields["resource"] = found.resource
+    request = token_request(endpoint, {**fields, "client_id": client.client_id}, client)
+    try:
+        response = yield request
+    except NoResponse as error:
+        raise FlowFailed(STEP, asked=request.shown, came=error.reason, hint=error.hint) from None
+    said = response.object() or {}
+    texts = [said.get(name) for name in ("device_code", "user_code", "verification_uri")]
+    if not response.is_ok or not all(isinstance(each, str) and each for each in texts):
+        raise FlowFailed(STEP, asked=request.shown, came=response.shown)
+    return _code(said)
+
+
+def _code(said: dict[str, Any]) -> DeviceCode:
+    complete = said.get("verification_uri_complete")
+    return DeviceCode(
+        device_code=said["device_code"],
+        user_code=_printable(said["user_code"]),
+        verification_uri=_printable(said["verification_uri"]),
+        verification_uri_complete=complete if isinstance(complete, str) else None,
+        interval=_number(said.get("interval"), _INTERVAL),
+        expires_in=_number(said.get("expires_in"), _LIFETIME),
+    )
+
+
+def poll_device(
+    code: DeviceCode,
+    found: Discovered,
+    client: ClientIdentity,
+    now: float,
+    *,
+    scopes: tuple[str, ...] = (),
+    names_resource: bool = True,
+) -> Flow[Grant | float]:
+    """Ask once whether the person has authorized us; returns how much longer to wait if not.
+
+    Raises:
+        FlowFailed: the person declined, or the code is over.
+    """
+    fields = {"grant_type": DEVICE_GRANT, "device_code": code.device_code}
+    try:
+        return (
+            yield from request_token(
+                found, client, fields, now, scopes=scopes, names_resource=names_resource
+            )
+        )
+    except TokenRefused as error:
+        if error.error == "authorization_pending":
+            return code.interval
+        if error.error == "slow_down":
+            return code.interval + _SLOWER
+        raise
+
+
+def _number(value: object, usual: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 86_400 else usual  # type: ignore[operator,arg-type]  # a number
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable())[:500]

@@ -1,0 +1,304 @@
+"""Obtains tokens as servers ask for them: the flows, a person, a store, joined into one object."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from accord.auth.browser import Interaction, OpenBrowser
+from accord.auth.discovery import Discovered, belongs_to, canonical_resource, discover
+from accord.auth.flow import (
+    ResourceRejected,
+    TokenRefused,
+    chosen_scopes,
+    refresh,
+)
+from accord.auth.obtaining import Obtaining
+from accord.auth.sending import AddressPolicy, GuardedSender
+from accord.auth.tokens import FileStore, Grant, TokenStore
+from accord.errors import FlowFailed
+from accord.transports.http_authorization import Challenge
+
+__all__ = ["OAuth"]
+
+Value = TypeVar("Value")
+
+# Errors after which a refresh token will never work again.
+_SPENT: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+
+
+class _Known:
+    """What is known of one server in this process."""
+
+    __slots__ = ("grant", "is_loaded", "refused", "source")
+
+    def __init__(self) -> None:
+        self.grant: Grant | None = None
+        self.is_loaded = False
+        self.source: Literal["store", "refresh", "authorization"] = "store"
+        # What was asked for in vain: asking again would only trouble the person.
+        self.refused: set[tuple[int, str, tuple[str, ...]]] = set()
+
+
+class _Flight:
+    __slots__ = ("task", "waiting")
+
+    def __init__(self, task: "asyncio.Task[Any]") -> None:
+        self.task = task
+        self.waiting = 0
+
+
+@dataclass(kw_only=True)
+class OAuth:
+    """Obtains, keeps and renews tokens; may be shared by any number of connections.
+
+    Args:
+        client_id: given by the authorization server; by default the client registers itself.
+        client_secret: the same, where the client has one.
+        client_metadata_url: where the client publishes its metadata, used where servers support it.
+        client_name: what a person reads when asked for consent.
+        issuer: the only authorization server to trust; recommended together with a secret.
+        scopes: to ask for, in place of all that the server supports.
+        grant: "authorization_code" asks a person in a browser, "device" a person elsewhere,
+            "client_credentials" nobody.
+        resource: whether authorization servers are told which server a token is for: "send",
+            "omit", or "auto", which leaves it out for servers that explicitly reject it.
+        store: where tokens are kept; by default a file that only its owner can read.
+        redirect_port: the port to be redirected to, where the client is registered with one.
+        open_browser: called with the URL in place of opening a browser; may return the URL that it
+            was redirected to.
+        paste: returns what a person pastes where there is no browser.
+        tell: called with texts for the person.
+        timeout: seconds that a person may take.
+        offline: whether to ask for refresh tokens where that is a scope of its own.
+        trust: origins that may be asked although they are at private addresses or without TLS.
+        tls: an `ssl.SSLContext` for authorization servers.
+        proxy: the URL of a proxy for them.
+    """
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    client_metadata_url: str | None = None
+    client_name: str = "accord"
+    issuer: str | None = None
+    scopes: Sequence[str] | None = None
+    grant: Literal["authorization_code", "client_credentials", "device"] = "authorization_code"
+    resource: Literal["send", "omit", "auto"] = "auto"
+    store: TokenStore | None = None
+    redirect_port: int = 0
+    open_browser: OpenBrowser | None = None
+    paste: Callable[[], Any] | None = None
+    tell: Callable[[str], object] | None = None
+    timeout: float = 300.0
+    offline: bool = True
+    trust: Sequence[str] = ()
+    tls: Any = None
+    proxy: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.grant not in ("authorization_code", "client_credentials", "device"):
+            raise ValueError(f"there is no grant {self.grant!r}")
+        if self.resource not in ("send", "omit", "auto"):
+            raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
+        if isinstance(self.scopes, str):
+            self.scopes = self.scopes.split()
+        self._store: TokenStore = self.store if self.store is not None else FileStore()
+        self._servers: dict[str, _Known] = {}
+        self._flights: dict[tuple[Any, str], _Flight] = {}
+        interaction = Interaction(
+            open_browser=self.open_browser,
+            paste=self.paste,
+            tell=self.tell,
+            seconds=self.timeout,
+        )
+        self._obtaining = Obtaining(self, self._store, interaction)
+
+    # -- what a connection asks
+
+    async def token(self, resource_url: str) -> str | None:
+        """Return the token for a server, renewed where it is due; None where there is none.
+
+        Raises:
+            FlowFailed: it is over, and the authorization server cannot be asked for another.
+        """
+        known = self._servers.get(resource_url)
+        if known is None or not known.is_loaded:
+            known = await self._load(resource_url)
+        grant = known.grant
+        if grant is None:
+            return None
+        if not grant.is_due(time.time()):
+            return grant.access_token
+        if grant.refresh_token is not None:
+            await self._renew(resource_url, known, grant)
+        grant = known.grant
+        is_over = grant is None or (grant.expires_at is not None and time.time() > grant.expires_at)
+        return None if grant is None or is_over else grant.access_token
+
+    async def challenged(self, challenge: Challenge) -> bool:
+        """Obtain another token, once for all who wait; true where it is worth trying.
+
+        Raises:
+            FlowFailed: none could be obtained; says at which step and why.
+        """
+        return await self._share(f"answer {challenge.url}", lambda: self._answer(challenge))
+
+    async def forget(self, resource_url: str) -> None:
+        """Forget the token for a server, and the client that was registered for it."""
+        known = await self._load(resource_url)
+        if known.grant is not None:
+            await self._store.write(known.grant.key, None)
+            await self._store.write(f"client {known.grant.issuer}", None)
+        await self._store.write(self._server_key(resource_url), None)
+        self._servers.pop(resource_url, None)
+
+    # -- what is known
+
+    def _server_key(self, url: str) -> str:
+        return f"server {canonical_resource(url)} {self.client_id or ''}".rstrip()
+
+    async def _load(self, url: str) -> _Known:
+        known = self._servers.setdefault(url, _Known())
+        found = await self._read_grant(url)
+        if found is not None and (known.grant is None or found != known.grant):
+            known.grant, known.source = found, "store"
+        known.is_loaded = True
+        return known
+
+    async def _read_grant(self, url: str) -> Grant | None:
+        key = await self._store.read(self._server_key(url))
+        text = None if key is None else await self._store.read(key)
+        try:
+            grant = None if text is None else msgspec.json.decode(text, type=Grant)
+        except msgspec.DecodeError:
+            return None
+        if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
+            return None
+        is_ours = self.issuer is None or grant.issuer == self.issuer
+        return grant if is_ours else None
+
+    async def _keep(self, url: str, known: _Known, grant: Grant) -> None:
+        known.grant = grant
+        await self._store.write(grant.key, msgspec.json.encode(grant).decode())
+        await self._store.write(self._server_key(url), grant.key)
+
+    # -- renewing
+
+    async def _renew(self, url: str, known: _Known, held: Grant) -> bool:
+        return await self._share(f"refresh {url}", lambda: self._refresh(url, known, held))
+
+    async def _refresh(self, url: str, known: _Known, held: Grant) -> bool:
+        """Renew a token, unless another process has; false where that is no longer possible."""
+        async with self._store.lock(held.key):
+            latest = await self._read_grant(url) or held
+            if latest.access_token != held.access_token and not latest.is_due(time.time()):
+                known.grant, known.source = latest, "refresh"
+                return True
+            try:
+                renewed = await self._run(url, refresh, latest)
+            except ResourceRejected:
+                if self.resource != "auto":
+                    raise
+                without = msgspec.structs.replace(latest, names_resource=False)
+                renewed = await self._run(url, refresh, without)
+            except TokenRefused as error:
+                if error.error not in _SPENT:
+                    raise
+                known.grant = None
+                await self._store.write(latest.key, None)
+                return False
+            known.source = "refresh"
+            await self._keep(url, known, renewed)
+            return True
+
+    async def _run(self, url: str, flow: Any, grant: Grant) -> Grant:
+        async with self._sender(url) as sender:
+            renewed: Grant = await sender.run(flow(grant, time.time()))
+            return renewed
+
+    # -- answering challenges
+
+    async def _answer(self, challenge: Challenge) -> bool:
+        url, scopes = challenge.url, challenge.bearer.scopes
+        known = self._servers.setdefault(url, _Known())
+        if (challenge.status, challenge.token or "", scopes) in known.refused:
+            return False
+        current = known.grant
+        if current is None or current.access_token == challenge.token:
+            known = await self._load(url)  # another process may have been quicker
+            current = known.grant
+        is_other = current is not None and current.access_token != challenge.token
+        if current is not None and is_other and not current.is_due(time.time()):
+            return True
+        is_repeated = challenge.repeats > 0 and known.source == "authorization"
+        if challenge.status == 401 and current is not None and current.refresh_token is not None:
+            is_tried = known.source == "refresh" and challenge.repeats > 0
+            if not is_tried and not is_repeated and await self._renew(url, known, current):
+                return True
+        return await self._authorize(challenge, known, is_repeated=is_repeated)
+
+    async def _authorize(self, challenge: Challenge, known: _Known, *, is_repeated: bool) -> bool:
+        url, bearer, held = challenge.url, challenge.bearer, known.grant
+        async with self._sender(url) as sender:
+            preferred = [each for each in (self.issuer, held and held.issuer) if each]
+            found = await sender.run(
+                discover(url, named=bearer.resource_metadata, preferred=preferred)
+            )
+            self._check_issuer(found)
+            is_same = held is not None and held.issuer == found.server.issuer
+            before = held.asked if held is not None and is_same else ()
+            scopes = chosen_scopes(
+                found,
+                wanted=self.scopes,
+                challenged=bearer.scopes,
+                held=before if challenge.status == 403 else (),
+                offline=self.offline and self.grant != "client_credentials",
+            )
+            if is_repeated and is_same and set(scopes) <= set(before):
+                known.refused.add((challenge.status, challenge.token or "", bearer.scopes))
+                return False
+            grant = await self._obtaining.obtain(sender, found, scopes)
+        known.source = "authorization"
+        await self._keep(url, known, grant)
+        return True
+
+    def _check_issuer(self, found: Discovered) -> None:
+        if self.issuer is not None and found.server.issuer != self.issuer:
+            raise FlowFailed(
+                "authorization server metadata",
+                asked=found.server.url or found.server.issuer,
+                came=f"the server is protected by {found.server.issuer[:200]}",
+                hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
+            )
+
+    # -- the rest
+
+    def _sender(self, url: str) -> GuardedSender:
+        return GuardedSender(AddressPolicy.beside(url, self.trust), tls=self.tls, proxy=self.proxy)
+
+    async def _share(self, name: str, work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+        """Do something once for all who want it at the same time on this loop."""
+        loop = asyncio.get_running_loop()
+        here = (loop, name)
+        flight = self._flights.get(here)
+        if flight is None:
+            task = loop.create_task(work())
+            flight = self._flights[here] = _Flight(task)
+            task.add_done_callback(lambda done: self._landed(here, done))
+        flight.waiting += 1
+        try:
+            value: Value = await asyncio.shield(flight.task)
+            return value
+        finally:
+            flight.waiting -= 1
+            # A renewal is brought to its end: its refresh token would be lost with it.
+            if not flight.waiting and name.startswith("answer ") and not flight.task.done():
+                flight.task.cancel()
+
+    def _landed(self, here: tuple[Any, str], task: "asyncio.Task[Any]") -> None:
+        self._flights.pop(here, None)
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,243 @@
+"""One authorization from registration to token: by a code, by another device, by ourselves."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.auth.browser import Interaction, LoopbackRedirect
+from accord.auth.credentials import ClientIdentity
+from accord.auth.device import DEVICE_GRANT, poll_device, start_device
+from accord.auth.discovery import Discovered
+from accord.auth.flow import (
+    AuthorizationRequest,
+    ResourceRejected,
+    TokenRefused,
+    authorization_url,
+    code_in,
+    exchange_code,
+    request_client_credentials,
+)
+from accord.auth.http import NoResponse
+from accord.auth.pkce import new_pkce
+from accord.auth.registration import ClientDescription, given_client, register
+from accord.auth.sending import GuardedSender
+from accord.auth.tokens import Grant, TokenStore
+from accord.errors import FlowFailed
+
+__all__ = ["Obtaining", "Wishes"]
+
+
+class Wishes(Protocol):
+    """What was chosen for authorizations; `OAuth` says what each means."""
+
+    client_id: str | None
+    client_secret: str | None
+    client_metadata_url: str | None
+    client_name: str
+    grant: Literal["authorization_code", "client_credentials", "device"]
+    resource: Literal["send", "omit", "auto"]
+    redirect_port: int
+    timeout: float
+
+
+class Obtaining:
+    """Obtains grants from authorization servers that were discovered."""
+
+    def __init__(self, how: Wishes, store: TokenStore, interaction: Interaction) -> None:
+        self._how = how
+        self._store = store
+        self._interaction = interaction
+
+    async def obtain(
+        self, sender: GuardedSender, found: Discovered, scopes: tuple[str, ...]
+    ) -> Grant:
+        """Obtain a grant in the way that was chosen.
+
+        Raises:
+            FlowFailed: it could not be obtained.
+        """
+        names_resource = self._how.resource != "omit"
+        try:
+            return await self._granted(sender, found, scopes, names_resource=names_resource)
+        except ResourceRejected:
+            if self._how.resource != "auto":
+                raise
+            return await self._granted(sender, found, scopes, names_resource=False)
+
+    async def _granted(
+        self,
+        sender: GuardedSender,
+        found: Discovered,
+        scopes: tuple[str, ...],
+        *,
+        names_resource: bool,
+    ) -> Grant:
+        if self._how.grant == "authorization_code":
+            return await self._by_code(sender, found, scopes, names_resource=names_resource)
+        client = given_client(found.server, self._description())
+        grants: tuple[str, ...] = ("client_credentials",)
+        if self._how.grant == "device":
+            grants = (DEVICE_GRANT, "refresh_token")
+        if client is None:
+            client = await sender.run(
+                register(
+                    found.server,
+                    self._description(),
+                    redirect_uris=(),
+                    grants=grants,
+                    scopes=scopes,
+                )
+            )
+        if self._how.grant == "device":
+            return await self._by_device(
+                sender, found, client, scopes, names_resource=names_resource
+            )
+        return await sender.run(
+            request_client_credentials(
+                found, client, time.time(), scopes=scopes, names_resource=names_resource
+            )
+        )
+
+    # -- a code by way of a browser
+
+    async def _by_code(
+        self,
+        sender: GuardedSender,
+        found: Discovered,
+        scopes: tuple[str, ...],
+        *,
+        names_resource: bool,
+    ) -> Grant:
+        kept = await self._kept_client(found)
+        async with self._redirect(kept) as redirect:
+            client = kept
+            if client is None or (
+                client.is_registered and redirect.uri not in client.redirect_uris
+            ):
+                client = await self._registered(sender, found, redirect.uri, scopes)
+            request = AuthorizationRequest(
+                found=found,
+                client=client,
+                redirect_uri=redirect.uri,
+                pkce=new_pkce(),
+                state=secrets.token_urlsafe(24),
+                scopes=scopes,
+                names_resource=names_resource,
+            )
+            code = await self._code(sender, request, redirect)
+        try:
+            return await sender.run(exchange_code(code, request, time.time()))
+        except ResourceRejected:
+            if self._how.resource != "auto":
+                raise
+            without = msgspec.structs.replace(request, names_resource=False)
+            return await sender.run(exchange_code(code, without, time.time()))
+        except TokenRefused as error:
+            if error.error == "invalid_client" and client.is_registered:
+                # So that the next attempt begins with a new registration.
+                await self._store.write(f"client {found.server.issuer}", None)
+            raise
+
+    async def _code(
+        self, sender: GuardedSender, request: AuthorizationRequest, redirect: LoopbackRedirect
+    ) -> str:
+        url = authorization_url(request)
+        try:
+            sender.policy.check_url(url)
+        except NoResponse as error:
+            came = f"an authorization_endpoint that must not be opened: {error.reason}"
+            asked = request.found.server.url
+            raise FlowFailed("authorization", asked=asked, came=came, hint=error.hint) from None
+        redirect.state = request.state
+        return code_in(await self._interaction.authorize(url, redirect), request)
+
+    @asynccontextmanager
+    async def _redirect(self, client: ClientIdentity | None) -> AsyncIterator[LoopbackRedirect]:
+        """Listen on the port that the client is registered with, if that is free."""
+        port = self._how.redirect_port
+        if not port and client is not None and client.redirect_uris:
+            port = urlsplit(client.redirect_uris[0]).port or 0
+        redirect = LoopbackRedirect(port)
+        try:
+            await redirect.__aenter__()
+        except OSError as error:
+            if self._how.redirect_port:
+                came = error.strerror or str(error)
+                asked = f"port {port} of this machine"
+                hint = "end what uses it, or choose another redirect_port"
+                raise FlowFailed("redirect", asked=asked, came=came, hint=hint) from None
+            redirect = LoopbackRedirect()
+            await redirect.__aenter__()
+        try:
+            yield redirect
+        finally:
+            await redirect.__aexit__(None, None, None)
+
+    async def _kept_client(self, found: Discovered) -> ClientIdentity | None:
+        given = given_client(found.server, self._description())
+        if given is not None:
+            return given
+        text = await self._store.read(f"client {found.server.issuer}")
+        try:
+            kept = None if text is None else msgspec.json.decode(text, type=ClientIdentity)
+        except msgspec.DecodeError:
+            return None
+        return kept if kept is not None and kept.is_usable(time.time()) else None
+
+    async def _registered(
+        self, sender: GuardedSender, found: Discovered, uri: str, scopes: tuple[str, ...]
+    ) -> ClientIdentity:
+        client = await sender.run(
+            register(found.server, self._description(), redirect_uris=[uri], scopes=scopes)
+        )
+        text = msgspec.json.encode(client).decode()
+        await self._store.write(f"client {found.server.issuer}", text)
+        return client
+
+    # -- a person elsewhere
+
+    async def _by_device(
+        self,
+        sender: GuardedSender,
+        found: Discovered,
+        client: ClientIdentity,
+        scopes: tuple[str, ...],
+        *,
+        names_resource: bool,
+    ) -> Grant:
+        code = await sender.run(
+            start_device(found, client, scopes=scopes, names_resource=names_resource)
+        )
+        self._interaction.say(f"To authorize, {code.told}")
+        ends = time.monotonic() + min(code.expires_in, self._how.timeout)
+        wait = code.interval
+        while time.monotonic() + wait < ends:
+            await asyncio.sleep(wait)
+            answer = await sender.run(
+                poll_device(
+                    code, found, client, time.time(), scopes=scopes, names_resource=names_resource
+                )
+            )
+            if isinstance(answer, Grant):
+                return answer
+            wait = max(wait, answer)
+        raise FlowFailed(
+            "device authorization",
+            asked=code.verification_uri,
+            came="no authorization in time",
+            hint="authorize sooner, or allow more time with OAuth(timeout=...)",
+        )
+
+    def _description(self) -> ClientDescription:
+        return ClientDescription(
+            name=self._how.client_name,
+            client_id=self._how.client_id,
+            client_secret=self._how.client_secret,
+            metadata_url=self._how.client_metadata_url,
+        )

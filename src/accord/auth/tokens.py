@@ -1,0 +1,249 @@
+"""Tokens that were granted, and where they are kept between runs.
+
+A store keeps texts by key and lends locks; it knows nothing of OAuth, so that a keyring or a
+database is a matter of three methods. Keys name the issuer: what one authorization server gave is
+never shown to another.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from accord.auth.credentials import ClientIdentity
+from accord.errors import FlowFailed
+
+__all__ = ["FileStore", "Grant", "MemoryStore", "TokenStore", "default_path"]
+
+# Nobody holds a lock longer than one exchange takes.
+_LOCK_EXPECTED: Final = 60.0
+_LOCK_POLL: Final = 0.02
+_LEEWAY: Final = 30.0
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """A token with all that is needed to renew it; `repr` shows no secrets.
+
+    Attributes:
+        issuer: who granted it.
+        resource: what it is for.
+        client: whom it was granted to.
+        token_endpoint: where it is renewed.
+        access_token: what is shown to the resource.
+        refresh_token: what is shown to the issuer for the next one.
+        expires_at: seconds since the epoch; None where the issuer does not say.
+        lifetime: how long it was good when it was granted.
+        scopes: what was granted, or asked for where the issuer does not say.
+        asked: the scopes that were asked for.
+        names_resource: whether the issuer takes the parameter `resource`.
+    """
+
+    issuer: str
+    resource: str
+    client: ClientIdentity
+    token_endpoint: str
+    access_token: str
+    refresh_token: str | None = None
+    expires_at: float | None = None
+    lifetime: float = 0
+    scopes: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    names_resource: bool = True
+
+    def __repr__(self) -> str:
+        return f"Grant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is over, or so soon that it might be on the way."""
+        if self.expires_at is None:
+            return False
+        return now >= self.expires_at - min(_LEEWAY, self.lifetime / 10)
+
+    @property
+    def key(self) -> str:
+        """What it is stored under."""
+        return f"tokens {self.issuer} {self.resource} {self.client.client_id}"
+
+
+class TokenStore(Protocol):
+    """Keeps texts under keys, and lends locks on them."""
+
+    async def read(self, key: str) -> str | None:
+        """Return what is stored, None where nothing is."""
+
+    async def write(self, key: str, value: str | None) -> None:
+        """Store a text; None removes it."""
+
+    def lock(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Keep everybody else who uses the store from doing the same meanwhile."""
+
+
+class MemoryStore:
+    """Keeps tokens as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._locks: dict[tuple[int, str], asyncio.Lock] = {}
+
+    async def read(self, key: str) -> str | None:
+        """Return what is stored."""
+        return self._values.get(key)
+
+    async def write(self, key: str, value: str | None) -> None:
+        """Store a text; None removes it."""
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+
+    def lock(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Lock a key on this loop."""
+        here = (id(asyncio.get_running_loop()), key)
+        return self._locks.setdefault(here, asyncio.Lock())
+
+
+class FileStore:
+    """Keeps tokens in a file that only its owner can read, shared by any number of processes.
+
+    Args:
+        path: of the file; by default where the platform keeps settings of applications.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = default_path() if path is None else Path(path)
+
+    def __repr__(self) -> str:
+        return f"FileStore({str(self.path)!r})"
+
+    async def read(self, key: str) -> str | None:
+        """Return what is stored."""
+        return self._load().get(key)
+
+    async def write(self, key: str, value: str | None) -> None:
+        """Store a text; None removes it."""
+        async with self.lock("the file"):
+            values = self._load()
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
+            self._save(values)
+
+    @contextlib.asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Lock a key for all processes.
+
+        Raises:
+            FlowFailed: somebody else keeps it.
+        """
+        self._make_folder()
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        path = self.path.with_name(f"{self.path.name}.{digest}.lock")
+        # Opened by each taker: two takers in one process exclude each other as well.
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            await _acquire(handle, path)
+            try:
+                yield
+            finally:
+                _release(handle)
+        finally:
+            os.close(handle)
+
+    def _load(self) -> dict[str, str]:
+        try:
+            found: Any = msgspec.json.decode(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no JSON"
+            raise FlowFailed(
+                "token store",
+                asked=str(self.path),
+                came=why,
+                hint="remove the file to begin anew, or pass another store",
+            ) from None
+        if not isinstance(found, dict):
+            return {}
+        return {key: value for key, value in found.items() if isinstance(value, str)}
+
+    def _save(self, values: dict[str, str]) -> None:
+        self._make_folder()
+        # Made readable by nobody else, and put in place at once: there is no half of it.
+        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(values)))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+    def _make_folder(self) -> None:
+        folder = self.path.parent
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def default_path() -> Path:
+    """Return where tokens are kept unless somebody says otherwise."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Application Support")
+    else:
+        base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "accord" / "tokens.json"
+
+
+async def _acquire(handle: int, path: Path) -> None:
+    try:
+        async with asyncio.timeout(_LOCK_EXPECTED):
+            while not _try_lock(handle):
+                await asyncio.sleep(_LOCK_POLL)
+    except TimeoutError:
+        raise FlowFailed(
+            "token store",
+            asked=f"the lock {path}",
+            came="another process keeps it",
+            hint="end that process",
+        ) from None
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _release(handle: int) -> None:
+        os.lseek(handle, 0, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _release(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
