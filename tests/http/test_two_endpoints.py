@@ -118,6 +118,18 @@ def test_what_cannot_be_accepted_is_refused_where_it_was_sent(port, talk, body):
     run(scenario())
 
 
+def test_a_request_that_cannot_be_read_is_answered_on_the_stream(port, talk):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client:
+            stream = await opened(client)
+            response = await client.post(request(5, "tools/call", {"name": 7}))
+            assert response.status == 202
+            answer = await stream.event()
+            assert (answer["id"], answer["error"]["code"]) == (5, -32602)
+
+    run(scenario())
+
+
 def test_what_does_not_belong_there_is_refused(port, talk):
     async def scenario():
         async with talk(port, revision=REVISION) as client, talk(port) as newer:

@@ -96,8 +96,8 @@ async def spoken(subject: Subject) -> list[RevisionId]:
             found.append(revision)
         answers[revision] = str(reply)
     if not found:
-        told = "; ".join(f"{revision}: {answer}" for revision, answer in answers.items())
-        raise ConnectFailed(f"{subject.name} speaks no revision that is known here; {told}"[:1000])
+        told = "; ".join(dict.fromkeys(answers.values()))
+        raise ConnectFailed(f"{subject.name} speaks no revision that is known here: {told}"[:1000])
     return found
 
 

@@ -19,7 +19,7 @@ _ABOUT = (
     "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
 )
 _COMMANDS: Final = ("run", "list", "call", "requirements", "check")
-_LAUNCHING: Final = ("run", "list", "call")
+_LAUNCHING: Final = ("run", "list", "call", "check")
 _EXAMPLES = f"""\
 examples:
   accord run server.py

@@ -53,6 +53,11 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--port", metavar="P", type=int, default=8000, help="0 takes any free one (default: 8000)"
     )
+    parser.add_argument(
+        "--sse",
+        action="store_true",
+        help="with --http: serve the older form too, at /sse and /messages",
+    )
     parser.set_defaults(run=run)
 
 
@@ -69,7 +74,13 @@ def run(options: argparse.Namespace) -> int:
     if options.http:
         server = load(place)
         if not server.was_run:
-            server.run("http", grace=options.grace, host=options.host, port=options.port)
+            server.run(
+                "http",
+                grace=options.grace,
+                host=options.host,
+                port=options.port,
+                sse=options.sse,
+            )
         return 0
     is_watched = sys.stdin is not None and sys.stdin.isatty()
     _claim()

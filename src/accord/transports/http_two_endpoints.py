@@ -3,6 +3,8 @@
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+import msgspec
+
 from accord.bindings import http, sse
 from accord.bindings.gate import Verdict
 from accord.transports.http_endpoint import refused_by
@@ -14,6 +16,13 @@ __all__ = ["MESSAGES", "STREAM", "TwoEndpointForm"]
 
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
+
+
+class _Head(msgspec.Struct):
+    id: int | str | None = None
+
+
+_read_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 class TwoEndpointForm:
@@ -70,10 +79,18 @@ class TwoEndpointForm:
             return None
         why = refused_by(exchange.begin(session, "stream", body))
         if exchange.refusal is not None:
-            return await exchange.json(exchange.refusal, status=400)
+            if not _answers_request(exchange.refusal):
+                return await exchange.json(exchange.refusal, status=400)
+            # Who sent a request waits for its answer on the stream, and looks nowhere else.
+            session.only_stream.append(exchange.refusal)
+            return await exchange.empty(202)
         if why is not None:
             return await exchange.refuse(http.Refusal(400, why))
         return await exchange.empty(202)
+
+
+def _answers_request(refusal: bytes) -> bool:
+    return _read_head(refusal).id is not None
 
 
 def _has_slash(scope: Scope) -> bool:
