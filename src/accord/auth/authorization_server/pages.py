@@ -159,8 +159,8 @@ def consent_page(question: Question, *, action: str, token: str) -> Response:
         f"<h2>It will be able to</h2>\n{_permissions(question.scopes)}\n"
         f"{_return(question.returns_to, user_code)}\n"
         f"{_form(action, 'consent', token, buttons)}\n"
-        f'<p class="soft foot">You are <strong>{escape(question.person)}</strong>.'
-        f"{leave}</p>"
+        f'<div class="soft foot">You are <strong>{escape(question.person)}</strong>.'
+        f"{leave}</div>"
     )
     return _page(f"Allow {question.name}?", body, leads_to=question.returns_to)
 

@@ -1,6 +1,7 @@
 """Who sits at the browser: logins, and the proof that a form came from a page of ours."""
 
 import hmac
+from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
@@ -36,8 +37,11 @@ class People:
         self._key = store.secret("forms", new_secret()).encode()
         self._by_name = Attempts(_BY_NAME, _WINDOW)
         self._by_address = Attempts(_BY_ADDRESS, _WINDOW)
-        # Compared with where there is no such user, so that the time tells nothing.
-        self._nobody = hash_password(new_secret())
+
+    @cached_property
+    def _nobody(self) -> str:
+        """What is compared with where there is no such user, so that the time tells nothing."""
+        return hash_password(new_secret())
 
     def subject(self, request: Request, now: float) -> str | None:
         """Return who sits at the browser, if that is known."""
