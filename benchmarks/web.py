@@ -139,7 +139,7 @@ def _quantile(took: Sequence[float], share: float) -> float:
 
 
 def _latencies(servers: dict[str, Web], rounds: dict[str, Round], name: str) -> list[Figure]:
-    """Make the lines of p50 and p99, of the last of a few rounds."""
+    """Make the lines of p50 and p99, of the best of a few rounds."""
     p50, p99 = {}, {}
     for who, run in rounds.items():
         best_p99 = best_p50 = float("inf")
@@ -215,9 +215,9 @@ def http_sessions(effort: Effort) -> list[Figure]:
             run(_burn_in(server))
             for name, value in run(_sessions(server, idle, listening)).items():
                 found[name][who] = value
-            reading = best({who: _calling(server, run, WIDTH)}, effort, most=4_000)[who]
-            found["beside"][who] = reading.cpu * 1e6
-            found["p99"][who] = _quantile(server.took, 0.99) / 1e3
+            calling = {who: _calling(server, run, WIDTH)}
+            found["beside"][who] = best(calling, effort, most=4_000)[who].cpu * 1e6
+            found["p99"][who] = _latencies(servers, calling, "")[1].values[who] / 1e3
     beside = f"beside {idle:,} sessions, {listening} streams"
     ours = found["session"]["accord"]
     return [

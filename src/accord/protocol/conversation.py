@@ -306,9 +306,9 @@ class Conversation:
     @property
     def is_blank(self) -> bool:
         """Whether nothing is left of what was said: nothing is open, nothing was cancelled."""
-        return not any(
-            party.open or party.tokens or party.cancelled for party in self.parties.values()
-        )
+        client, server = self.parties.values()
+        is_open = client.open or client.tokens or server.open or server.tokens
+        return not (is_open or client.cancelled or server.cancelled)
 
     def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
         """Take the opening as done elsewhere, with these capabilities of either party."""

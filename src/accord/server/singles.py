@@ -4,10 +4,7 @@ An endpoint keeps nothing of a conversation in which every request is answered, 
 of the same revision may have it. All that handlers can see of a session is made anew.
 """
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from accord.protocol.conversation import capability_paths
 from accord.protocol.revisions import REVISIONS
@@ -30,18 +27,33 @@ class Singles:
 
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
+        self._declared: dict[tuple[bool, ...], frozenset[str]] = {}
         self._spare: dict[tuple[str, frozenset[str]], list[Endpoint]] = {}
 
     def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
         """Serve a message without an opening, under this revision."""
         server = self._server
-        paths = _paths(msgspec.json.encode(server.capabilities()))
+        paths = self._paths()
         spare = self._spare.get((revision, paths))
         if spare:
             return Session(server, write, state, spare.pop())
         session = Session(server, write, state)
         session.endpoint.conversation.begin(REVISIONS[revision], server=paths)
         return session
+
+    def _paths(self) -> frozenset[str]:
+        """Return what the server declares, as paths; that depends on what it has anything of."""
+        server = self._server
+        has = (
+            not server.tool_entries,
+            not server.prompt_entries,
+            not server.resource_entries.fixed,
+            not server.resource_entries.templates,
+        )
+        paths = self._declared.get(has)
+        if paths is None:
+            paths = self._declared[has] = capability_paths(server.capabilities())
+        return paths
 
     def end(self, session: Session) -> None:
         """Take a session back, unless its work goes on: then it ends by itself."""
@@ -54,9 +66,3 @@ class Singles:
             spare = self._spare.setdefault((conversation.revision.id, declared), [])
             if len(spare) < _SPARE_MOST:
                 spare.append(session.endpoint)
-
-
-@lru_cache(maxsize=64)
-def _paths(capabilities: bytes) -> frozenset[str]:
-    """Return capabilities as paths; a server has few different ones, and asks for each message."""
-    return capability_paths(msgspec.json.decode(capabilities))
