@@ -78,6 +78,28 @@ def test_the_marker_chooses_transports_and_revisions(project: pytest.Pytester) -
     assert "test_where[stdio-2025-03-26]" in out
 
 
+def test_http_is_a_transport_like_the_others(project: pytest.Pytester) -> None:
+    code = """
+        import pytest
+
+        @pytest.mark.accord(transports=["http:2025-06-18", "http-stream:2025-03-26", "sse"],
+                            revisions=["2024-11-05"])
+        async def test_add(connect_to, accord_link):
+            async with connect_to() as client:
+                assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+            (connection,) = accord_link.connections
+            assert accord_link.transport.startswith(connection.recording.transport)
+
+        @pytest.mark.accord(transports=["http:2025-06-18"])
+        def test_add_plainly(accord_client):
+            assert accord_client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+    """
+    out = ran(project, code, "-v", passed=4)
+    assert "test_add[http-2025-06-18]" in out
+    assert "test_add[http-stream-2025-03-26]" in out
+    assert "test_add[sse-2024-11-05]" in out
+
+
 def test_the_configuration_chooses_too(project: pytest.Pytester) -> None:
     project.makeini(
         "[pytest]\naccord_transports = stdio\naccord_revisions = 2025-03-26\n"

@@ -24,8 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
     parser.addini(
         "accord_transports",
-        "what servers are tested over: memory, stdio (default: memory); a revision after a colon, "
-        "as in stdio:2025-06-18, limits a transport to it",
+        "what servers are tested over: memory, stdio, http, http-stream, sse (default: memory); a "
+        "revision after a colon, as in stdio:2025-06-18, limits a transport to it",
         type="args",
         default=["memory"],
     )
