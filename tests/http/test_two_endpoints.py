@@ -122,7 +122,7 @@ def test_a_request_that_cannot_be_read_is_answered_on_the_stream(port, talk):
     async def scenario():
         async with talk(port, revision=REVISION) as client:
             stream = await opened(client)
-            response = await client.post(request(5, "tools/call", {"name": 7}))
+            response = await client.post(request(5, "tools/call", name=7))
             assert response.status == 202
             answer = await stream.event()
             assert (answer["id"], answer["error"]["code"]) == (5, -32602)
