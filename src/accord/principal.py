@@ -40,6 +40,10 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Principal) and self._identity == other._identity
 
+    def __ne__(self, other: object) -> bool:
+        # Structs bring one of their own, which does not ask the other.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self._identity)
 

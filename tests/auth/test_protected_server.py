@@ -1,0 +1,524 @@
+"""Protected servers on real sockets: every request is checked, every session is somebody's."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from urllib.parse import urlsplit
+
+import pytest
+
+from accord import Context, Principal, Server, connect
+from accord.auth import FirstOf, Guard, JwtVerifier, Protected, StaticTokens
+from support.http_server import bounded, serving
+from support.http_talk import call, initialize, notification, request, text_of
+from support.issuer import ISSUER, Published, jwks, token
+from support.waiting import LONG, run, until
+
+ANN = Principal("ann", scopes=frozenset({"read"}))
+ANN_MORE = Principal("ann", scopes=frozenset({"read", "write"}))
+BOB = Principal("bob", scopes=frozenset({"read", "write"}))
+TOKENS = {"ann": ANN, "ann-more": ANN_MORE, "bob": BOB, "eve": Principal("eve")}
+
+
+def desk(**settings):
+    server = Server("desk", **settings)
+
+    @server.tool(inline=True)
+    def whoami(ctx: Context) -> str:
+        return ctx.principal.subject if ctx.principal else "nobody"
+
+    @server.tool
+    async def whoami_later(ctx: Context) -> str:
+        before = ctx.principal.subject
+        await asyncio.sleep(0.001)
+        assert before == Context.current().principal.subject
+        return before
+
+    @server.tool
+    def whoami_in_thread() -> str:
+        return Context.current().principal.subject
+
+    @server.tool
+    async def facts(ctx: Context) -> dict:
+        found = ctx.request
+        return {
+            "headers": dict(found.headers),
+            "peer": list(found.peer),
+            "session": found.session_id,
+            "path": found.url_path,
+        }
+
+    @server.tool(scopes=["write"])
+    async def change(ctx: Context) -> str:
+        return f"changed by {ctx.principal.subject}"
+
+    return server
+
+
+def protected(verifier=None, **settings):
+    return Protected(verifier or StaticTokens(TOKENS), issuer=ISSUER, scopes=["read"], **settings)
+
+
+def serve(scenario, *, auth=None, **options):
+    server = desk(auth=auth or protected())
+    with bounded(server.asgi(**options)) as port:
+        run(scenario(port))
+
+
+# -- every request
+
+
+@pytest.mark.requirement(
+    "auth.server.401-when-required",
+    "auth.challenge.www-authenticate",
+    "auth.prm.server",
+    "auth.prm.lists-as",
+    "auth.http.oauth-flow",
+    "auth.role.resource-server",
+)
+def test_a_client_without_token_is_told_where_to_get_one(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            refused = await client.post(initialize())
+            assert refused.status == 401
+            said = refused.headers["www-authenticate"]
+            (url,) = re.findall(r'resource_metadata="([^"]+)"', said)
+            assert "error=" not in said
+            for path in (urlsplit(url).path, "/.well-known/oauth-protected-resource"):
+                found = await client.send("GET", path=path, Accept="application/json")
+                assert found.status == 200
+                document = json.loads(await found.body())
+                assert document["resource"] == f"http://127.0.0.1:{port}/mcp"
+                assert document["authorization_servers"] == [ISSUER]
+
+    serve(scenario)
+
+
+@pytest.mark.requirement(
+    "session.requests.verified", "auth.token.validated", "auth.token.invalid-401"
+)
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [(None, 401), ("Bearer wrong", 401), ("Bearer a b", 400), ("Bearer eve", 403)],
+    ids=["no token", "wrong token", "malformed", "too little"],
+)
+def test_a_session_is_no_token(talk, value, status):
+    async def scenario(port):
+        async with talk(port, "ann") as client:
+            await client.open()
+            client.headers["Authorization"] = value
+            body = json.dumps(call(1, "whoami")).encode()
+            for method, sent in (("POST", body), ("GET", None), ("DELETE", None)):
+                assert (await client.send(method, sent)).status == status
+            client.headers["Authorization"] = "Bearer ann"
+            assert text_of(await client.answer(call(2, "whoami"))) == "ann"
+
+    serve(scenario)
+
+
+@pytest.mark.requirement("auth.token.not-in-query", "auth.status-codes")
+def test_a_token_in_the_query_string_is_not_taken(talk):
+    async def scenario(port):
+        async with talk(port, path="/mcp?access_token=ann") as client:
+            assert (await client.post(initialize())).status == 400
+            client.headers["Authorization"] = "Bearer ann"
+            assert (await client.post(initialize())).status == 400
+
+    serve(scenario)
+
+
+@pytest.mark.requirement("auth.tokens.validated-first")
+def test_nothing_of_a_request_is_read_before_its_token(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            # The body that is announced never comes.
+            head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Length: 100000\r\n\r\n"
+            assert (await client.raw(head.format(port).encode())).status == 401
+            assert (await client.send("POST", b"no json at all")).status == 401
+
+    serve(scenario)
+
+
+def test_health_stays_open(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            assert (await client.send("GET", path="/healthz")).status == 200
+
+    serve(scenario)
+
+
+@pytest.mark.requirement("session.requests.verified")
+def test_the_older_form_is_protected_at_both_endpoints(talk):
+    async def scenario(port):
+        async with talk(port, revision="2024-11-05") as client:
+            assert (await client.send("GET", path="/sse")).status == 401
+            stream = await client.send("GET", path="/sse", Authorization="Bearer ann")
+            assert stream.status == 200
+            client.path = f"/{await stream.event()}"
+            client.transport = "sse"
+            body = json.dumps(initialize("2024-11-05")).encode()
+            assert (await client.send("POST", body)).status == 401
+            assert (await client.send("POST", body, Authorization="Bearer bob")).status == 404
+            mine = {"Authorization": "Bearer ann"}
+            assert (await client.send("POST", body, **mine)).status == 202
+            assert (await stream.event())["result"]["serverInfo"]["name"] == "desk"
+            ready = json.dumps(notification("notifications/initialized")).encode()
+            await client.send("POST", ready, **mine)
+            # A refusal for lack of scopes comes where all answers come.
+            change = json.dumps(call(1, "change")).encode()
+            assert (await client.send("POST", change, **mine)).status == 202
+            assert (await stream.event())["error"]["data"]["scopes"] == ["write"]
+            who = json.dumps(call(2, "whoami")).encode()
+            assert (await client.send("POST", who, **mine)).status == 202
+            assert text_of(await stream.event()) == "ann"
+
+    serve(scenario, sse=True)
+
+
+# -- sessions and principals
+
+
+@pytest.mark.requirement("session.id.bound-to-user", "session.requests.verified")
+def test_the_session_of_another_user_does_not_exist(talk):
+    async def scenario(port):
+        async with talk(port, "ann") as ann, talk(port, "bob") as bob:
+            await ann.open()
+            bob.session = ann.session
+            for method, body in (
+                ("POST", json.dumps(call(1, "whoami")).encode()),
+                ("GET", None),
+                ("DELETE", None),
+            ):
+                assert (await bob.send(method, body)).status == 404
+            assert text_of(await ann.answer(call(2, "whoami"))) == "ann"
+
+    serve(scenario)
+
+
+def test_a_new_token_of_the_same_principal_goes_on_with_the_session(talk):
+    async def scenario(port):
+        async with talk(port, "ann") as client:
+            await client.open()
+            assert (await client.post(call(1, "change"))).status == 403
+            client.headers["Authorization"] = "Bearer ann-more"
+            assert text_of(await client.answer(call(2, "change"))) == "changed by ann"
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("stateless", [False, True], ids=["sessions", "stateless"])
+def test_two_principals_interleaved_never_mix(talk, stateless):
+    async def scenario(port):
+        async def calls(who, tool):
+            async with talk(port, who) as client:
+                if not stateless:
+                    await client.open()
+                for number in range(40):
+                    assert text_of(await client.answer(call(number, tool))) == who
+
+        tools = ("whoami", "whoami_later", "whoami_in_thread")
+        await asyncio.gather(*(calls(who, tool) for who in ("ann", "bob") for tool in tools))
+
+    serve(scenario, stateless=stateless)
+
+
+def test_handlers_see_headers_and_peer_but_no_token(talk):
+    async def scenario(port):
+        async with talk(port, "ann") as client:
+            await client.open()
+            answer = await client.answer(call(1, "facts"), X_Tenant="blue")
+            found = answer["result"]["structuredContent"]
+            assert found["headers"]["x-tenant"] == "blue"
+            assert "authorization" not in found["headers"]
+            assert found["peer"][0] == "127.0.0.1"
+            assert (found["session"], found["path"]) == (client.session, "/mcp")
+
+    serve(scenario)
+
+
+def test_without_protection_there_is_nobody_and_headers_are_all_there(talk):
+    async def scenario(port):
+        async with talk(port, "passed-on-by-a-gateway") as client:
+            await client.open()
+            assert text_of(await client.answer(call(1, "whoami"))) == "nobody"
+            found = (await client.answer(call(2, "facts")))["result"]["structuredContent"]
+            assert found["headers"]["authorization"] == "Bearer passed-on-by-a-gateway"
+            refused = await client.answer(call(3, "change"))
+            assert refused["error"]["data"]["scopes"] == ["write"]
+
+    with bounded(desk().asgi()) as port:
+        run(scenario(port))
+
+
+def test_in_memory_there_are_no_facts():
+    async def scenario():
+        server = desk()
+
+        @server.tool
+        def known(ctx: Context) -> bool:
+            return bool(ctx.request.headers) or ctx.request.peer is not None
+
+        async with connect(server) as client:
+            assert (await client.call_tool("known")).structured_content == {"result": False}
+            assert (await client.call_tool("whoami")).content[0].text == "nobody"
+
+    run(scenario())
+
+
+# -- scopes
+
+
+@pytest.mark.requirement("tools.server.access-controlled", "auth.status-codes")
+def test_a_tool_without_its_scopes_is_not_listed_and_403_names_all_that_is_needed(talk):
+    async def scenario(port):
+        async with talk(port, "ann") as ann, talk(port, "bob") as bob:
+            await ann.open()
+            await bob.open()
+            for client, expected in ((ann, False), (bob, True)):
+                listed = await client.answer(request(1, "tools/list"))
+                names = [each["name"] for each in listed["result"]["tools"]]
+                assert ("change" in names) is expected
+            refused = await ann.post(call(2, "change"))
+            assert refused.status == 403
+            said = refused.headers["www-authenticate"]
+            assert 'error="insufficient_scope", scope="read write"' in said
+            body = await refused.json()
+            assert (body["id"], body["error"]["data"]["scopes"]) == (2, ["write"])
+            assert text_of(await bob.answer(call(3, "change"))) == "changed by bob"
+
+    serve(scenario)
+
+
+def test_in_a_batch_one_refusal_leaves_the_others(talk):
+    async def scenario(port):
+        async with talk(port, "ann", revision="2025-03-26") as client:
+            await client.open()
+            response = await client.post([call(1, "change"), call(2, "whoami")])
+            assert response.status == 200
+            first, second = sorted(await response.json(), key=lambda each: each["id"])
+            assert first["error"]["data"]["scopes"] == ["write"]
+            assert text_of(second) == "ann"
+
+    serve(scenario)
+
+
+# -- tokens of an issuer
+
+
+@pytest.mark.requirement(
+    "auth.token.audience-validated", "auth.token.foreign-rejected", "auth.resource.case-tolerant"
+)
+def test_only_tokens_that_were_issued_for_this_server_are_taken(talk):
+    auth = protected(JwtVerifier(ISSUER, keys=jwks("first")))
+
+    async def scenario(port):
+        ours = f"http://127.0.0.1:{port}/mcp"
+        good = [ours, f"HTTP://127.0.0.1:{port}/mcp/", ["https://other.example", ours]]
+        bad = ["https://other.example/mcp", f"http://127.0.0.1:{port}", f"{ours}/more"]
+        for status, audiences in ((200, good), (401, bad)):
+            for audience in audiences:
+                async with talk(port, token(aud=audience)) as client:
+                    assert (await client.post(initialize())).status == status
+
+    serve(scenario, auth=auth)
+
+
+@pytest.mark.requirement("auth.token.validated", "auth.token.invalid-401")
+def test_attacks_on_tokens_are_401_on_the_wire(talk):
+    auth = protected(JwtVerifier(ISSUER, audience="desk", keys=jwks("first"), leeway=0))
+    bad = {
+        "expired": token(aud="desk", exp=1),
+        "issuer": token(aud="desk", iss="https://evil.example"),
+        "key": token("second", aud="desk"),
+        "huge": "a" * 20_000,
+    }
+
+    async def scenario(port):
+        for name, given in bad.items():
+            async with talk(port, given) as client:
+                refused = await client.post(initialize())
+                assert refused.status == 401, name
+                assert 'error="invalid_token"' in refused.headers["www-authenticate"]
+        async with talk(port, token(aud="desk")) as client:
+            await client.open()
+
+    serve(scenario, auth=auth)
+
+
+class Issuer:
+    """A JWKS on a socket, which may be broken."""
+
+    def __init__(self, *names):
+        self.document = jwks(*names)
+        self.status = 200
+        self.asked = 0
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return
+        self.asked += 1
+        body = json.dumps(self.document).encode()
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def test_keys_come_from_a_real_endpoint_rotate_and_outlive_it(talk):
+    issuer = Issuer("first")
+    with serving(issuer, lifespan="off") as jwks_port:
+        url = f"http://127.0.0.1:{jwks_port}/jwks"
+        verifier = JwtVerifier(ISSUER, audience="desk", jwks_url=url, pause=0.0)
+
+        async def scenario(port):
+            async def status(given):
+                async with talk(port, given) as client:
+                    return (await client.post(initialize())).status
+
+            issuer.status = 500
+            assert await status(token(aud="desk")) == 503
+            issuer.status = 200
+            many = [status(token(aud="desk", jti=str(number))) for number in range(8)]
+            assert await asyncio.gather(*many) == [200] * 8
+            asked = issuer.asked
+            assert await status(token(aud="desk")) == 200
+            assert issuer.asked == asked
+            issuer.document = jwks("second")
+            assert await status(token("second", aud="desk")) == 200
+            issuer.status = 500
+            assert await status(token("second", aud="desk", jti="x")) == 200
+            assert await status(token("third", aud="desk")) == 401
+
+        serve(scenario, auth=protected(verifier))
+
+
+# -- the ways to serve
+
+
+def test_our_own_client_is_served_with_its_token():
+    async def scenario(port):
+        async with connect(f"http://127.0.0.1:{port}/mcp", auth="bob") as client:
+            assert (await client.call_tool("whoami")).content[0].text == "bob"
+            assert "change" in [tool.name async for tool in client.tools()]
+
+    serve(scenario)
+
+
+def test_a_guard_alone_protects_a_server_that_knows_nothing_of_it(talk):
+    server = desk()
+    app = Guard(server.asgi(), protected())
+
+    async def scenario(port):
+        async with talk(port, "ann") as client, talk(port, "bob") as bob:
+            await client.open()
+            assert text_of(await client.answer(call(1, "whoami"))) == "ann"
+            assert (await client.post(call(2, "change"))).status == 403
+            bob.session = client.session
+            assert (await bob.post(call(1, "whoami"))).status == 404
+        async with talk(port) as stranger:
+            assert (await stranger.post(initialize())).status == 401
+
+    with serving(app) as port:
+        run(scenario(port))
+
+
+def test_mounted_below_a_path_everything_is_found_there(talk):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    app = Starlette(routes=[Mount("/tools", desk(auth=protected()).asgi())])
+
+    async def scenario(port):
+        async with talk(port, path="/tools/mcp") as client:
+            refused = await client.post(initialize())
+            (url,) = re.findall(r'resource_metadata="([^"]+)"', refused.headers["www-authenticate"])
+            found = await client.send("GET", path=urlsplit(url).path)
+            document = json.loads(await found.body())
+            assert document["resource"] == f"http://127.0.0.1:{port}/tools/mcp"
+            client.headers["Authorization"] = "Bearer ann"
+            await client.open()
+            assert text_of(await client.answer(call(1, "whoami"))) == "ann"
+
+    with serving(app) as port:
+        run(scenario(port))
+
+
+def test_behind_a_proxy_one_public_url_is_enough(talk):
+    auth = protected(
+        JwtVerifier(ISSUER, keys=jwks("first")), public_url="https://desk.example/tools/mcp"
+    )
+
+    async def scenario(port):
+        async with talk(port) as client:
+            client.headers["Host"] = "desk.example"
+            refused = await client.post(initialize())
+            url = "https://desk.example/tools/.well-known/oauth-protected-resource/mcp"
+            assert f'resource_metadata="{url}"' in refused.headers["www-authenticate"]
+            given = token(aud="https://desk.example/tools/mcp")
+            client.headers["Authorization"] = f"Bearer {given}"
+            await client.open()
+            assert text_of(await client.answer(call(1, "whoami"))) == "ann"
+
+    serve(scenario, auth=auth)
+
+
+def test_accord_run_serves_a_protected_server(tmp_path, talk):
+    (tmp_path / "desk.py").write_text(
+        textwrap.dedent("""
+        from accord import Context, Server
+        from accord.auth import Protected, StaticTokens
+
+        auth = Protected(StaticTokens({"secret": "read"}), issuer="https://issuer.example")
+        server = Server("desk", auth=auth)
+
+        @server.tool
+        def scopes(ctx: Context) -> str:
+            return " ".join(ctx.principal.scopes)
+        """)
+    )
+    command = [sys.executable, "-m", "accord.cli.main", "run", "desk.py", "--http", "--port", "0"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        said = process.stderr.readline()
+        port = int(re.findall(r":(\d+)/mcp", said)[0])
+
+        async def scenario():
+            async with talk(port) as stranger:
+                assert (await stranger.post(initialize())).status == 401
+            async with talk(port, "secret") as client:
+                await client.open()
+                assert text_of(await client.answer(call(1, "scopes"))) == "read"
+
+        run(scenario())
+    finally:
+        process.terminate()
+        assert process.wait(LONG) == 0
+        process.stderr.close()
+
+
+def test_a_key_endpoint_that_is_slow_holds_up_only_those_who_need_it(talk):
+    published, gate = Published("first"), asyncio.Event()
+    serving_loop = None
+
+    async def late(request):
+        nonlocal serving_loop
+        serving_loop = asyncio.get_running_loop()
+        await gate.wait()
+        return await published.send(request)
+
+    fixed = StaticTokens(TOKENS)
+    slow = JwtVerifier(ISSUER, audience="desk", jwks_url="https://i.example/jwks", send=late)
+
+    async def scenario(port):
+        async with talk(port, token(aud="desk")) as waiting, talk(port, "ann") as client:
+            task = asyncio.create_task(waiting.post(initialize()))
+            await until(lambda: serving_loop)
+            await client.open()
+            assert text_of(await client.answer(call(1, "whoami"))) == "ann"
+            assert not task.done()
+            serving_loop.call_soon_threadsafe(gate.set)
+            assert (await task).status == 200
+
+    serve(scenario, auth=protected(FirstOf(fixed, slow)))
