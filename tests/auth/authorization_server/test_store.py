@@ -1,0 +1,93 @@
+"""The store: survives a restart, is shared between processes, shows nothing to others."""
+
+import stat
+
+import pytest
+
+from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.secrets import hash_password, is_password
+from accord.auth.authorization_server.store import Store
+from support.oauth import Desk
+
+
+def test_all_that_matters_survives_a_restart(tmp_path):
+    path = str(tmp_path / "auth.db")
+    first = Desk(store=Store(path))
+    client = first.client()
+    tokens = first.tokens(client)
+    first.store.close()
+    second = Desk(store=Store(path))
+    assert second.refresh(client, tokens["refresh_token"]).status == 200
+    assert second.send("GET", "/jwks").json["keys"] != []
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path):
+    path = tmp_path / "auth.db"
+    Store(str(path)).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_nothing_in_the_file_can_be_used_by_whoever_reads_it(tmp_path):
+    path = tmp_path / "auth.db"
+    desk = Desk(store=Store(str(path)))
+    told = desk.register(token_endpoint_auth_method="client_secret_post").json
+    client = desk.client()
+    code = desk.code(client)
+    tokens = desk.redeem(client, code).json
+    cookie = desk.cookie
+    desk.store.close()
+    kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    secrets = (told["client_secret"], code, tokens["refresh_token"], tokens["access_token"], cookie)
+    assert [secret for secret in secrets if secret.encode() in kept] == []
+    assert client.encode() in kept
+
+
+def test_two_processes_cannot_use_one_refresh_token(tmp_path):
+    path = str(tmp_path / "auth.db")
+    one, two = Desk(store=Store(path)), Desk(store=Store(path))
+    client = one.client()
+    token = one.tokens(client)["refresh_token"]
+    assert one.refresh(client, token).status == 200
+    assert two.refresh(client, token).error == "invalid_grant"
+
+
+def test_two_processes_sign_with_one_key(tmp_path):
+    path = str(tmp_path / "auth.db")
+    one, two = Desk(store=Store(path)), Desk(store=Store(path))
+    assert one.send("GET", "/jwks").json == two.send("GET", "/jwks").json
+
+
+def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
+    store = Store(":memory:")
+
+    def do(name: str, error: Exception) -> None:
+        with store.transaction():
+            store.secret(name, "1")
+            raise error
+
+    with pytest.raises(Refusal):
+        do("kept", Refusal("x", "y"))
+    with pytest.raises(ZeroDivisionError):
+        do("lost", ZeroDivisionError())
+    assert store.secret("kept", "2") == "1"
+    assert store.secret("lost", "2") == "2"
+
+
+def test_what_has_ended_is_forgotten():
+    desk = Desk(refresh_ttl=1000)
+    client = desk.client()
+    desk.tokens(client)
+    desk.now += 10_000
+    desk.send("GET", "/jwks")
+    db = desk.store._db
+    for table in ("grants", "codes", "refresh_tokens", "logins"):
+        assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    assert desk.store.client(client) is not None
+
+
+def test_a_password_is_known_by_its_hash():
+    kept = hash_password("lovelace")
+    assert "lovelace" not in kept
+    assert is_password("lovelace", kept)
+    assert not is_password("Lovelace", kept)
+    assert hash_password("lovelace") != kept
