@@ -229,6 +229,7 @@ class _Connection(asyncio.Protocol):
         self._parser = sender.parser_for(self)
         self._headers: dict[bytes, bytes] = {}
         self._head_size = 0
+        self._has_surplus = False
 
     # -- of asyncio
 
@@ -248,8 +249,8 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except Exception as error:  # of the parser; whatever it is, nothing more can be read
-            why = f"the answer is no HTTP: {' '.join(str(error).split())[:120]}"
-            response.end(why)
+            if self._response is response:
+                response.end(f"the answer is no HTTP: {' '.join(str(error).split())[:120]}")
             self.abort()
         else:
             if self._head_size > _HEAD_MOST and not response.head.done():
@@ -271,6 +272,10 @@ class _Connection(asyncio.Protocol):
             response.end("the connection broke in the middle of the answer")
 
     # -- of the parser
+
+    def on_message_begin(self) -> None:
+        # More than was asked for must not become the answer to the next request.
+        self._has_surplus = self._response is None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
@@ -322,7 +327,8 @@ class _Connection(asyncio.Protocol):
         """Take note that nobody reads a response any more."""
         if self.is_lost:
             return
-        if response.is_kept and not self.transport.get_write_buffer_size():
+        is_clean = not self._has_surplus and not self.transport.get_write_buffer_size()
+        if response.is_kept and is_clean:
             self.transport.resume_reading()
             self.sender.put_back(self)
         else:

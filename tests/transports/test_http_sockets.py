@@ -1,0 +1,359 @@
+"""HTTP/1.1 on sockets: every byte that a server may send, and what becomes of connections."""
+
+import asyncio
+import gzip
+import ssl
+import subprocess
+import zlib
+from contextlib import asynccontextmanager
+
+import pytest
+from httptools import HttpResponseParser
+
+from accord import connect
+from accord.transports.http_client_options import HttpClientOptions
+from accord.transports.http_sender import AiohttpSender, Cut, NotSent
+from accord.transports.http_senders import sender_for
+from accord.transports.http_sockets import SocketSender
+from support.raw_http import RawServer
+from support.waiting import run, until
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Answering:
+    """A server that answers each request with the next of some bytes; None closes instead."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.heads = []
+        self.connections = 0
+        self.port = 0
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                self.heads.append(head)
+                for line in head.lower().split("\r\n"):
+                    if line.startswith("content-length:"):
+                        await reader.readexactly(int(line.split(":")[1]))
+                answer = self.answers.pop(0)
+                parts = answer if isinstance(answer, list) else [answer]
+                for part in parts:
+                    if part is None:
+                        return
+                    writer.write(part)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def answering(*answers, options=None, tls=None):
+    server = Answering(*answers)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
+    server.port = listening.sockets[0].getsockname()[1]
+    sender = SocketSender(HttpResponseParser, options or HttpClientOptions())
+    try:
+        yield server, sender
+    finally:
+        await sender.close()
+        listening.close()
+
+
+async def whole(response):
+    found = b""
+    while chunk := await response.chunk():
+        found += chunk
+    response.close()
+    return found
+
+
+async def ask(sender, url, body=b"{}", **headers):
+    return await sender.send("POST", url, headers, body)
+
+
+FRAMED = {
+    "by length": [OK],
+    "byte by byte": [bytes([each]) for each in OK],
+    "in chunks": [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n"
+    ],
+    "to the end of the connection": [b"HTTP/1.1 200 OK\r\n\r\nok", None],
+    "after a continue": [b"HTTP/1.1 100 Continue\r\n\r\n", OK],
+    "after early hints": [b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK],
+    "with gzip": [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(gzip.compress(b"ok")), gzip.compress(b"ok"))
+    ],
+    "with deflate": [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(zlib.compress(b"ok")), zlib.compress(b"ok"))
+    ],
+}
+
+
+@pytest.mark.parametrize("how", FRAMED)
+def test_a_body_comes_whole_however_it_is_framed(how):
+    async def main():
+        async with answering(FRAMED[how]) as (server, sender):
+            response = await ask(sender, server.url)
+            assert response.status == 200
+            assert await whole(response) == b"ok"
+
+    run(main())
+
+
+BROKEN = {
+    "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "the answer is no HTTP"),
+    "a length that is none": (
+        [b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
+        "the answer is no HTTP",
+    ),
+    "a head without end": (
+        [b"HTTP/1.1 200 OK\r\n", *[b"X: " + b"y" * 4_000 + b"\r\n"] * 20],
+        "its head exceeds 65536 bytes",
+    ),
+    "nothing": ([None], "the server closed the connection"),
+    "half a head": ([b"HTTP/1.1 200 O", None], "the server closed the connection"),
+    "half a body": (
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", None],
+        "the connection broke in the middle of the answer",
+    ),
+    "half a chunk": (
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", None],
+        "the connection broke in the middle of the answer",
+    ),
+    "what is not compressed": (
+        [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"],
+        "compressed in a way that cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_breaks_says_how(what):
+    parts, why = BROKEN[what]
+
+    async def main():
+        async with answering(parts, OK) as (server, sender):
+            with pytest.raises(Cut, match=why):
+                await whole(await ask(sender, server.url))
+            assert await whole(await ask(sender, server.url)) == b"ok"
+
+    run(main())
+
+
+def test_a_connection_is_used_again_once_its_answer_is_complete():
+    async def main():
+        async with answering(OK, OK, OK) as (server, sender):
+            for _ in range(3):
+                assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        OK + b"HTTP/1.1 200 OK\r\n",
+        OK + OK,
+        OK + b"\0",
+    ],
+    ids=["that is closed", "of an older HTTP", "half an answer more", "one more", "garbage after"],
+)
+def test_a_connection_is_not_used_again(first):
+    async def main():
+        async with answering(first, OK) as (server, sender):
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 2
+
+    run(main())
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
+    monkeypatch.setattr("accord.transports.http_sockets._IDLE", 0.0)
+
+    async def main():
+        async with answering(OK, OK) as (server, sender):
+            for _ in range(2):
+                assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 2
+
+    run(main())
+
+
+def test_an_answer_that_nobody_wants_ends_its_connection():
+    async def main():
+        async with answering([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"], OK) as (
+            server,
+            sender,
+        ):
+            response = await ask(sender, server.url)
+            response.close()
+            response.close()
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 2
+
+    run(main())
+
+
+def test_whoever_stops_waiting_ends_the_connection():
+    async def main():
+        async with answering(b"", OK) as (server, sender):
+            waiting = asyncio.create_task(ask(sender, server.url))
+            await until(lambda: server.heads)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 2
+
+    run(main())
+
+
+def test_what_nobody_reads_is_not_read_ahead_without_end():
+    size = 8_000_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
+
+    async def main():
+        async with answering([head, b"x" * size]) as (server, sender):
+            response = await ask(sender, server.url)
+            await asyncio.sleep(0.05)
+            assert response._size < 1_000_000
+            assert len(await whole(response)) == size
+
+    run(main())
+
+
+def test_compressed_answers_are_unpacked_piece_by_piece():
+    packed = gzip.compress(b"x" * 5_000_000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+
+    async def main():
+        async with answering(head + packed) as (server, sender):
+            response = await ask(sender, server.url)
+            first = await response.chunk()
+            assert len(first) <= 64 * 1024
+            assert len(first + await whole(response)) == 5_000_000
+
+    run(main())
+
+
+def test_cookies_come_back():
+    made = b"HTTP/1.1 200 OK\r\nSet-Cookie: at=one; Path=/\r\nContent-Length: 0\r\n\r\n"
+    gone = b"HTTP/1.1 200 OK\r\nSet-Cookie: at=; Max-Age=0\r\nContent-Length: 0\r\n\r\n"
+
+    async def main():
+        async with answering(made, gone, OK) as (server, sender):
+            for _ in range(3):
+                await whole(await ask(sender, server.url))
+            sent = ["Cookie: at=one\r\n" in head for head in server.heads]
+            assert sent == [False, True, False]
+
+    run(main())
+
+
+def test_urls_are_sent_as_they_should_be():
+    async def main():
+        async with answering(OK, OK) as (server, sender):
+            place = server.url.removeprefix("http://")
+            await whole(await ask(sender, f"http://me:p%40ss@{place}/a b/ü?q=1 2&r=%20"))
+            await whole(await ask(sender, server.url, Authorization="mine", host="other"))
+            first, second = server.heads
+            assert first.startswith("POST /mcp/a%20b/%C3%BC?q=1%202&r=%20 HTTP/1.1\r\n")
+            assert "Authorization: Basic bWU6cEBzcw==\r\n" in first
+            assert f"Host: {place.split('/')[0]}\r\n" in first
+            assert "Authorization: mine\r\n" in second
+            assert "host: other\r\n" in second
+            assert "Host:" not in second
+
+    run(main())
+
+
+@pytest.mark.parametrize("value", ["a\r\nX: y", "a\nb", "a\rb"])
+def test_a_header_cannot_smuggle_another(value):
+    async def main():
+        async with answering(OK) as (server, sender):
+            with pytest.raises(NotSent, match="line break") as caught:
+                await ask(sender, server.url, Last_Event_ID=value)
+            assert caught.value.is_lasting
+            assert server.connections == 0
+
+    run(main())
+
+
+def test_what_is_not_there_says_so():
+    async def main():
+        sender = SocketSender(HttpResponseParser, HttpClientOptions(connect=0.2))
+        with pytest.raises(NotSent, match="connection refused"):
+            await ask(sender, "http://127.0.0.1:1/")
+        with pytest.raises(NotSent) as caught:
+            await ask(sender, "http://127.0.0.1:99999/")
+        assert caught.value.is_lasting
+        await sender.close()
+
+    run(main())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    key, file = folder / "key.pem", folder / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        [*command, *names, "-keyout", key, "-out", file], check=True, capture_output=True
+    )
+    return file, key
+
+
+def test_certificates_are_checked_unless_told_otherwise(certificate):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+
+    async def main():
+        async with answering(tls=context) as (server, sender):
+            with pytest.raises(NotSent, match="TLS failed") as caught:
+                await ask(sender, f"https://localhost:{server.port}/mcp")
+            assert caught.value.is_lasting
+        careless = HttpClientOptions(verify=False)
+        async with answering(OK, tls=context, options=careless) as (server, sender):
+            response = await ask(sender, f"https://localhost:{server.port}/mcp")
+            assert await whole(response) == b"ok"
+
+    run(main())
+
+
+def test_a_proxy_is_left_to_aiohttp(monkeypatch):
+    async def main():
+        for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+        url = "http://example.com/mcp"
+        assert isinstance(sender_for(url, HttpClientOptions()), SocketSender)
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+        from_environment = sender_for(url, HttpClientOptions())
+        assert isinstance(from_environment, AiohttpSender)
+        await from_environment.close()
+        assert isinstance(sender_for(url, HttpClientOptions(proxy="")), SocketSender)
+        async with RawServer() as proxy:
+            options = HttpClientOptions(proxy=f"http://127.0.0.1:{proxy.port}", listen=False)
+            async with connect(url, http=options) as client:
+                await client.call_tool("echo", {})
+            assert proxy.requests[0].path == url
+
+    run(main())
