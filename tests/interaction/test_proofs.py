@@ -15,7 +15,7 @@ from support.links import MISSION
 TESTS = Path(__file__).parents[1]
 # Tests of the rules themselves show that a breach is seen, not that our parties commit none.
 NO_PROOF = ("protocol", "check")
-CHECKS = ("wire", "server-probe", "client-probe", "process")
+CHECKS = ("wire", "server-probe", "client-probe", "http-probe", "process")
 
 UNPROVEN = {
     "tools.errors.invalid-arguments-protocol": (
@@ -45,11 +45,6 @@ UNPROVEN = {
     ),
     "completion.client.care": "debouncing and caching belong to the program with the input field",
     "jsonrpc.batch.send-optional": "a permission that neither of our parties makes use of",
-    "http.post.body-message-or-batch": "HTTP: proven where HTTP is tested",
-    "http.streams.multiple": "HTTP: a permission that our client makes use of only to listen",
-    "http.get.unrelated-messages": "HTTP: judged by the monitor where HTTP is tested",
-    "http.post.related-requests-on-stream": "HTTP: judged by the monitor where HTTP is tested",
-    "http.client.protocol-version-header": "HTTP: proven where HTTP is tested",
 }
 
 
@@ -97,7 +92,7 @@ def test_every_requirement_is_proven_or_the_reason_is_given() -> None:
 def test_reasons_are_given_only_where_there_is_no_proof() -> None:
     proven, bound = proofs(), bound_here()
     assert [id for id in UNPROVEN if id not in bound] == []
-    stale = [id for id in UNPROVEN if id in proven and not id.startswith("http.")]
+    stale = [id for id in UNPROVEN if id in proven]
     assert [(id, proven[id]) for id in stale] == []
 
 

@@ -43,7 +43,12 @@ def text_event(request, text):
 
 
 @pytest.mark.requirement(
-    "http.client.post-messages", "http.client.accept-both", "session.id.client-echo"
+    "http.client.post-messages",
+    "http.client.accept-both",
+    "http.client.protocol-version-header",
+    "http.post.body-message-or-batch",
+    "session.id.client-echo",
+    "session.id.header-name",
 )
 @pytest.mark.parametrize("revision", WITH_HEADER)
 def test_every_request_carries_what_the_protocol_wants(revision):
