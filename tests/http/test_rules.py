@@ -82,10 +82,11 @@ def test_without_its_session_a_message_is_refused(port, talk, message):
     run(scenario())
 
 
+@everywhere
 @pytest.mark.requirement("session.end.terminated-404", "lifecycle.shutdown.http-close")
-def test_an_ended_session_is_unknown(port, talk):
+def test_an_ended_session_is_unknown(port, talk, revision):
     async def scenario():
-        async with talk(port) as client:
+        async with talk(port, revision=revision) as client:
             await client.open()
             listening = await client.get()
             assert (await client.send("DELETE")).status == 204
@@ -211,10 +212,11 @@ def test_what_belongs_to_no_request_comes_on_one_of_the_listening_streams(talk):
         run(scenario(port))
 
 
+@everywhere
 @pytest.mark.requirement("http.get.no-responses")
-def test_no_answer_comes_on_a_listening_stream(port, talk):
+def test_no_answer_comes_on_a_listening_stream(port, talk, revision):
     async def scenario():
-        async with talk(port) as client:
+        async with talk(port, revision=revision) as client:
             await client.open()
             listening = await client.get()
             for id in range(5):
@@ -287,6 +289,7 @@ def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, 
     run(scenario())
 
 
+@everywhere
 @pytest.mark.requirement("http.post.refused-status")
 @pytest.mark.parametrize(
     ("message", "why"),
@@ -303,9 +306,9 @@ def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, 
         (b"[" * 100_000, "nest"),
     ],
 )
-def test_what_cannot_be_accepted_gets_a_status_that_says_so(port, talk, message, why):
+def test_what_cannot_be_accepted_gets_a_status_that_says_so(port, talk, message, why, revision):
     async def scenario():
-        async with talk(port) as client:
+        async with talk(port, revision=revision) as client:
             await client.open()
             response = await client.post(message)
             assert response.status == 400
