@@ -7,12 +7,16 @@ Written with accord's public names alone.
 """
 
 import asyncio
+import json
 import os
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord import Client, connect
+from accord.auth import MemoryStore, OAuth
+from accord.errors import AuthError
 from accord.types import ElicitParams, RevisionId
 
 # Shorter than the patience of the suite, so that an error says what did not come.
@@ -48,6 +52,36 @@ async def reconnect(client: Client) -> None:
     print(await client.call_tool("test_reconnection"))
 
 
+async def call_protected(client: Client) -> None:
+    """Call a tool of a server that wants a token."""
+    await list_tools(client)
+    print(await client.call_tool("test-tool"))
+
+
+def agree_in_browser(url: str) -> None:
+    """Be the person in front of a browser who agrees: the suite redirects at once."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener.open(url, timeout=TIMEOUT).read()
+
+
+def oauth(scenario: str) -> OAuth:
+    """Authorize as a scenario wants it; the suite tells in a variable what was agreed before."""
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    machine = scenario.startswith("auth/client-credentials")
+    return OAuth(
+        client_id=context.get("client_id"),
+        client_secret=context.get("client_secret"),
+        client_metadata_url="https://conformance-test.local/client-metadata.json",
+        grant="client_credentials" if machine else "authorization_code",
+        store=MemoryStore(),
+        open_browser=agree_in_browser,
+        timeout=TIMEOUT,
+    )
+
+
+# Here the server never lets the client in, and what counts is how it takes that.
+REFUSED = ("auth/scope-retry-limit", "auth/resource-mismatch")
+
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "initialize": agree,
     "tools_call": add_numbers,
@@ -64,12 +98,23 @@ def accept_defaults(asked: ElicitParams) -> dict[str, Any]:
 
 async def main(scenario: str, url: str, revision: RevisionId | None) -> None:
     """Do what a scenario wants to see."""
-    if scenario not in SCENARIOS:
+    is_protected = scenario.startswith("auth/")
+    work = call_protected if is_protected else SCENARIOS.get(scenario)
+    if work is None:
         sys.exit(f"no such scenario: {scenario}")
-    async with connect(
-        url, revision=revision, on_elicit=accept_defaults, timeout=TIMEOUT
-    ) as client:
-        await SCENARIOS[scenario](client)
+    try:
+        async with connect(
+            url,
+            revision=revision,
+            on_elicit=accept_defaults,
+            timeout=TIMEOUT,
+            auth=oauth(scenario) if is_protected else None,
+        ) as client:
+            await work(client)
+    except AuthError as error:
+        if scenario not in REFUSED:
+            raise
+        print("refused, as it should be:", error)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,220 @@
+"""From a challenge to an authorization server, without a network."""
+
+import pytest
+
+from accord.auth.discovery import (
+    belongs_to,
+    canonical_resource,
+    discover,
+    metadata_urls,
+    resource_metadata_urls,
+)
+from accord.auth.http import HttpResponse, NoResponse
+from accord.errors import FlowFailed
+from support.flows import drive, reply
+
+SERVER = "https://example.com/team/mcp"
+ISSUER = "https://login.example.org"
+SUFFIXED = "https://example.com/.well-known/oauth-protected-resource/team/mcp"
+ROOT = "https://example.com/.well-known/oauth-protected-resource"
+METADATA = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/authorize",
+    "token_endpoint": f"{ISSUER}/token",
+    "code_challenge_methods_supported": ["S256"],
+}
+RESOURCE = {"resource": SERVER, "authorization_servers": [ISSUER]}
+OAUTH = f"{ISSUER}/.well-known/oauth-authorization-server"
+
+
+def urls(asked):
+    return [each.url for each in asked]
+
+
+@pytest.mark.requirement("auth.prm.client-uses", "auth.as-metadata.client")
+def test_the_metadata_that_the_challenge_names_is_asked_first():
+    named = "https://example.com/elsewhere/metadata"
+    found, asked = drive(
+        discover(SERVER, named=named), {named: reply(RESOURCE), OAUTH: reply(METADATA)}
+    )
+    assert urls(asked) == [named, OAUTH]
+    assert found.resource == SERVER
+    assert found.server.token_endpoint == f"{ISSUER}/token"
+
+
+def test_without_a_name_the_path_comes_before_the_root():
+    _, asked = drive(discover(SERVER), {ROOT: reply(RESOURCE), OAUTH: reply(METADATA)})
+    assert urls(asked) == [SUFFIXED, ROOT, OAUTH]
+    _, asked = drive(discover(SERVER), {SUFFIXED: reply(RESOURCE), OAUTH: reply(METADATA)})
+    assert urls(asked) == [SUFFIXED, OAUTH]
+
+
+def test_a_server_at_the_root_has_one_place_for_its_metadata():
+    assert resource_metadata_urls("https://example.com/") == [ROOT]
+
+
+def test_an_issuer_with_a_path_is_asked_in_three_forms():
+    assert metadata_urls("https://h.example/tenant1/") == [
+        "https://h.example/.well-known/oauth-authorization-server/tenant1",
+        "https://h.example/.well-known/openid-configuration/tenant1",
+        "https://h.example/tenant1/.well-known/openid-configuration",
+    ]
+
+
+def test_an_issuer_without_a_path_is_asked_in_two_forms():
+    assert metadata_urls(ISSUER) == [OAUTH, f"{ISSUER}/.well-known/openid-configuration"]
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_every_form_of_metadata_is_found(place):
+    issuer = f"{ISSUER}/tenant1"
+    resource = RESOURCE | {"authorization_servers": [issuer]}
+    there = metadata_urls(issuer)[place]
+    found, asked = drive(
+        discover(SERVER),
+        {SUFFIXED: reply(resource), there: reply(METADATA | {"issuer": issuer})},
+    )
+    assert found.server.issuer == issuer
+    assert len(asked) == place + 2
+
+
+@pytest.mark.requirement("auth.discovery.protocol-version-header")
+def test_every_question_of_discovery_names_the_revision():
+    _, asked = drive(discover(SERVER), {ROOT: reply(RESOURCE), OAUTH: reply(METADATA)})
+    assert all(each.headers["MCP-Protocol-Version"] for each in asked)
+
+
+@pytest.mark.requirement("auth.discovery.base-url", "auth.as-metadata.client")
+def test_a_server_of_the_older_kind_has_its_metadata_at_its_root():
+    place = "https://example.com/.well-known/oauth-authorization-server"
+    said = METADATA | {"issuer": "https://example.com"}
+    found, asked = drive(discover(SERVER), {place: reply(said)})
+    assert urls(asked) == [SUFFIXED, ROOT, place]
+    assert found.resource == SERVER
+    assert not found.server.is_assumed
+
+
+@pytest.mark.requirement(
+    "auth.fallback.default-paths",
+    "auth.fallback.authorize-path",
+    "auth.fallback.token-path",
+    "auth.fallback.register-path",
+    "auth.discovery.base-url",
+)
+def test_a_server_without_any_metadata_has_default_paths():
+    found, _ = drive(discover(SERVER), {})
+    server = found.server
+    assert server.is_assumed
+    assert server.authorization_endpoint == "https://example.com/authorize"
+    assert server.token_endpoint == "https://example.com/token"
+    assert server.registration_endpoint == "https://example.com/register"
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "https://evil.example/team/mcp",
+        "https://example.com:8443/team/mcp",
+        "http://example.com/team/mcp",
+        "https://example.com/other",
+        "https://example.com/team/mc",
+        "https://example.com/team/mcp#part",
+        "https://example.com.evil.example/team/mcp",
+        "https://example.com@evil.example/team/mcp",
+        None,
+        7,
+    ],
+    ids=str,
+)
+@pytest.mark.requirement("auth.tokens.only-own-issuer")
+def test_metadata_of_another_resource_is_refused(resource):
+    with pytest.raises(FlowFailed, match="another resource") as caught:
+        drive(discover(SERVER), {SUFFIXED: reply(RESOURCE | {"resource": resource})})
+    assert caught.value.step == "protected resource metadata"
+    assert caught.value.asked == f"GET {SUFFIXED}"
+    assert SERVER in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "resource", [SERVER, f"{SERVER}/", "https://EXAMPLE.com/team", "https://example.com"]
+)
+def test_a_resource_that_the_server_is_part_of_is_its_own(resource):
+    assert belongs_to(resource, SERVER)
+
+
+@pytest.mark.requirement("auth.resource.canonical", "auth.resource.most-specific")
+def test_the_resource_is_exactly_what_the_metadata_names():
+    said = RESOURCE | {"resource": "https://example.com"}
+    found, _ = drive(discover(SERVER), {SUFFIXED: reply(said), OAUTH: reply(METADATA)})
+    assert found.resource == "https://example.com"
+
+
+@pytest.mark.requirement("auth.resource.canonical", "auth.resource.most-specific")
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("https://example.com/mcp", "https://example.com/mcp"),
+        ("HTTPS://Example.COM:443/mcp/", "https://example.com/mcp"),
+        ("https://example.com/", "https://example.com"),
+        ("https://example.com/mcp?token=x#y", "https://example.com/mcp"),
+        ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
+    ],
+)
+def test_the_canonical_uri_is_absolute_and_says_no_more_than_it_means(url, canonical):
+    assert canonical_resource(url) == canonical
+
+
+@pytest.mark.parametrize(
+    "issuer",
+    ["https://evil.example", f"{ISSUER}/tenant", "https://LOGIN.example.org", None, ["x"]],
+    ids=str,
+)
+def test_metadata_of_another_issuer_is_not_used(issuer):
+    said = METADATA | {"issuer": issuer}
+    with pytest.raises(FlowFailed) as caught:
+        drive(discover(SERVER), {SUFFIXED: reply(RESOURCE), OAUTH: reply(said)})
+    assert caught.value.step == "authorization server metadata"
+    assert ISSUER in caught.value.hint
+
+
+def test_a_slash_that_means_nothing_makes_no_other_issuer():
+    said = METADATA | {"issuer": f"{ISSUER}/"}
+    found, _ = drive(discover(SERVER), {SUFFIXED: reply(RESOURCE), OAUTH: reply(said)})
+    assert found.server.issuer == f"{ISSUER}/"
+
+
+def test_older_metadata_of_another_issuer_is_refused():
+    place = "https://example.com/.well-known/oauth-authorization-server"
+    with pytest.raises(FlowFailed, match="another issuer"):
+        drive(discover(SERVER), {place: reply(METADATA)})
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_passing_fault_is_no_reason_to_ask_elsewhere(status):
+    with pytest.raises(FlowFailed, match=f"HTTP {status}") as caught:
+        drive(discover(SERVER), {SUFFIXED: HttpResponse(status=status)})
+    assert caught.value.hint == "try again later"
+
+
+def test_a_place_that_must_not_be_asked_ends_the_flow():
+    refusal = NoResponse("10.0.0.1 is at a private address", is_refused=True, hint="trust it")
+    with pytest.raises(FlowFailed, match="private address") as caught:
+        drive(discover(SERVER, named="https://10.0.0.1/x"), {"https://10.0.0.1/x": refusal})
+    assert caught.value.hint == "trust it"
+
+
+def test_metadata_that_is_no_json_object_is_told():
+    for body in (b"<html>", b"[1]", b"\xff", b"[" * 100_000):
+        with pytest.raises(FlowFailed, match="RFC 9728"):
+            drive(discover(SERVER), {SUFFIXED: HttpResponse(status=200, body=body)})
+
+
+def test_the_preferred_of_several_issuers_is_taken():
+    second = "https://second.example"
+    said = RESOURCE | {"authorization_servers": [ISSUER, second]}
+    place = f"{second}/.well-known/oauth-authorization-server"
+    found, _ = drive(
+        discover(SERVER, preferred=["https://other.example", second]),
+        {SUFFIXED: reply(said), place: reply(METADATA | {"issuer": second})},
+    )
+    assert found.server.issuer == second

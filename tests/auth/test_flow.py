@@ -1,0 +1,493 @@
+"""Grants, scopes, registration and the answers of authorization servers, without a network."""
+
+from base64 import b64decode
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+import pytest
+
+from accord.auth.credentials import ClientIdentity, choose_method, token_request
+from accord.auth.device import poll_device, start_device
+from accord.auth.discovery import Discovered, ResourceMetadata, ServerMetadata
+from accord.auth.flow import (
+    AuthorizationRequest,
+    ResourceRejected,
+    TokenRefused,
+    authorization_url,
+    chosen_scopes,
+    code_in,
+    exchange_code,
+    refresh,
+    request_client_credentials,
+)
+from accord.auth.http import NoResponse
+from accord.auth.pkce import challenge_of, new_pkce
+from accord.auth.registration import (
+    ClientDescription,
+    check_redirect_uri,
+    given_client,
+    register,
+)
+from accord.auth.tokens import Grant
+from accord.errors import FlowFailed
+from support.flows import drive, reply
+
+ISSUER = "https://login.example.org"
+SERVER = ServerMetadata(
+    issuer=ISSUER,
+    authorization_endpoint=f"{ISSUER}/authorize?tenant=1",
+    token_endpoint=f"{ISSUER}/token",
+    registration_endpoint=f"{ISSUER}/register",
+    device_authorization_endpoint=f"{ISSUER}/device",
+    code_challenge_methods_supported=("S256",),
+)
+FOUND = Discovered(resource="https://example.com/mcp", server=SERVER)
+CLIENT = ClientIdentity(client_id="me")
+URI = "http://127.0.0.1:4711/callback"
+TOKEN = {"access_token": "at", "token_type": "Bearer", "expires_in": 100, "refresh_token": "rt"}
+
+
+def asking(found=FOUND, **more):
+    usual = {"client": CLIENT, "redirect_uri": URI, "pkce": new_pkce(), "state": "s" * 32}
+    return AuthorizationRequest(found=found, **(usual | more))
+
+
+def among(server=SERVER, **changes):
+    return msgspec.structs.replace(FOUND, server=msgspec.structs.replace(server, **changes))
+
+
+def fields_of(request):
+    return dict(parse_qsl(request.body.decode()))
+
+
+def query_of(url):
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+# -- the authorization request
+
+
+@pytest.mark.requirement(
+    "auth.pkce.implemented",
+    "auth.resource-parameter.sent",
+    "auth.resource-indicators.client",
+    "auth.state.verified",
+)
+def test_the_authorization_request_carries_pkce_state_and_resource():
+    request = asking(scopes=("a", "b"))
+    query = query_of(authorization_url(request))
+    assert query == {
+        "tenant": "1",
+        "response_type": "code",
+        "client_id": "me",
+        "redirect_uri": URI,
+        "state": request.state,
+        "code_challenge": request.pkce.challenge,
+        "code_challenge_method": "S256",
+        "scope": "a b",
+        "resource": "https://example.com/mcp",
+    }
+
+
+def test_without_scopes_none_are_named():
+    assert "scope" not in query_of(authorization_url(asking()))
+
+
+def test_the_challenge_of_pkce_is_that_of_the_rfc():
+    assert challenge_of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == (
+        "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    )
+    one, two = new_pkce(), new_pkce()
+    assert one.verifier != two.verifier
+    assert 43 <= len(one.verifier) <= 128
+    assert one.verifier not in repr(one)
+
+
+@pytest.mark.requirement("auth.pkce.implemented", "auth.oauth21.implementations")
+@pytest.mark.parametrize("methods", [(), ("plain",), ("s256",)], ids=str)
+def test_a_server_that_says_it_cannot_check_pkce_is_refused(methods):
+    with pytest.raises(FlowFailed, match="S256") as caught:
+        authorization_url(asking(among(code_challenge_methods_supported=methods)))
+    assert "PKCE" in caught.value.hint
+
+
+def test_a_server_that_says_nothing_of_pkce_gets_it_all_the_same():
+    url = authorization_url(asking(among(code_challenge_methods_supported=None)))
+    assert query_of(url)["code_challenge_method"] == "S256"
+
+
+@pytest.mark.parametrize("endpoint", [None, "javascript:alert(1)", "file:///etc/passwd", "data:x"])
+def test_only_web_pages_are_opened(endpoint):
+    with pytest.raises(FlowFailed, match="authorization_endpoint"):
+        authorization_url(asking(among(authorization_endpoint=endpoint)))
+
+
+# -- what comes back
+
+
+def test_the_code_of_our_answer_is_taken():
+    request = asking()
+    assert code_in({"code": "c", "state": request.state}, request) == "c"
+    assert code_in({"code": "c", "state": request.state, "iss": ISSUER}, request) == "c"
+
+
+@pytest.mark.requirement("auth.state.verified")
+@pytest.mark.parametrize("state", [None, "", "other", "s" * 31, "s" * 33, "ü"], ids=str)
+def test_an_answer_without_our_state_is_refused(state):
+    params = {"code": "c"} | ({} if state is None else {"state": state})
+    with pytest.raises(FlowFailed, match="state"):
+        code_in(params, asking())
+
+
+@pytest.mark.parametrize(
+    "iss", ["https://evil.example", f"{ISSUER}/", "https://LOGIN.example.org", ""]
+)
+def test_an_answer_of_another_issuer_is_refused(iss):
+    request = asking()
+    with pytest.raises(FlowFailed, match="issuer") as caught:
+        code_in({"code": "c", "state": request.state, "iss": iss}, request)
+    assert ISSUER in caught.value.hint
+
+
+def test_an_issuer_that_promises_to_name_itself_has_to():
+    request = asking(among(authorization_response_iss_parameter_supported=True))
+    with pytest.raises(FlowFailed, match="without iss"):
+        code_in({"code": "c", "state": request.state}, request)
+
+
+def test_an_error_is_told_with_what_to_change():
+    request = asking()
+    params = {"error": "access_denied", "error_description": "not\ntoday", "state": request.state}
+    with pytest.raises(FlowFailed, match="access_denied: not today") as caught:
+        code_in(params, request)
+    assert "declined" in caught.value.hint
+    with pytest.raises(FlowFailed, match="without a code"):
+        code_in({"state": request.state}, request)
+
+
+def test_an_error_about_the_resource_is_told_from_others():
+    request = asking()
+    for params in (
+        {"error": "invalid_target"},
+        {"error": "invalid_request", "error_description": "unknown parameter Resource"},
+    ):
+        with pytest.raises(ResourceRejected):
+            code_in(params | {"state": request.state}, request)
+    with pytest.raises(FlowFailed) as caught:
+        code_in({"error": "invalid_request", "state": request.state}, request)
+    assert not isinstance(caught.value, ResourceRejected)
+
+
+# -- the token endpoint
+
+
+@pytest.mark.requirement("auth.resource.both-requests", "auth.pkce.implemented")
+def test_a_code_is_redeemed_with_verifier_and_resource():
+    request = asking(scopes=("a",))
+    grant, (sent,) = drive(exchange_code("c", request, 1_000.0), lambda _: reply(TOKEN))
+    assert fields_of(sent) == {
+        "grant_type": "authorization_code",
+        "code": "c",
+        "redirect_uri": URI,
+        "code_verifier": request.pkce.verifier,
+        "resource": "https://example.com/mcp",
+        "client_id": "me",
+    }
+    assert grant.access_token == "at"
+    assert grant.expires_at == 1_100.0
+    assert grant.scopes == ("a",)
+    assert grant.issuer == ISSUER
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"access_token": "", "token_type": "Bearer"},
+        {"access_token": 7, "token_type": "Bearer"},
+        {"access_token": "a b", "token_type": "Bearer"},
+        {"access_token": "a\r\nX: y", "token_type": "Bearer"},
+        {"access_token": "ü", "token_type": "Bearer"},
+        {"access_token": "x" * 100_000, "token_type": "Bearer"},
+        {"access_token": "at", "token_type": "DPoP"},
+        {"access_token": "at"},
+    ],
+    ids=lambda said: str(said)[:60],
+)
+def test_what_is_no_bearer_token_is_not_taken_for_one(said):
+    with pytest.raises(FlowFailed):
+        drive(exchange_code("c", asking(), 0.0), lambda _: reply(said))
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "expires_at"),
+    [(60, 160.0), ("60", 160.0), (None, None), ("soon", None), (-1, None), (True, None)],
+    ids=str,
+)
+def test_the_end_of_a_token_is_an_absolute_time(expires_in, expires_at):
+    said = TOKEN | {"expires_in": expires_in}
+    grant, _ = drive(exchange_code("c", asking(), 100.0), lambda _: reply(said))
+    assert grant.expires_at == expires_at
+
+
+def test_a_token_is_due_some_time_before_it_is_over():
+    grant, _ = drive(exchange_code("c", asking(), 0.0), lambda _: reply(TOKEN))
+    assert not grant.is_due(80.0)
+    assert grant.is_due(95.0)
+    lasting = msgspec.structs.replace(grant, expires_at=None)
+    assert not lasting.is_due(1e12)
+
+
+def granted(**more):
+    usual = {
+        "issuer": ISSUER,
+        "resource": "https://example.com/mcp",
+        "client": CLIENT,
+        "token_endpoint": f"{ISSUER}/token",
+        "access_token": "old",
+        "refresh_token": "rt",
+        "scopes": ("a",),
+    }
+    return Grant(**(usual | more))
+
+
+def test_the_old_refresh_token_is_kept_when_none_comes_back():
+    said = {"access_token": "new", "token_type": "bearer"}
+    grant, (sent,) = drive(refresh(granted(), 0.0), lambda _: reply(said))
+    assert fields_of(sent)["refresh_token"] == "rt"
+    assert fields_of(sent)["resource"] == "https://example.com/mcp"
+    assert (grant.access_token, grant.refresh_token, grant.scopes) == ("new", "rt", ("a",))
+    grant, _ = drive(refresh(granted(), 0.0), lambda _: reply(said | {"refresh_token": "next"}))
+    assert grant.refresh_token == "next"
+
+
+def test_a_refusal_tells_step_question_answer_and_remedy_but_no_secrets():
+    said = {"error": "invalid_grant", "error_description": "used up"}
+    with pytest.raises(TokenRefused) as caught:
+        drive(refresh(granted(refresh_token="SECRET"), 0.0), lambda _: reply(said, 400))
+    error = caught.value
+    assert (error.step, error.asked) == ("refresh", f"POST {ISSUER}/token")
+    assert error.came == "HTTP 400 invalid_grant: used up"
+    assert "authorize again" in error.hint
+    assert error.error == "invalid_grant"
+    assert "SECRET" not in str(error)
+
+
+def test_secrets_show_in_no_repr():
+    client = ClientIdentity(client_id="me", client_secret="SECRET", method="client_secret_post")
+    grant = granted(client=client, access_token="SECRET", refresh_token="SECRET")
+    request = token_request(f"{ISSUER}/token?x=SECRET", {"code": "SECRET"}, client)
+    described = ClientDescription(client_id="me", client_secret="SECRET")
+    assert "SECRET" not in f"{client!r}{grant!r}{request!r}{described!r}{asking(client=client)!r}"
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
+def test_the_client_authenticates_in_the_way_it_was_registered_for(method):
+    client = ClientIdentity(client_id="a b", client_secret="s:é", method=method)
+    request = token_request(f"{ISSUER}/token", {"x": "y"}, client)
+    fields, basic = fields_of(request), request.headers.get("Authorization")
+    if method == "client_secret_basic":
+        assert b64decode(basic.removeprefix("Basic ")) == b"a+b:s%3A%C3%A9"
+        assert "client_id" not in fields
+    else:
+        assert basic is None
+        assert fields["client_id"] == "a b"
+        assert fields.get("client_secret") == ("s:é" if method == "client_secret_post" else None)
+
+
+@pytest.mark.parametrize(
+    ("supported", "method"),
+    [
+        (None, "client_secret_basic"),
+        (("client_secret_post",), "client_secret_post"),
+        (("client_secret_post", "client_secret_basic"), "client_secret_basic"),
+        (("private_key_jwt",), "client_secret_basic"),
+    ],
+    ids=str,
+)
+def test_a_given_secret_is_shown_in_a_way_that_the_server_supports(supported, method):
+    server = among(token_endpoint_auth_methods_supported=supported).server
+    assert choose_method(server, has_secret=True) == method
+    assert choose_method(server, has_secret=False) == "none"
+
+
+def test_client_credentials_need_nobody_else():
+    grant, (sent,) = drive(
+        request_client_credentials(FOUND, CLIENT, 0.0, scopes=("a",)), lambda _: reply(TOKEN)
+    )
+    assert fields_of(sent) == {
+        "grant_type": "client_credentials",
+        "scope": "a",
+        "resource": "https://example.com/mcp",
+        "client_id": "me",
+    }
+    assert grant.access_token == "at"
+
+
+# -- scopes
+
+
+def supporting(*scopes, offline=False):
+    metadata = ResourceMetadata(resource=FOUND.resource, scopes_supported=scopes)
+    server = SERVER
+    if offline:
+        server = msgspec.structs.replace(SERVER, scopes_supported=("offline_access",))
+    return msgspec.structs.replace(FOUND, resource_metadata=metadata, server=server)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"wanted": None}, ("a", "b")),
+        ({"wanted": None, "challenged": ["c"]}, ("c",)),
+        ({"wanted": ["d"]}, ("d",)),
+        ({"wanted": ["d"], "challenged": ["c"]}, ("d", "c")),
+        ({"wanted": None, "challenged": ["c"], "held": ["a"]}, ("a", "c")),
+    ],
+    ids=str,
+)
+def test_scopes_come_from_the_challenge_before_the_metadata(how, expected):
+    assert chosen_scopes(supporting("a", "b"), **how) == expected
+
+
+def test_to_be_remembered_is_asked_for_where_it_is_offered_and_wanted():
+    assert chosen_scopes(supporting("a", offline=True), wanted=None) == ("a", "offline_access")
+    assert chosen_scopes(supporting("a", offline=True), wanted=None, offline=False) == ("a",)
+    assert chosen_scopes(supporting("a"), wanted=None) == ("a",)
+    assert chosen_scopes(supporting(offline=True), wanted=None) == ()
+
+
+# -- registration
+
+
+@pytest.mark.requirement(
+    "auth.dcr.implementations", "auth.redirect.registered", "auth.redirect.localhost-or-https"
+)
+def test_a_client_registers_with_its_redirect_uri():
+    server = among(token_endpoint_auth_methods_supported=("none",)).server
+    client, (sent,) = drive(
+        register(server, ClientDescription(name="x"), redirect_uris=[URI], scopes=("a",)),
+        lambda _: reply({"client_id": "new"}, 201),
+    )
+    assert msgspec.json.decode(sent.body) == {
+        "client_name": "x",
+        "redirect_uris": [URI],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+        "scope": "a",
+    }
+    assert (client.client_id, client.method, client.redirect_uris) == ("new", "none", (URI,))
+
+
+@pytest.mark.parametrize(
+    ("supported", "asked"),
+    [
+        (("client_secret_post", "none"), "none"),
+        (("client_secret_post",), "client_secret_post"),
+        (("client_secret_post", "client_secret_basic"), "client_secret_basic"),
+        (None, "client_secret_basic"),
+    ],
+    ids=str,
+)
+def test_the_method_asked_for_is_one_that_the_server_supports(supported, asked):
+    server = among(token_endpoint_auth_methods_supported=supported).server
+    _, (sent,) = drive(
+        register(server, ClientDescription(), redirect_uris=[URI]),
+        lambda _: reply({"client_id": "new"}),
+    )
+    assert msgspec.json.decode(sent.body)["token_endpoint_auth_method"] == asked
+
+
+@pytest.mark.parametrize(
+    ("said", "method"),
+    [
+        ({"client_secret": "s"}, "client_secret_basic"),
+        ({"client_secret": "s", "token_endpoint_auth_method": "client_secret_post"}, None),
+        ({"token_endpoint_auth_method": "client_secret_basic"}, "none"),
+        ({"client_secret": "s", "token_endpoint_auth_method": "none"}, None),
+    ],
+    ids=str,
+)
+def test_what_the_server_registered_counts(said, method):
+    client, _ = drive(
+        register(SERVER, ClientDescription(), redirect_uris=[URI]),
+        lambda _: reply({"client_id": "new"} | said),
+    )
+    assert client.method == (method or said["token_endpoint_auth_method"])
+
+
+def test_a_secret_that_is_over_is_not_used_again():
+    said = {"client_id": "new", "client_secret": "s", "client_secret_expires_at": 50}
+    client, _ = drive(
+        register(SERVER, ClientDescription(), redirect_uris=[URI]), lambda _: reply(said)
+    )
+    assert client.is_usable(49)
+    assert not client.is_usable(50)
+
+
+def test_a_server_that_registers_nobody_says_what_to_do_instead():
+    with pytest.raises(FlowFailed, match="registration_endpoint") as caught:
+        drive(
+            register(
+                among(registration_endpoint=None).server, ClientDescription(), redirect_uris=[URI]
+            ),
+            {},
+        )
+    assert "client_id" in caught.value.hint
+    for answer in (reply({"error": "nope"}, 403), reply({}), NoResponse("no connection")):
+        with pytest.raises(FlowFailed, match="registration"):
+            drive(
+                register(SERVER, ClientDescription(), redirect_uris=[URI]),
+                lambda _, answer=answer: answer,
+            )
+
+
+@pytest.mark.requirement("auth.redirect.localhost-or-https")
+@pytest.mark.parametrize(
+    "uri",
+    ["http://example.com/cb", "http://127.0.0.1.evil.example/", "myapp://cb", "https:///x", "//x"],
+)
+def test_codes_come_back_over_tls_or_on_this_machine(uri):
+    with pytest.raises(ValueError, match="redirect URI"):
+        check_redirect_uri(uri)
+    check_redirect_uri("https://example.com/cb")
+    check_redirect_uri("http://localhost:1/cb")
+
+
+def test_a_client_that_is_known_needs_no_registration():
+    given = given_client(SERVER, ClientDescription(client_id="me", client_secret="s"))
+    assert given == ClientIdentity(client_id="me", client_secret="s", method="client_secret_basic")
+    document = ClientDescription(metadata_url="https://me.example/client.json")
+    assert given_client(SERVER, document) is None
+    able = among(client_id_metadata_document_supported=True).server
+    assert given_client(able, document).client_id == "https://me.example/client.json"
+
+
+# -- another device
+
+
+def test_a_person_on_another_device_is_waited_for():
+    said = {"device_code": "d", "user_code": "U\x1b-1", "verification_uri": "https://v.example"}
+    code, (sent,) = drive(start_device(FOUND, CLIENT, scopes=("a",)), lambda _: reply(said))
+    assert fields_of(sent)["resource"] == FOUND.resource
+    assert code.told == "open https://v.example and enter the code U-1"
+    for error, wait in (("authorization_pending", 5.0), ("slow_down", 10.0)):
+        answer, _ = drive(
+            poll_device(code, FOUND, CLIENT, 0.0),
+            lambda _, error=error: reply({"error": error}, 400),
+        )
+        assert answer == wait
+    grant, (sent,) = drive(poll_device(code, FOUND, CLIENT, 0.0), lambda _: reply(TOKEN))
+    assert grant.access_token == "at"
+    assert fields_of(sent)["device_code"] == "d"
+    with pytest.raises(FlowFailed, match="access_denied"):
+        drive(
+            poll_device(code, FOUND, CLIENT, 0.0), lambda _: reply({"error": "access_denied"}, 400)
+        )
+
+
+def test_a_server_without_that_grant_says_so():
+    with pytest.raises(FlowFailed, match="device_authorization_endpoint"):
+        drive(start_device(among(device_authorization_endpoint=None), CLIENT), {})
