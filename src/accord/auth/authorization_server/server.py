@@ -15,7 +15,7 @@ import msgspec
 
 from accord.auth.asgi import Guard
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.exchange import Request, Response
+from accord.auth.authorization_server.exchange import Request, Response, json_answer
 from accord.auth.authorization_server.keys import Algorithm, load_jwt
 from accord.auth.authorization_server.known import KnownClient
 from accord.auth.authorization_server.place import Place, checked_issuer, headers_of
@@ -124,6 +124,11 @@ class AuthorizationServer:
         self._opening = Lock()
         self._revoked = Revoked(lambda: self.endpoints)
 
+    @property
+    def public_url(self) -> str | None:
+        """Where clients reach the server beside it, as far as the issuer says so."""
+        return self.issuer
+
     @cached_property
     def _opened(self) -> Endpoints:
         return Endpoints(Store(self._path), self.settings)
@@ -173,7 +178,7 @@ class AuthorizationServer:
             ValueError: the URL is none, or not safe.
         """
         path = path.rstrip("/")
-        public_url = self.issuer if public_url is None else public_url
+        public_url = self.public_url if public_url is None else public_url
         place = Place.beside(self.issuer, public_url, path, self._resources)
         return Beside(self, app, self._checked(place), public_url)
 
@@ -210,14 +215,14 @@ class AuthorizationServer:
                 found = await subject if inspect.isawaitable(subject) else subject
                 request = msgspec.structs.replace(request, subject=found)
             response = await asyncio.to_thread(self._respond, request)
-            self._revoked.forget()
+            if request.method == "POST":
+                self._revoked.forget()
         except Refusal as refusal:
-            body = {"error": refusal.error, "error_description": refusal.description}
-            response = Response(
-                status=refusal.status,
-                headers=(("content-type", "application/json"), ("cache-control", "no-store")),
-                body=msgspec.json.encode(body),
-            )
+            response = _refused(refusal)
+        except Exception:
+            log.exception("the authorization server failed at %s", route)
+            why = "the authorization server failed; its log says why"
+            response = _refused(Refusal("server_error", why, status=500))
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
     def _respond(self, request: Request) -> Response:
@@ -291,6 +296,11 @@ def _people(
             for name, word in users.items()
         }
     }
+
+
+def _refused(refusal: Refusal) -> Response:
+    body = {"error": refusal.error, "error_description": refusal.description}
+    return json_answer(body, status=refusal.status)
 
 
 async def _live(receive: Any, send: Any) -> None:

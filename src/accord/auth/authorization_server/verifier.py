@@ -116,16 +116,23 @@ class Revoked:
         self._endpoints = endpoints
         self._known: frozenset[str] = frozenset()
         self._read_at = float("-inf")
+        self._changes = 0
 
     async def has(self, grant_id: str) -> bool:
         """Tell whether a grant is revoked."""
-        if time.monotonic() - self._read_at >= _REREAD:
-            self._read_at = time.monotonic()
-            self._known = await asyncio.to_thread(self._read)
-        return grant_id in self._known
+        now = time.monotonic()
+        if now - self._read_at < _REREAD:
+            return grant_id in self._known
+        changes = self._changes
+        known = await asyncio.to_thread(self._read)
+        # What changed while it was read may not be in it.
+        if changes == self._changes:
+            self._known, self._read_at = known, now
+        return grant_id in known
 
     def forget(self) -> None:
         """Read anew before the next answer: something may have been revoked here."""
+        self._changes += 1
         self._read_at = float("-inf")
 
     def _read(self) -> frozenset[str]:
