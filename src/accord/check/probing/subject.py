@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeAlias
 
@@ -39,6 +39,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
+        carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
         patience: seconds to wait for an answer.
         settling: seconds after which what has not come will not come.
     """
@@ -51,6 +52,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     cwd: str | None = None
     server: Any = None
+    carrier: Callable[[], Any] | None = None
     patience: float = 5.0
     settling: float = 0.3
 
@@ -77,6 +79,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return Line(self._carrier(headers), tape, patience=self.patience)
 
     def _carrier(self, headers: Mapping[str, str] | None) -> Any:
+        if self.carrier is not None:
+            return self.carrier()
         if self.server is not None:
             return MemoryCarrier(self.server)
         if not self.url:

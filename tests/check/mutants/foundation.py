@@ -1,0 +1,250 @@
+"""Mutants: a correct server with one fault each, that a check must find, and no other.
+
+A fault is a small function. With `@mutant` it sees every message of the server, together with the
+request that this answers, and returns what is sent instead; with `@interloper` it sits between
+client and server and hooks into both ways. What no mutant can break is named with `unbreakable`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
+
+import msgspec
+
+from accord.check.probing.line import Line
+from accord.check.probing.subject import Subject
+from accord.check.server_check import Plan, check_server
+from accord.transports.memory import MemoryWire
+from check.mutants.everything import server as everything
+
+Message: TypeAlias = dict[str, Any]
+Sent: TypeAlias = "Message | bytes | list[Message | bytes] | None"
+"""What goes on: a message, bytes that are none, several of them, or nothing."""
+
+Change: TypeAlias = Callable[[Message, Message], Sent]
+"""A message of the server, and the request that it answers or else an empty object."""
+
+Making: TypeAlias = Callable[[], AbstractAsyncContextManager[Subject]]
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """A server with one fault.
+
+    Attributes:
+        id: the requirement that it breaks.
+        name: what it does, the name of its function.
+        revision: what it is checked under.
+        making: makes it, as a subject of a check.
+        also: other requirements that this breaks unavoidably, and why.
+        only: what is checked, where a full check would take too long; empty checks all.
+    """
+
+    id: str
+    name: str
+    revision: str
+    making: Making
+    also: dict[str, str] = {}
+    only: Sequence[str] = ()
+
+
+MUTANTS: dict[str, Mutant] = {}
+UNBREAKABLE: dict[str, str] = {}
+
+
+class Between:
+    """A carrier between the check and a server in memory, which may change all that passes.
+
+    Attributes:
+        shared: what all lines of one check have in common, for the mutant's own use.
+        from_server: returns what is heard in place of a message of the server.
+        from_client: returns what the server gets in place of a message of the client.
+        requests: those that the client sent, by id.
+    """
+
+    def __init__(self, server: Any, shared: dict[str, Any]) -> None:
+        self.shared = shared
+        self.from_server: Change = lambda message, request: message
+        self.from_client: Callable[[Message], Sent] = lambda message: message
+        self.requests: dict[Any, Message] = {}
+        self.line: Line
+        self._wire = MemoryWire(server)
+        self._timers: list[asyncio.TimerHandle] = []
+
+    async def open(self, line: Line) -> None:
+        self.line = line
+        await self._wire.open(self._hear, line.end)
+
+    async def send(self, data: bytes) -> None:
+        message = _decoded(data)
+        for each in message if isinstance(message, list) else [message]:
+            if (
+                isinstance(each, dict)
+                and "method" in each
+                and isinstance(each.get("id"), str | int)
+            ):
+                self.requests[_key(each["id"])] = each
+        changed = _mapped(message, self.from_client) if message is not None else data
+        for each in _listed(changed):
+            self.to_server(each)
+
+    async def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        await self._wire.close()
+
+    def _hear(self, data: bytes) -> None:
+        message = _decoded(data)
+        for each in _listed(_mapped(message, self._changed)):
+            self.to_client(each)
+
+    def _changed(self, message: Message) -> Sent:
+        is_answer = "method" not in message
+        request = self.requests.get(_key(message.get("id")), {}) if is_answer else {}
+        return self.from_server(message, request)
+
+    # -- for mutants
+
+    def to_client(self, message: Any) -> None:
+        """Let the check hear something, unchanged."""
+        self.line.hear(_encoded(message))
+
+    def to_server(self, message: Any) -> None:
+        """Hand something to the server, unchanged."""
+        self._wire.write(_encoded(message), None)
+
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something after this time, while the line lasts."""
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, work))
+
+    def crash(self, why: str = "the server ended with exit code 1") -> None:
+        """End the line as a server does that falls over."""
+        self.line.end(why)
+
+
+def _decoded(data: bytes) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return msgspec.json.decode(data)
+    return None
+
+
+def _encoded(message: Any) -> bytes:
+    return message if isinstance(message, bytes) else msgspec.json.encode(message)
+
+
+def _mapped(message: Any, change: Callable[[Message], Sent]) -> Any:
+    """Change a message, or those in a batch that stays one."""
+    if isinstance(message, dict):
+        return change(message)
+    if isinstance(message, list) and message:
+        return [[out for each in message for out in _listed(_mapped(each, change))]]
+    return [message] if message == [] else message
+
+
+def _listed(sent: Any) -> list[Any]:
+    return sent if isinstance(sent, list) else [] if sent is None else [sent]
+
+
+def _key(id: Any) -> Any:
+    return (type(id).__name__, id if isinstance(id, str | int | float) else None)
+
+
+# -- registration
+
+
+def mutant(
+    id: str,
+    *,
+    revision: str = "2025-06-18",
+    also: dict[str, str] | None = None,
+    only: Sequence[str] = (),
+) -> Callable[[Change], Change]:
+    """Register a server whose messages a function changes."""
+
+    def register(change: Change) -> Change:
+        def hook(wire: Between) -> None:
+            wire.from_server = change
+
+        _register(id, change, in_memory(hook), revision=revision, also=also, only=only)
+        return change
+
+    return register
+
+
+def interloper(
+    id: str,
+    *,
+    revision: str = "2025-06-18",
+    also: dict[str, str] | None = None,
+    only: Sequence[str] = (),
+) -> Callable[[Callable[[Between], None]], Callable[[Between], None]]:
+    """Register a server behind somebody who hooks into both ways; told of every new line."""
+
+    def register(hook: Callable[[Between], None]) -> Callable[[Between], None]:
+        _register(id, hook, in_memory(hook), revision=revision, also=also, only=only)
+        return hook
+
+    return register
+
+
+def elsewhere(
+    id: str,
+    *,
+    revision: str = "2025-06-18",
+    also: dict[str, str] | None = None,
+    only: Sequence[str] = (),
+) -> Callable[[Making], Making]:
+    """Register a server that is reached in a way of its own: a process, a port."""
+
+    def register(making: Making) -> Making:
+        _register(id, making, making, revision=revision, also=also, only=only)
+        return making
+
+    return register
+
+
+def unbreakable(reason: str, *ids: str) -> None:
+    """Name requirements that no mutant can break, with the reason."""
+    for id in ids:
+        assert id not in UNBREAKABLE, f"{id} is named twice"
+        UNBREAKABLE[id] = reason
+
+
+def _register(id: str, function: Any, making: Making, **settings: Any) -> None:
+    name = function.__name__
+    key = f"{id}-{name.replace('_', '-')}"
+    assert key not in MUTANTS, f"there are two mutants {key}"
+    settings["also"] = settings["also"] or {}
+    MUTANTS[key] = Mutant(id=id, name=name, making=making, **settings)
+
+
+def in_memory(hook: Callable[[Between], None], server: Any = everything) -> Making:
+    """Return what makes a subject in memory, with a hook into each of its lines."""
+
+    @asynccontextmanager
+    async def making() -> AsyncIterator[Subject]:
+        shared: dict[str, Any] = {}
+
+        def carrier() -> Between:
+            wire = Between(server, shared)
+            hook(wire)
+            return wire
+
+        yield Subject(name="mutant", carrier=carrier, patience=0.5, settling=0.05)
+
+    return making
+
+
+# -- judging
+
+
+async def found(making: Making, revision: str, only: Sequence[str] = ()) -> dict[str, str]:
+    """Check a subject under one revision and return its breaches, with what was said of them."""
+    async with making() as subject, asyncio.timeout(60):
+        report = await check_server(subject, Plan(revisions=[revision], only=only))
+    return {
+        result.id: f"{result.verdict}: {result.message}"
+        for result in report.results
+        if result.verdict in ("fail", "warn")
+    }
