@@ -84,7 +84,7 @@ def show_pass(city: City = "Lima") -> list[Any]:
     return [
         types.TextContent(f"to {city}", annotations=types.Annotations(["user"], 0.9)),
         Image(PIXEL),
-        Audio(CHIME, "audio/wav"),
+        Audio(CHIME),
         types.ResourceLink("desk://rules", "rules", description="what to take"),
         types.EmbeddedResource(RULES),
     ]
@@ -96,7 +96,7 @@ async def count(
     steps: Annotated[int, Meta(ge=1, le=9, description="how many steps")] = 3,
 ) -> str:
     """Count aloud: progress and log messages."""
-    await ctx.debug("counting", logger="count")
+    await ctx.debug("counting")
     for step in range(steps):
         await asyncio.sleep(0)
         await ctx.progress(step + 1, steps, message=f"step {step + 1}")
@@ -256,7 +256,7 @@ def postcard(city: Annotated[str, Meta(description="from where")]) -> list[Any]:
     return [
         ("user", f"A postcard from {city}, please."),
         ("user", Image(PIXEL).content()),
-        ("user", Audio(CHIME, "audio/wav").content()),
+        ("user", Audio(CHIME).content()),
         ("user", RULES),
         ("assistant", f"Dear all, {city} is"),
     ]
