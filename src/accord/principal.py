@@ -38,6 +38,8 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
         return self.issuer, self.subject, self.client_id
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return isinstance(other, Principal) and self._identity == other._identity
 
     def __ne__(self, other: object) -> bool:

@@ -164,6 +164,20 @@ def test_an_app_may_find_out_later_that_more_is_needed():
     assert 'scope="read write"' in answer.headers["www-authenticate"]
 
 
+def test_what_was_good_a_moment_ago_is_looked_at_again_where_it_matters():
+    verifier = JwtVerifier(ISSUER, keys=jwks("first"))
+    given = f"Bearer {token()}"
+    lax, strict = (protected(verifier, scopes=each).guard(Inner()) for each in ("read", "read use"))
+    bound = verifier.for_audience(RESOURCE)
+    assert asyncio.run(bound.verify(given.split()[1])) is not None
+    for guard, status in ((lax, 200), (lax, 200), (strict, 403), (strict, 403)):
+        assert ask(guard=guard, authorization=given).status == status
+    query = {"query_string": b"access_token=x"}
+    assert ask(guard=lax, scope=query, authorization=given).status == 400
+    twice = [(b"host", b"desk.example"), *[(b"authorization", given.encode())] * 2]
+    assert ask(guard=lax, scope={"headers": twice}).status == 400
+
+
 def test_when_nobody_can_tell_it_is_503_and_not_401():
     class Unreachable:
         async def verify(self, token):
@@ -223,7 +237,8 @@ def test_metadata_is_read_only_and_open_to_browsers():
     head = ask("HEAD", path=METADATA)
     assert (head.status, head.body) == (200, b"")
     assert int(head.headers["content-length"]) > 50
-    preflight = ask("OPTIONS", path=METADATA, origin="https://a.example")
+    asked = {"origin": "https://a.example", "access-control-request-method": "GET"}
+    preflight = ask("OPTIONS", path=METADATA, **asked)
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "*")
 
 

@@ -7,6 +7,7 @@ where to get a token, health checks, and the preflights of browsers.
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ import msgspec
 
 from accord.auth import resource
 from accord.auth.resource import METADATA, Refusal
-from accord.auth.verifiers import TokenVerifier, for_audience
+from accord.auth.verifiers import TokenMemory, TokenVerifier, for_audience
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -79,6 +80,7 @@ class _Place(msgspec.Struct, frozen=True):
     resource: str
     metadata_url: str
     verifier: TokenVerifier
+    memory: TokenMemory | None
 
 
 class Guard:
@@ -123,7 +125,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Whatever stands outside of us does not decide who is who.
         scope.pop(_PRINCIPAL, None)
-        if scope["type"] == "lifespan" or self._is_open(scope):
+        if self._is_open(scope):
             await self.app(scope, receive, send)
             return
         place = self._place(scope)
@@ -133,7 +135,7 @@ class Guard:
         if scope["type"] == "http" and METADATA in scope["path"] and self._is_metadata(scope):
             await self._publish(place, scope, send)
             return
-        admitted = await self._admit(scope, place)
+        admitted = self._recall(scope, place) or await self._admit(scope, place)
         if isinstance(admitted, Refusal):
             await self._refuse(admitted, place, scope, receive, send)
             return
@@ -148,8 +150,23 @@ class Guard:
 
     def _is_open(self, scope: Scope) -> bool:
         if scope["type"] != "http":
-            return False
-        return _local_path(scope).rstrip("/") in self._open or _is_preflight(scope)
+            return bool(scope["type"] == "lifespan")
+        path = scope["path"]
+        if scope["method"] == "OPTIONS" and METADATA not in path:
+            return _is_preflight(scope)
+        return path != self.path and _local_path(scope).rstrip("/") in self._open
+
+    def _recall(self, scope: Scope, place: _Place) -> Principal | None:
+        """Return who sends a request, where its token was found to be good a moment ago."""
+        if place.memory is None or scope.get("query_string"):
+            return None
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) != 1 or not given[0].startswith(b"Bearer "):
+            return None
+        known = place.memory.find(sha256(given[0][7:]).digest())
+        if known is None or known[0] is None or not self._required <= known[0].scopes:
+            return None
+        return known[0]
 
     async def _admit(self, scope: Scope, place: _Place) -> Principal | Refusal:
         """Say who sends a request, or why it is refused."""
@@ -172,21 +189,22 @@ class Guard:
     # -- where we are
 
     def _place(self, scope: Scope) -> _Place | Refusal:
-        url = self.public_url
-        if url is None:
-            root = scope.get("root_path", "").rstrip("/")
-            origin = _origin(scope)
-            if origin is None:
-                why = "only requests to localhost are served; set public_url for others"
-                return Refusal(403, "forbidden_host", why)
-            url = f"{origin}{root}{self.path}"
+        if self.public_url is not None:
+            return self._known(self.public_url)
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
+        origin = _origin(host, scope.get("scheme", "http"), None if server is None else server[1])
+        if origin is None:
+            why = "only requests to localhost are served; set public_url for others"
+            return Refusal(403, "forbidden_host", why)
+        return self._known(f"{origin}{root}{self.path}")
+
+    def _known(self, url: str) -> _Place:
         found = self._places.get(url)
         if found is None:
-            found = _Place(
-                url,
-                resource.metadata_url(url, self.path),
-                for_audience(self.protection.verifier, url),
-            )
+            verifier = for_audience(self.protection.verifier, url)
+            memory = getattr(verifier, "memory", None)
+            found = _Place(url, resource.metadata_url(url, self.path), verifier, memory)
             if len(self._places) < _PLACES_MOST:
                 self._places[url] = found
         return found
@@ -280,15 +298,14 @@ def _local_path(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
-def _origin(scope: Scope) -> str | None:
+@lru_cache(maxsize=64)
+def _origin(host: bytes, scheme: str, listens_on: int | None) -> str | None:
     """Return where a client on this machine reaches us, by the name that it uses.
 
     The port is that of the socket: tokens for another server on this machine, which that server may
     have sent us under its own name, are not for us.
     """
-    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
-    scheme = {"ws": "http", "wss": "https"}.get(scope.get("scheme", "http"), "http")
-    scheme = scope["scheme"] if scope.get("scheme") in ("http", "https") else scheme
+    scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     try:
         parts = urlsplit(f"{scheme}://{host.decode('latin-1')}")
         name, port = parts.hostname, parts.port
@@ -296,9 +313,8 @@ def _origin(scope: Scope) -> str | None:
         return None
     if name not in _LOOPBACK or parts.username is not None or parts.path:
         return None
-    server = scope.get("server")
     usual = 443 if scheme == "https" else 80
-    if server is not None and server[1] is not None and (port or usual) != server[1]:
+    if listens_on is not None and (port or usual) != listens_on:
         return None
     return resource.canonical(parts.geturl())
 

@@ -62,7 +62,7 @@ class IntrospectionVerifier:
         self._send: Send = settings.pop("send", None) or _sender(url)
         if settings:
             raise TypeError(f"unknown settings: {', '.join(sorted(settings))}")
-        self._memory = TokenMemory(clock=self._clock)
+        self.memory = TokenMemory(clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class IntrospectionVerifier:
         bound: IntrospectionVerifier = object.__new__(IntrospectionVerifier)
         bound.__dict__.update(self.__dict__)
         bound.audience = (audience,)
-        bound._memory = TokenMemory(clock=self._clock)
+        bound.memory = TokenMemory(clock=self._clock)
         bound._asking = {}
         return bound
 
@@ -86,7 +86,7 @@ class IntrospectionVerifier:
             AuthError: the issuer cannot be asked.
         """
         digest = digest_of(token)
-        known = self._memory.find(digest)
+        known = self.memory.find(digest)
         if known is not None:
             return known[0]
         loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class IntrospectionVerifier:
         except NoResponse as error:
             raise AuthError(f"introspection failed: {error.reason}") from None
         principal = self._judge(_answer(response, self.url))
-        self._memory.keep(digest, principal, _REFUSED_FOR if principal is None else self._remember)
+        self.memory.keep(digest, principal, _REFUSED_FOR if principal is None else self._remember)
         return principal
 
     def _judge(self, claims: Mapping[str, Any]) -> Principal | None:

@@ -1,7 +1,9 @@
 """JWT access tokens: which are good, as their header, signature and claims say."""
 
+import base64
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -34,6 +36,8 @@ _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _SECRET_LEAST: Final = 32
 # A token stays good for this long after its key was withdrawn.
 _REMEMBERED: Final = 300.0
+# What is signed, its two halves, and the signature.
+_COMPACT: Final = re.compile(r"(([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+))\.([A-Za-z0-9_-]+)")
 # Tokens that name no key are tried with so many.
 _CANDIDATES_MOST: Final = 5
 
@@ -71,6 +75,7 @@ class JwtVerifier:
     ) -> None:
         if sum(each is not None for each in (jwks_url, keys, secret)) != 1:
             raise ValueError("give one of jwks_url, keys and secret")
+        require_jwt()  # at once: it takes a moment
         self.issuer = issuer
         self.audience = _several(audience)
         self.leeway = leeway
@@ -86,7 +91,7 @@ class JwtVerifier:
             if settings:
                 raise TypeError(f"settings without jwks_url: {', '.join(sorted(settings))}")
             self._keys = FixedKeys(read_keys(keys) if keys is not None else ())
-        self._memory = TokenMemory(clock=self._clock)
+        self.memory = TokenMemory(clock=self._clock)
 
     def for_audience(self, audience: str) -> "JwtVerifier":
         """Return the same for an audience, with the same keys, unless it has one already."""
@@ -95,7 +100,7 @@ class JwtVerifier:
         bound: JwtVerifier = object.__new__(JwtVerifier)
         bound.__dict__.update(self.__dict__)
         bound.audience = (audience,)
-        bound._memory = TokenMemory(clock=self._clock)
+        bound.memory = TokenMemory(clock=self._clock)
         return bound
 
     async def verify(self, token: str) -> Principal | None:
@@ -105,7 +110,7 @@ class JwtVerifier:
             AuthError: the issuer's keys could not be fetched.
         """
         digest = digest_of(token)
-        known = self._memory.find(digest)
+        known = self.memory.find(digest)
         if known is not None:
             return known[0]
         try:
@@ -113,19 +118,19 @@ class JwtVerifier:
         except _NotGood as error:
             log.info("a token is refused: %s", error)
             return None
-        self._memory.keep(digest, principal, _REMEMBERED)
+        self.memory.keep(digest, principal, _REMEMBERED)
         return principal
 
     async def _read(self, token: str) -> Principal:
-        jwt = require_jwt()
-        try:
-            header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, ValueError, RecursionError):
-            raise _NotGood("it is no JWT") from None
+        parts = _COMPACT.fullmatch(token)
+        if parts is None:
+            raise _NotGood("it is no JWT")
+        header = _object(parts[2], "header")
         fault = header_fault(header, self.algorithms)
         if fault is not None:
             raise _NotGood(fault)
-        claims = _claims(await self._payload(jwt, token, header))
+        await self._check_signature(header, parts[1].encode(), _bytes(parts[4]))
+        claims = _object(parts[3], "claims")
         fault = claims_fault(
             claims,
             issuer=self.issuer,
@@ -137,25 +142,23 @@ class JwtVerifier:
             raise _NotGood(fault)
         return principal_of(claims)
 
-    async def _payload(self, jwt: Any, token: str, header: Mapping[str, Any]) -> bytes:
-        """Return what was signed, once it is known by whom."""
+    async def _check_signature(
+        self, header: Mapping[str, Any], signed: bytes, signature: bytes
+    ) -> None:
         algorithm: str = header["alg"]
         if self._secret is not None:
             candidates: list[Any] = [self._secret]
         else:
-            found = await self._keys.candidates(algorithm, header.get("kid"))
+            id = header.get("kid")
+            if not isinstance(id, str | None):
+                raise _NotGood("the id of its key is no text")
+            found = await self._keys.candidates(algorithm, id)
             candidates = [each.key for each in found[:_CANDIDATES_MOST]]
         if not candidates:
             raise _NotGood("no key of the issuer fits it")
-        for key in candidates:
-            try:
-                payload: bytes = jwt.PyJWS(algorithms=[algorithm]).decode(
-                    token, key, algorithms=[algorithm]
-                )
-            except (jwt.PyJWTError, ValueError, TypeError):
-                continue
-            return payload
-        raise _NotGood("its signature is wrong")
+        verify = require_jwt().get_algorithm_by_name(algorithm).verify
+        if not any(verify(signed, key, signature) for key in candidates):
+            raise _NotGood("its signature is wrong")
 
 
 class _NotGood(Exception):
@@ -208,11 +211,18 @@ def header_fault(header: Mapping[str, Any], algorithms: Iterable[str]) -> str | 
     return None
 
 
-def _claims(payload: bytes) -> dict[str, Any]:
+def _bytes(part: str) -> bytes:
     try:
-        return msgspec.json.decode(payload, type=dict[str, Any])
+        return base64.urlsafe_b64decode(f"{part}{'=' * (-len(part) % 4)}")
+    except ValueError:
+        raise _NotGood("it is no JWT") from None
+
+
+def _object(part: str, name: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(_bytes(part), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _NotGood("its claims are no JSON object") from None
+        raise _NotGood(f"its {name} is no JSON object") from None
 
 
 def claims_fault(

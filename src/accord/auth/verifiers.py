@@ -105,6 +105,8 @@ class FirstOf:
 class TokenMemory:
     """Remembers what was found out about tokens, by their digests, for a while.
 
+    A verifier that has one as `memory` need not be asked about what stands in it.
+
     Args:
         most: how many are remembered; the oldest are forgotten.
         clock: seconds since 1970.
