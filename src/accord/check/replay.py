@@ -10,7 +10,7 @@ from accord.protocol.rules import complete
 from accord.trace import Record
 from accord.types import RevisionId
 
-__all__ = ["replay"]
+__all__ = ["decidable", "replay"]
 
 
 def replay(
@@ -50,12 +50,12 @@ def replay(
         target=target,
         revision=monitor.revision,
         judged_by=judged_by,
-        decidable=_decidable(judged_by),
+        decidable=decidable(judged_by),
         findings=findings.sorted(),
     )
 
 
-def _decidable(revision: RevisionId) -> set[str]:
+def decidable(revision: RevisionId) -> set[str]:
     """What recorded traffic can show: all matters of the wire, and what else has a rule."""
     on_the_wire = {row.id for row in requirements(revision=revision, check="wire")}
     return on_the_wire | JUDGED_HERE | {rule.requirement for rule in complete(revision).rules}

@@ -5,7 +5,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, one_of, seconds
+from accord.cli.options import UsageError, header, one_of, seconds, variable
 from accord.cli.target import command_of, locate
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed
@@ -86,12 +86,12 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         metavar="'NAME: VALUE'",
         action="append",
         default=[],
-        type=_header,
+        type=header,
         help="a header of every HTTP request; may be repeated",
     )
     parser.add_argument("--bearer", metavar="TOKEN", help="a token for the Authorization header")
     parser.add_argument(
-        "--env", metavar="K=V", action="append", default=[], type=_variable, help="a variable"
+        "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
     )
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
     parser.add_argument(
@@ -103,20 +103,6 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
     )
     reporting.add_options(parser)
     parser.set_defaults(run=run)
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is no header, expected 'Name: value'")
-    return name.strip().lower(), value.strip()
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no variable, expected K=V")
-    return name, value
 
 
 def run(options: argparse.Namespace) -> int:

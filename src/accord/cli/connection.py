@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import UsageError, one_of, seconds
+from accord.cli.options import UsageError, one_of, seconds, variable
 from accord.cli.target import command_of
 from accord.cli.terminal import complain, note
 from accord.errors import (
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
         metavar="K=V",
-        type=_variable,
+        type=variable,
         action="append",
         default=[],
         help="a variable for the server, which also gets ours; may be repeated",
@@ -47,13 +47,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--revision", metavar="R", help=f"the revision to speak: {', '.join(REVISION_IDS)}"
     )
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no variable, expected K=V")
-    return name, value
 
 
 class _Stderr:

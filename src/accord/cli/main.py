@@ -18,8 +18,8 @@ __all__ = ["main"]
 _ABOUT = (
     "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
 )
-_COMMANDS: Final = ("run", "list", "call", "requirements", "check")
-_LAUNCHING: Final = ("run", "list", "call", "check")
+_COMMANDS: Final = ("run", "list", "call", "requirements", "check", "watch")
+_LAUNCHING: Final = ("run", "list", "call", "check", "watch")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -27,7 +27,9 @@ examples:
   accord call server.py add a=1 b=2
   accord requirements --revision {REVISION_IDS[2]} --level must
   accord requirements tools.call.content-array
+  accord check server server.py
   accord check trace session.jsonl
+  accord watch --record session.jsonl -- python server.py
 """
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from accord.errors import AccordError
 
-__all__ = ["UsageError", "one_of", "seconds"]
+__all__ = ["UsageError", "header", "one_of", "seconds", "variable"]
 
 Value = TypeVar("Value", bound=str)
 
@@ -34,3 +34,23 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
     return value
+
+
+def header(text: str) -> tuple[str, str]:
+    """Read a header, for argparse."""
+    import argparse
+
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is no header, expected 'Name: value'")
+    return name.strip().lower(), value.strip()
+
+
+def variable(text: str) -> tuple[str, str]:
+    """Read a variable of the environment, for argparse."""
+    import argparse
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is no variable, expected K=V")
+    return name, value

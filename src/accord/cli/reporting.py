@@ -10,7 +10,7 @@ from accord.cli.terminal import complain, painter, say, width
 if TYPE_CHECKING:
     from accord.check.report import Report
 
-__all__ = ["add_options", "chosen_form", "deliver"]
+__all__ = ["add_options", "chosen_form", "deliver", "rendered"]
 
 _FORMS: Final = ("text", "json", "junit", "markdown")
 
@@ -39,10 +39,10 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
 
     code = 1 if report.has_failed else 0
     if options.output is None:
-        say(_rendered(report, form, quiet=options.quiet, on_screen=True))
+        say(rendered(report, form, quiet=options.quiet, on_screen=True))
         return code
     try:
-        text = _rendered(report, form, quiet=options.quiet, on_screen=False)
+        text = rendered(report, form, quiet=options.quiet, on_screen=False)
         options.output.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         complain(f"{options.output}: {error.strerror or error}")
@@ -51,7 +51,8 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     return code
 
 
-def _rendered(report: "Report", form: str, *, quiet: bool, on_screen: bool) -> str:
+def rendered(report: "Report", form: str, *, quiet: bool = False, on_screen: bool = False) -> str:
+    """Return a report in a form, for a terminal or for a file."""
     from accord.check import render
 
     if form != "text":

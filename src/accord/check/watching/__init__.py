@@ -1,0 +1,1 @@
+"""Watching real conversations: between a client and a server, changing nothing."""

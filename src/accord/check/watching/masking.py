@@ -1,0 +1,113 @@
+"""Secrets in recordings: replaced by numbers, the same for the same text, so that rules still see
+what is equal.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.trace import Record
+
+__all__ = ["Masks"]
+
+# Those that are no secret; any other may be a key of somebody's own making.
+_SHOWN_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "allow",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "date",
+        "host",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "origin",
+        "retry-after",
+        "server",
+        "transfer-encoding",
+        "user-agent",
+        "vary",
+    }
+)
+_SECRET_KEYS: Final = re.compile(
+    r"pass(word|wd|phrase)|secret|token$|api[-_]?key|private[-_]?key|credential|authorization"
+    r"|cookie|session[-_]?id",
+    re.IGNORECASE,
+)
+# Names of the protocol that only look like secrets.
+_HARMLESS: Final = frozenset({"progressToken", "maxTokens"})
+_SECRET_TEXT: Final = re.compile(
+    r"(?<![\w-])(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
+    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+)
+_SCHEMES: Final = re.compile(r"(bearer|basic|digest|dpop) +", re.IGNORECASE)
+
+
+class Masks:
+    """What stands in place of each secret of one recording."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def _mask(self, text: str) -> str:
+        return self._known.setdefault(text, f"masked-{len(self._known) + 1}")
+
+    def applied(self, record: Record) -> Record:
+        """Return a record without secrets; the record itself where there are none."""
+        message, raw, http = record.message, record.raw, record.http
+        if message is not None and _may_hide(bytes(message)):
+            value = msgspec.json.decode(message)
+            clean = self._value(value)
+            if clean != value:
+                message = msgspec.Raw(msgspec.json.encode(clean))
+        if raw is not None:
+            raw = self._text(raw)
+        if http is not None and http.headers:
+            headers = {name: self._header(name, text) for name, text in http.headers.items()}
+            http = replace(http, headers=headers)
+        if (message, raw, http) == (record.message, record.raw, record.http):
+            return record
+        return replace(record, message=message, raw=raw, http=http)
+
+    def _header(self, name: str, text: str) -> str:
+        if name in _SHOWN_HEADERS:
+            return text
+        if name == "www-authenticate":
+            return self._text(text)
+        scheme = _SCHEMES.match(text)
+        if scheme is not None:
+            return scheme[0] + self._mask(text[scheme.end() :])
+        return self._mask(text)
+
+    def _value(self, value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: self._value(each, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._value(each, key) for each in value]
+        if not isinstance(value, str):
+            return value
+        if key not in _HARMLESS and _SECRET_KEYS.search(key) and value:
+            return self._mask(value)
+        return self._text(value)
+
+    def _text(self, text: str) -> str:
+        return _SECRET_TEXT.sub(lambda found: self._mask(found[0]), text)
+
+
+_SIGNS: Final = re.compile(
+    rb"pass|secret|token|key|credential|authorization|cookie|session|sk-|gh._|xox|AKIA|eyJ",
+    re.IGNORECASE,
+)
+
+
+def _may_hide(data: bytes) -> bool:
+    """Look once, quickly: most messages have nothing to hide."""
+    return _SIGNS.search(data) is not None

@@ -1,0 +1,189 @@
+"""`accord watch`: sit between a real client and a server, change nothing, judge live, record."""
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Self
+
+from accord.cli import reporting
+from accord.cli.options import UsageError, header, variable
+from accord.cli.terminal import complain, harmless, note
+from accord.errors import ConnectFailed, MissingExtra, TransportError
+from accord.protocol.violation import Violation
+
+if TYPE_CHECKING:
+    from accord.check.watching.watcher import Watcher
+
+__all__ = ["register"]
+
+_ABOUT: Final = """\
+Sit between a client and a server: pass everything on as it is, judge both sides while they talk,
+and record the conversation if wanted. Breaches are told on stderr as they happen.
+
+Over stdio, write `accord watch --` before the command in the host's configuration. Over HTTP, start
+`accord watch --listen PORT URL` and point the client to http://127.0.0.1:PORT with the same path.
+
+Exit code: over stdio that of the server, so that the host sees what it would have seen; over HTTP 0
+if no requirement failed, 1 if one did; 2 if the watch could not begin.
+"""
+_EXAMPLES: Final = """\
+examples:
+  accord watch -- python server.py
+  accord watch --record session.jsonl --log watch.log -- npx some-server
+  accord watch --listen 9000 https://example.com/mcp --record session.jsonl
+  accord check trace session.jsonl
+"""
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "watch",
+        help="judge a real conversation, live",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "url", metavar="URL", nargs="?", default="", help="the server, with --listen"
+    )
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--listen", metavar="PORT", type=int, help="where clients connect; 0: any")
+    parser.add_argument(
+        "--record", metavar="FILE", type=Path, help="write a trace; secrets in it are masked"
+    )
+    parser.add_argument(
+        "--log", metavar="FILE", type=Path, help="tell breaches there instead of on stderr"
+    )
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        action="append",
+        default=[],
+        type=header,
+        help="a header added to every HTTP request; may be repeated",
+    )
+    parser.add_argument("--bearer", metavar="TOKEN", help="a token for the Authorization header")
+    parser.add_argument(
+        "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
+    )
+    reporting.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Watch until the conversation ends."""
+    form = reporting.chosen_form(options)
+    if options.command and (options.url or options.listen is not None):
+        raise UsageError("watch takes a command after --, or --listen PORT with a URL, not both")
+    if not options.command and (not options.url or options.listen is None):
+        raise UsageError("watch needs a command after --, or --listen PORT and a URL")
+    try:
+        with _Log(options.log) as log:
+            return _watch(options, form, log)
+    except (ConnectFailed, MissingExtra, TransportError) as error:
+        complain(str(error))
+    except OSError as error:
+        complain(f"{error.filename}: {error.strerror}")
+    return 2
+
+
+class _Log:
+    """Where breaches are told: stderr, or a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._file = self._path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def tell(self, line: str) -> None:
+        if self._file is None:
+            note(f"accord watch: {line}")
+        else:
+            self._file.write(f"{harmless(line)}\n")
+            self._file.flush()
+
+    def found(self, violation: Violation) -> None:
+        where = "" if violation.number is None else f" (message {violation.number})"
+        severity = (violation.severity or "fail").upper()
+        self.tell(f"{severity} {violation.requirement}{where}: {violation.party} {violation.why}")
+
+
+def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
+    from accord.check.watching.watcher import Watcher
+
+    target = options.url or " ".join(options.command)
+    watcher = Watcher(target, found=log.found, recording=options.record)
+    try:
+        if options.command:
+            from accord.check.watching.stdio import watch_command
+
+            code = watch_command(options.command, watcher, env=dict(options.env))
+        else:
+            _serve(options, watcher, log)
+            code = None
+    finally:
+        watcher.close()
+    failed = _conclude(options, form, watcher, log)
+    return failed if code is None else code
+
+
+def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
+    try:
+        import uvicorn
+
+        from accord.transports.uvicorn_server import listen
+    except ImportError:
+        raise MissingExtra("http", needed_for="watching over HTTP") from None
+    from urllib.parse import urlsplit
+
+    from accord.check.watching.http import HttpProxy
+
+    parts = urlsplit(options.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{options.url!r} is no URL of a server, http(s)://host/path")
+    headers = dict(options.header)
+    if options.bearer:
+        headers["authorization"] = f"Bearer {options.bearer}"
+    sockets = listen("127.0.0.1", options.listen)
+    config = uvicorn.Config(
+        HttpProxy(options.url, watcher, headers=headers),
+        lifespan="on",
+        ws="none",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    port = sockets[0].getsockname()[1]
+    log.tell(f"{options.url} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets)
+
+
+def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _Log) -> int:
+    from accord.check.render import summary
+    from accord.check.watching.watcher import merged
+
+    if watcher.dropped:
+        log.tell(f"{watcher.dropped} messages came too fast or were too long, and are not judged")
+    reports = watcher.reports()
+    if not reports:
+        log.tell("nothing was said")
+        return 0
+    report = merged(reports)
+    if options.output is not None:
+        # Not to stdout, which is the host's.
+        text = reporting.rendered(report, form)
+        options.output.write_text(text, encoding="utf-8", errors="backslashreplace")
+    log.tell(summary(report))
+    return 1 if report.has_failed else 0
