@@ -82,7 +82,11 @@ async def scripted(**behaviour: Any) -> AsyncIterator[Scripted]:
     """Run the servers."""
     script = Scripted(**behaviour)
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", lambda request: _serve(script, request))
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        return await _serve(script, request)
+
+    app.router.add_route("*", "/{path:.*}", serve)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

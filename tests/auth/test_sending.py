@@ -1,0 +1,291 @@
+"""Where requests of authorization may go, and what may come back."""
+
+import asyncio
+import socket
+
+import pytest
+from aiohttp import web
+
+from accord.auth.http import HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.auth.sending import AddressPolicy, GuardedSender, address_kind, is_loopback
+from support.waiting import run
+
+PUBLIC = AddressPolicy.beside("https://mcp.example.com/mcp")
+LOCAL = AddressPolicy.beside("http://127.0.0.1:8000/mcp")
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("93.184.216.34", "public"),
+        ("2606:2800:220:1::1", "public"),
+        ("10.1.2.3", "private"),
+        ("172.16.0.1", "private"),
+        ("192.168.1.1", "private"),
+        ("100.64.0.1", "private"),
+        ("fd12:3456::1", "private"),
+        ("127.0.0.1", "loopback"),
+        ("127.255.0.9", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("::ffff:10.0.0.1", "private"),
+        ("64:ff9b::a00:1", "private"),
+        ("2002:7f00:1::", "loopback"),
+        ("169.254.169.254", "link-local"),
+        ("fe80::1%eth0", "link-local"),
+        ("fd00:ec2::254", "link-local"),
+        ("100.100.100.200", "link-local"),
+        ("0.0.0.0", "unusable"),
+        ("224.0.0.1", "unusable"),
+        ("255.255.255.255", "unusable"),
+        ("::", "unusable"),
+    ],
+)
+def test_addresses_are_told_apart(address, kind):
+    assert address_kind(address) == kind
+
+
+def test_names_of_this_machine_are_known():
+    assert all(map(is_loopback, ["localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "::1"]))
+    assert not any(map(is_loopback, ["localhost.example", "127.0.0.1.example", "", "10.0.0.1"]))
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://login.example.com/x", "is not https"),
+        ("ftp://login.example.com/x", "is no http"),
+        ("file:///etc/passwd", "is no http"),
+        ("https://user:pw@login.example.com/", "credentials"),
+        ("https://127.0.0.1/x", "loopback address"),
+        ("http://127.0.0.1/x", "is not https"),
+        ("http://localhost/x", "is not https"),
+        ("https://[::1]/x", "loopback address"),
+        ("https://10.0.0.1/x", "private address"),
+        ("https://169.254.169.254/latest/meta-data", "link-local address"),
+        ("https://[fe80::1]/x", "link-local address"),
+        ("https://[::ffff:10.0.0.1]/x", "private address"),
+        ("https://0.0.0.0/", "unusable address"),
+        ("https://h.example:99999/", "malformed"),
+        ("https:///x", "is no http"),
+    ],
+)
+def test_a_public_server_cannot_send_us_inside(url, why):
+    with pytest.raises(NoResponse, match=why) as caught:
+        PUBLIC.check_url(url)
+    assert caught.value.is_refused
+
+
+def test_a_server_on_this_machine_may_name_neighbours_but_no_metadata_services():
+    for url in ("http://127.0.0.1:9/x", "http://localhost/x", "https://10.0.0.1/", "https://a.b/"):
+        LOCAL.check_url(url)
+    for url in ("http://10.0.0.1/", "http://169.254.169.254/", "https://169.254.169.254/"):
+        with pytest.raises(NoResponse):
+            LOCAL.check_url(url)
+
+
+def test_a_private_server_opens_private_addresses_but_not_this_machine():
+    policy = AddressPolicy.beside("https://192.168.0.5/mcp")
+    policy.check_address("login.lan", "192.168.0.9")
+    with pytest.raises(NoResponse):
+        policy.check_address("login.lan", "127.0.0.1")
+
+
+def test_a_name_with_a_private_address_opens_no_other():
+    policy = AddressPolicy.beside("https://mcp.corp.example/mcp")
+    policy.check_address("mcp.corp.example", "10.0.0.1")
+    with pytest.raises(NoResponse):
+        policy.check_address("other.corp.example", "10.0.0.1")
+
+
+def test_what_the_user_trusts_may_be_anywhere():
+    policy = AddressPolicy.beside("https://m.example/mcp", ["http://auth:9000", "https://sso.corp"])
+    policy.check_url("http://auth:9000/token")
+    policy.check_address("sso.corp", "10.0.0.1")
+    with pytest.raises(NoResponse):
+        policy.check_url("http://auth:9001/token")
+    with pytest.raises(NoResponse):
+        policy.check_url("http://sso.corp/token")
+
+
+def test_a_name_that_resolves_inside_is_not_connected_to():
+    """Whatever the name resolved to before: what is checked is what is connected to."""
+
+    async def main():
+        connected = []
+
+        async def accept(reader, writer):
+            connected.append(1)
+            writer.close()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        loop = asyncio.get_running_loop()
+        inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        async def resolve(host, *args, **more):
+            assert host == "rebound.example"
+            return inside
+
+        loop.getaddrinfo = resolve
+        request = HttpRequest(method="GET", url=f"https://rebound.example:{port}/x")
+        with pytest.raises(NoResponse, match="loopback address") as caught:
+            await GuardedSender(PUBLIC).send(request)
+        assert caught.value.is_refused
+        assert connected == []
+        server.close()
+
+    run(main())
+
+
+def test_one_inner_address_among_others_is_reason_enough():
+    async def main():
+        async def resolve(host, *args, **more):
+            places = ("93.184.216.34", "10.0.0.1")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 443)) for each in places]
+
+        asyncio.get_running_loop().getaddrinfo = resolve
+        with pytest.raises(NoResponse, match="private address"):
+            await GuardedSender(PUBLIC).send(HttpRequest(method="GET", url="https://two.example/"))
+
+    run(main())
+
+
+def test_numbers_that_mean_this_machine_are_seen_through():
+    async def main():
+        for host in ("2130706433", "0x7f.1", "127.1"):
+            with pytest.raises(NoResponse):
+                await GuardedSender(PUBLIC).send(HttpRequest(method="GET", url=f"https://{host}/"))
+
+    run(main())
+
+
+# -- what comes back
+
+
+def served(**routes):
+    """Run a web server whose paths are answered by functions; yields its address."""
+
+    async def main(work):
+        app = web.Application()
+        seen = []
+
+        async def serve(request):
+            seen.append((request.path, dict(request.headers)))
+            return await routes[request.path.strip("/")](request)
+
+        app.router.add_route("*", "/{path:.*}", serve)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            await work(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}", seen)
+        finally:
+            await runner.cleanup()
+
+    return lambda work: run(main(work))
+
+
+async def plain(request):
+    return web.Response(text="{}", headers={"Set-Cookie": "a=b", "X-Two": "1"})
+
+
+async def huge(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for _ in range(100):
+        await response.write(b"x" * 65536)
+    return response
+
+
+async def endless(request):
+    await asyncio.sleep(30)
+    return web.Response()
+
+
+def redirecting(to):
+    async def serve(request):
+        raise web.HTTPFound(to)
+
+    return serve
+
+
+def get(url, **more):
+    return HttpRequest(method="GET", url=url, **more)
+
+
+def test_an_answer_is_read_whole_and_cookies_are_forgotten():
+    async def work(url, seen):
+        async with GuardedSender(LOCAL) as sender:
+            for _ in range(2):
+                response = await sender.send(get(f"{url}/x"))
+            assert (response.status, response.object(), response.is_ok) == (200, {}, True)
+            assert response.headers["x-two"] == "1"
+        assert all("Cookie" not in headers for _, headers in seen)
+
+    served(x=plain)(work)
+
+
+def test_an_oversized_answer_is_given_up():
+    async def work(url, seen):
+        with pytest.raises(NoResponse, match="more than 1000 bytes") as caught:
+            await GuardedSender(LOCAL, size=1000).send(get(f"{url}/x"))
+        assert caught.value.is_refused
+
+    served(x=huge)(work)
+
+
+def test_an_answer_that_does_not_come_is_given_up():
+    async def work(url, seen):
+        with pytest.raises(NoResponse, match=r"within 0\.05 s"):
+            await GuardedSender(LOCAL, seconds=0.05).send(get(f"{url}/x"))
+
+    served(x=endless)(work)
+
+
+def test_redirects_stay_at_the_same_origin():
+    async def work(url, seen):
+        response = await GuardedSender(LOCAL).send(get(f"{url}/near"))
+        assert (response.status, response.url) == (200, f"{url}/x")
+        for path in ("far", "inside", "scheme"):
+            response = await GuardedSender(LOCAL).send(get(f"{url}/{path}"))
+            assert response.status == 302
+        with pytest.raises(NoResponse, match="redirects more than"):
+            await GuardedSender(LOCAL).send(get(f"{url}/round"))
+
+    served(
+        x=plain,
+        near=redirecting("/x"),
+        far=redirecting("https://evil.example/x"),
+        inside=redirecting("http://169.254.169.254/"),
+        scheme=redirecting("file:///etc/passwd"),
+        round=redirecting("/round"),
+    )(work)
+
+
+def test_what_is_posted_is_not_posted_elsewhere():
+    async def work(url, seen):
+        request = HttpRequest(method="POST", url=f"{url}/near", body=b"secret=1")
+        assert (await GuardedSender(LOCAL).send(request)).status == 302
+        assert [path for path, _ in seen] == ["/near"]
+
+    served(x=plain, near=redirecting("/x"))(work)
+
+
+def test_no_connection_is_told_without_secrets():
+    async def main():
+        with pytest.raises(NoResponse) as caught:
+            await GuardedSender(LOCAL).send(get("http://127.0.0.1:1/x?token=SECRET"))
+        assert "127.0.0.1:1/x" in caught.value.reason
+        assert "SECRET" not in caught.value.reason
+        assert not caught.value.is_refused
+
+    run(main())
+
+
+def test_urls_are_shown_without_queries_and_names():
+    assert shown_url("https://u:p@h.example/x?token=1#f") == "https://h.example/x"
+    assert shown_url("https://[bad") == "a malformed URL"
+    response = HttpResponse(status=400, body=b'{"error": "x\\u001b[2J", "error_description": "y"}')
+    assert response.shown == "HTTP 400 x [2J: y"

@@ -1,0 +1,203 @@
+"""Where tokens are kept: in memory, and in a file that any number of processes share."""
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from accord.auth import FileStore, MemoryStore, OAuth
+from accord.auth.credentials import ClientIdentity
+from accord.auth.tokens import Grant, default_path
+from accord.errors import FlowFailed
+from support.scripted_authorization import scripted
+from support.waiting import run
+
+PROCESSES = 8
+CHILD = """
+import asyncio, sys
+from accord import connect
+from accord.auth import FileStore, OAuth
+
+def fail(url):
+    raise AssertionError("a browser was opened")
+
+async def main(url, path):
+    oauth = OAuth(store=FileStore(path), open_browser=fail)
+    async with connect(url, auth=oauth) as client:
+        result = await client.call_tool("x")
+        print(result.content[0].text)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request, tmp_path):
+    return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "a" / "t.json")
+
+
+def test_what_is_written_is_read_until_it_is_removed(store):
+    async def main():
+        assert await store.read("k") is None
+        await store.write("k", "v")
+        await store.write("l", "w")
+        assert await store.read("k") == "v"
+        await store.write("k", None)
+        await store.write("k", None)
+        assert await store.read("k") is None
+        assert await store.read("l") == "w"
+
+    run(main())
+
+
+def test_a_lock_is_held_by_one_at_a_time(store):
+    async def main():
+        inside, most = 0, 0
+
+        async def enter():
+            nonlocal inside, most
+            async with store.lock("k"):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.001)
+                inside -= 1
+
+        await asyncio.gather(*(enter() for _ in range(10)))
+        assert most == 1
+
+    run(main())
+
+
+def test_a_lock_is_free_again_after_a_failure(store):
+    async def main():
+        with pytest.raises(RuntimeError):
+            async with store.lock("k"):
+                raise RuntimeError
+        async with store.lock("k"):
+            pass
+
+    run(main())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_only_the_owner_can_read_the_file(tmp_path):
+    path = tmp_path / "new" / "tokens.json"
+    old = os.umask(0)
+    try:
+        run(FileStore(path).write("k", "v"))
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.chmod(0o644)
+    run(FileStore(path).write("l", "w"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    leftovers = [each.name for each in path.parent.iterdir() if not each.name.endswith(".lock")]
+    assert leftovers == ["tokens.json"]
+    for lock in path.parent.glob("*.lock"):
+        assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_no_json_is_told_and_kept(tmp_path):
+    path = tmp_path / "tokens.json"
+    path.write_text("{broken")
+    with pytest.raises(FlowFailed, match="no JSON") as caught:
+        run(FileStore(path).read("k"))
+    assert str(path) in caught.value.asked
+    assert path.read_text() == "{broken"
+    path.write_text("[1]")
+    assert run(FileStore(path).read("k")) is None
+
+
+def test_the_default_place_follows_the_platform(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "accord" / "tokens.json"
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", "/home/x")
+    assert default_path().as_posix() == "/home/x/.config/accord/tokens.json"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert default_path().as_posix().endswith("Library/Application Support/accord/tokens.json")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    assert default_path() == tmp_path / "accord" / "tokens.json"
+
+
+async def keep(store, script, **changes):
+    """Leave a token in a store as an earlier run would have."""
+    scope = "a"
+    said = script.grant(scope)
+    grant = Grant(
+        issuer=script.issuer,
+        resource=script.url,
+        client=ClientIdentity(client_id="me"),
+        token_endpoint=f"{script.issuer}/token",
+        access_token=said["access_token"],
+        refresh_token=said["refresh_token"],
+        expires_at=time.time() - 1,
+        lifetime=3600,
+        scopes=(scope,),
+        asked=(scope,),
+    )
+    grant = msgspec.structs.replace(grant, **changes)
+    await store.write(grant.key, msgspec.json.encode(grant).decode())
+    await store.write(f"server {script.url}", grant.key)
+    return grant
+
+
+def test_eight_processes_and_a_strict_server_need_one_refresh(tmp_path):
+    path = tmp_path / "tokens.json"
+
+    async def main():
+        async with scripted() as script:
+            await keep(FileStore(path), script)
+            script.expire()
+            command = [sys.executable, "-c", CHILD, script.url, str(path)]
+            children = [
+                await asyncio.create_subprocess_exec(
+                    *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                )
+                for _ in range(PROCESSES)
+            ]
+            outcomes = await asyncio.gather(*(each.communicate() for each in children))
+            assert [out.decode().strip() for out, _ in outcomes] == ["done"] * PROCESSES, outcomes
+            assert len(script.forms("/token")) == 1
+            assert script.reused == 0
+            assert script.count("/authorize") == 0
+
+    run(main(), seconds=60)
+
+
+def test_a_stored_token_is_used_and_its_secrets_stand_nowhere_else(tmp_path):
+    async def main():
+        store = FileStore(tmp_path / "tokens.json")
+        async with scripted() as script:
+            grant = await keep(store, script, expires_at=time.time() + 1000)
+            oauth = OAuth(store=FileStore(store.path))
+            assert await oauth.token(script.url) == grant.access_token
+            assert await oauth.token(f"{script.url}/other") is None
+            assert await oauth.token("https://example.com/mcp") is None
+            assert script.seen == []
+            keys = list(json.loads(store.path.read_text()))
+            assert grant.access_token not in str(keys)
+            await oauth.forget(script.url)
+            assert await OAuth(store=store).token(script.url) is None
+            assert json.loads(store.path.read_text()) == {}
+
+    run(main())
+
+
+def test_a_token_of_another_resource_in_the_store_is_not_used(tmp_path):
+    async def main():
+        store = MemoryStore()
+        async with scripted() as script:
+            await keep(store, script, resource="https://other.example/mcp")
+            assert await OAuth(store=store).token(script.url) is None
+
+    run(main())
