@@ -115,6 +115,7 @@ class Guard:
         self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
         self._places: dict[str, _Place] = {}
         self._required = protection.scopes
+        self._public = None if self.public_url is None else self._known(self.public_url)
 
     def __getattr__(self, name: str) -> Any:
         # So that whoever serves the app can ask for what it offers, with a guard or without.
@@ -125,14 +126,15 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Whatever stands outside of us does not decide who is who.
         scope.pop(_PRINCIPAL, None)
-        if self._is_open(scope):
+        is_usual = scope.get("path") == self.path and scope.get("method") == "POST"
+        if not is_usual and self._is_open(scope):
             await self.app(scope, receive, send)
             return
-        place = self._place(scope)
+        place = self._public or self._place(scope)
         if isinstance(place, Refusal):
             await self._refuse(place, None, scope, receive, send)
             return
-        if scope["type"] == "http" and METADATA in scope["path"] and self._is_metadata(scope):
+        if not is_usual and self._is_metadata(scope):
             await self._publish(place, scope, send)
             return
         admitted = self._recall(scope, place) or await self._admit(scope, place)
@@ -151,10 +153,9 @@ class Guard:
     def _is_open(self, scope: Scope) -> bool:
         if scope["type"] != "http":
             return bool(scope["type"] == "lifespan")
-        path = scope["path"]
-        if scope["method"] == "OPTIONS" and METADATA not in path:
+        if scope["method"] == "OPTIONS" and METADATA not in scope["path"]:
             return _is_preflight(scope)
-        return path != self.path and _local_path(scope).rstrip("/") in self._open
+        return _local_path(scope).rstrip("/") in self._open
 
     def _recall(self, scope: Scope, place: _Place) -> Principal | None:
         """Return who sends a request, where its token was found to be good a moment ago."""
@@ -189,8 +190,6 @@ class Guard:
     # -- where we are
 
     def _place(self, scope: Scope) -> _Place | Refusal:
-        if self.public_url is not None:
-            return self._known(self.public_url)
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
         origin = _origin(host, scope.get("scheme", "http"), None if server is None else server[1])
@@ -213,6 +212,8 @@ class Guard:
 
     def _is_metadata(self, scope: Scope) -> bool:
         """Whether a path is one of ours for metadata: at the root, with our path, or our URL's."""
+        if scope["type"] != "http" or METADATA not in scope["path"]:
+            return False
         before, _, rest = _local_path(scope).partition(METADATA)
         rest = rest.rstrip("/")
         prefix = urlsplit(self.public_url or "").path.removesuffix(self.path)
