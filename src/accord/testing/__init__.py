@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from accord.testing.authorization import unattended
     from accord.testing.clock import run_in_virtual_time
     from accord.testing.connection import Connected, connected
     from accord.testing.recording import ProtocolBroken, Recording
@@ -23,6 +24,7 @@ __all__ = [
     "connected",
     "run_in_virtual_time",
     "surface_of",
+    "unattended",
 ]
 
 _HOMES = {
@@ -35,6 +37,7 @@ _HOMES = {
     "connected": "connection",
     "run_in_virtual_time": "clock",
     "surface_of": "surface",
+    "unattended": "authorization",
 }
 
 

@@ -1,0 +1,49 @@
+"""Tokens without a person, for tests of protected servers."""
+
+import asyncio
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import HTTPRedirectHandler, build_opener
+
+from accord.auth.oauth import OAuth
+from accord.auth.tokens import MemoryStore
+from accord.errors import FlowFailed
+
+__all__ = ["unattended"]
+
+_PATIENCE = 10.0
+
+
+def unattended(**options: Any) -> OAuth:
+    """Return what obtains tokens where nobody has to be asked, as `auth` of a connection.
+
+    For servers with `AuthorizationServer(auto_approve=...)`; tokens are kept in memory.
+
+    Args:
+        **options: those of `accord.auth.OAuth`, such as `scopes`.
+    """
+    options.setdefault("store", MemoryStore())
+    return OAuth(open_browser=_followed, **options)
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+async def _followed(url: str) -> str:
+    """Open a URL as a browser would; return where it is sent."""
+    return await asyncio.to_thread(_location, url)
+
+
+def _location(url: str) -> str:
+    try:
+        with build_opener(_NoRedirect).open(url, timeout=_PATIENCE):
+            told = "a page for a person"
+    except HTTPError as error:
+        with error:
+            if error.code in (302, 303) and "location" in error.headers:
+                return str(error.headers["location"])
+            told = f"status {error.code}"
+    hint = "AuthorizationServer(auto_approve=...), where nobody has to be asked"
+    raise FlowFailed("authorization", asked=url.partition("?")[0], came=told, hint=hint)
