@@ -474,6 +474,28 @@ def test_many_calls_at_once_get_each_its_own_answer():
 # -- cancelling and ending
 
 
+def test_a_call_that_is_cancelled_before_it_could_leave_is_never_sent():
+    async def main():
+        gate = asyncio.Event()
+
+        async def slow(request, reply):
+            await gate.wait()
+            server.usual(request, reply)
+
+        server = RawServer(notifications__initialized=slow)
+        async with server, connect(server.url) as client:
+            call = asyncio.ensure_future(client.call_tool("echo"))
+            await until(lambda: server.seen("notifications/initialized"))
+            call.cancel()
+            await asyncio.wait([call])
+            gate.set()
+            await client.ping()
+        names = {each.name for each in server.requests}
+        assert names.isdisjoint({"tools/call", "notifications/cancelled"})
+
+    run(main())
+
+
 @pytest.mark.requirement("http.cancel.explicit")
 def test_a_call_that_takes_too_long_is_cancelled_and_its_connection_closed():
     async def call(request, reply):

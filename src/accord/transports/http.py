@@ -296,6 +296,11 @@ class HttpWire:
         """Send a cancellation, then stop waiting for what it cancels."""
         id = _read_cancelled(message.data).params.request_id
         task = None if id is None else self._requests.get(id)
+        request = None if task is None else self._messages.get(task)
+        if task is not None and request is not None and not request.is_sent:
+            # Nobody has seen it, and nobody will: a cancellation might overtake it.
+            task.cancel()
+            return
         try:
             await self._post(message)
         finally:

@@ -98,10 +98,20 @@ class Message:
 
     `id` is that of a request, `name` the method, None in replies. `answer` is set where we ask for
     ourselves, in a request that the party does not know of. `is_postponed` says after a failure
-    that it may be worth trying again.
+    that it may be worth trying again, `is_sent` that the server may have seen it.
     """
 
-    __slots__ = ("answer", "data", "headers", "id", "is_postponed", "name", "number", "refusals")
+    __slots__ = (
+        "answer",
+        "data",
+        "headers",
+        "id",
+        "is_postponed",
+        "is_sent",
+        "name",
+        "number",
+        "refusals",
+    )
 
     def __init__(
         self,
@@ -117,6 +127,7 @@ class Message:
         self.refusals = 0
         self.number = 0
         self.is_postponed = False
+        self.is_sent = False
         self.answer: asyncio.Future[Answer] | None = None
 
     @property
@@ -282,6 +293,7 @@ class Carrier:
         # Whoever connects wants to know at once; what is connected is worth waiting for.
         is_patient = not message.opens or message.answer is not None
         postponed = 0
+        message.is_sent = True
         while True:
             response = await self._send(
                 "POST", session, headers, message.data, is_patient=is_patient
