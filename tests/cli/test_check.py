@@ -115,7 +115,7 @@ def test_a_recording_that_cannot_be_opened_is_exit_code_2(accord, tmp_path, name
 
 
 @pytest.mark.parametrize(
-    ("option", "known"), [("--format", "text, json, junit, markdown"), ("--revision", NEW)]
+    ("option", "known"), [("--format", "junit, sarif, markdown, html"), ("--revision", NEW)]
 )
 def test_an_unknown_value_is_refused_with_the_known_ones(accord, good, option, known):
     done = accord("check", "trace", good, option, "nope")

@@ -1,20 +1,44 @@
 """What a check found: one result per requirement, the breaches folded, coverage and a score.
 
-Results and coverage come from the verdicts of a monitor; the rendering stands in `render.py`.
+Results and coverage come from verdicts; the forms a report takes stand in `rendering`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import floor
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.protocol.catalogue import Level
-from accord.protocol.monitor import Verdict, VerdictName
+from accord.protocol.catalogue import Level, catalogue
+from accord.protocol.monitor import Evidence, Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
+from accord.version import __version__
 
-__all__ = ["SCORE_RULE", "Coverage", "Finding", "Findings", "Report", "build"]
+__all__ = [
+    "SCORE_RULE",
+    "VERDICTS",
+    "Checked",
+    "Coverage",
+    "Finding",
+    "Findings",
+    "Report",
+    "Result",
+    "Setting",
+    "build",
+    "merged",
+]
+
+Checked: TypeAlias = Literal["server", "client", "both"]
+
+# The worst first: it is the one that counts where revisions differ, and the one to read first.
+VERDICTS: Final[tuple[VerdictName, ...]] = (
+    "fail",
+    "warn",
+    "pass",
+    "not-exercised",
+    "not-applicable",
+)
 
 _CREDIT: Final[dict[str, float]] = {"pass": 1, "warn": 0.5, "fail": 0}
 _HEAVY: Final[tuple[Level, ...]] = ("MUST", "MUST NOT")
@@ -80,10 +104,57 @@ class Findings:
         return sorted(self._folded.values(), key=lambda finding: finding.severity != FAIL)
 
 
-class Report(msgspec.Struct, frozen=True):
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How a check was made, as far as a report tells it.
+
+    Attributes:
+        party: whose deeds were judged.
+        transport: what the messages travelled over.
+        revisions: those that were checked; empty leaves it at the one judged by.
+        at: when, in whatever form the caller writes dates.
+        seconds: how long it took.
+        command: the command line that makes the same check again, up to where options go.
+        command_end: what comes after the options, such as a command after `--`.
+        artifact: the file that tools for source code are to show breaches in.
+    """
+
+    party: Checked = "both"
+    transport: str | None = None
+    revisions: tuple[RevisionId, ...] = ()
+    at: str | None = None
+    seconds: float | None = None
+    command: str | None = None
+    command_end: str = ""
+    artifact: str | None = None
+
+    def repeat(self, id: str, revision: RevisionId) -> str | None:
+        """Return the command line that checks one requirement again; None where there is none."""
+        if self.command is None:
+            return None
+        return f"{self.command} --only {id} --revision {revision}{self.command_end}"
+
+
+class Result(Verdict, frozen=True, kw_only=True):
+    """What is said of one requirement, and what there is to know about it.
+
+    Attributes:
+        by_revision: the verdict under each revision checked; `verdict` is the worst of them.
+        clause: what the requirement says.
+        anchor: the place in the specification.
+        repeat: the command line that checks just this one again.
+    """
+
+    by_revision: dict[RevisionId, VerdictName] = msgspec.field(default_factory=dict)
+    clause: str = ""
+    anchor: str | None = None
+    repeat: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All that a check has to say.
 
-    `revision` is None where nobody named one; `judged_by` is then the one that was taken.
+    `revision` is None where nobody named one; `judged_by` is then the one that was taken. Where
+    several were checked, both are the newest.
     """
 
     target: str
@@ -91,8 +162,10 @@ class Report(msgspec.Struct, frozen=True):
     judged_by: RevisionId
     score: float | None
     coverage: Coverage
-    results: tuple[Verdict, ...]
+    results: tuple[Result, ...]
     findings: tuple[Finding, ...] = ()
+    setting: Setting = Setting()
+    version: str = __version__
 
     @property
     def has_failed(self) -> bool:
@@ -116,6 +189,7 @@ def build(
     judged_by: RevisionId,
     decidable: Collection[str],
     findings: Iterable[Finding] = (),
+    setting: Setting | None = None,
 ) -> Report:
     """Make a report of verdicts: count the coverage and the score.
 
@@ -126,7 +200,9 @@ def build(
         judged_by: the revision whose requirements were applied.
         decidable: the requirements that a check of this kind can decide at all.
         findings: the breaches, folded.
+        setting: how the check was made.
     """
+    setting = setting or Setting()
     exercised = [result for result in results if result.verdict in _CREDIT]
     untried = [
         result for result in results if result.verdict == "not-exercised" and result.id in decidable
@@ -137,9 +213,117 @@ def build(
         judged_by=judged_by,
         score=_score(exercised),
         coverage=Coverage(len(exercised) + len(untried), len(exercised)),
-        results=tuple(results),
+        results=tuple(_described(each, judged_by, setting) for each in results),
         findings=tuple(findings),
+        setting=setting
+        if setting.revisions
+        else msgspec.structs.replace(setting, revisions=(judged_by,)),
     )
+
+
+def merged(
+    found: Mapping[RevisionId, Sequence[Verdict]],
+    *,
+    target: str,
+    party: Party,
+    setting: Setting | None = None,
+) -> Report:
+    """Make one report of the verdicts under several revisions: the worst on each row counts.
+
+    Args:
+        found: the verdicts by revision; there is at least one.
+        target: what was checked.
+        party: who was checked.
+        setting: how the check was made; party and revisions are filled in.
+    """
+    newest = max(found)
+    by_id: dict[str, dict[RevisionId, Verdict]] = {}
+    for revision, verdicts in found.items():
+        for verdict in verdicts:
+            by_id.setdefault(verdict.id, {})[revision] = verdict
+    results = [_joined(by_revision) for by_revision in by_id.values()]
+    rows = catalogue()
+    return build(
+        results,
+        target=target,
+        revision=newest,
+        judged_by=newest,
+        decidable={each.id for each in results if rows[each.id].check != "human"},
+        findings=_findings(results, party),
+        setting=msgspec.structs.replace(
+            setting or Setting(), party=party, revisions=tuple(sorted(found))
+        ),
+    )
+
+
+def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Result:
+    worst = min(by_revision.values(), key=lambda each: VERDICTS.index(each.verdict))
+    where = tuple(sorted(by_revision))
+    touched = [id for id in where if by_revision[id].verdict == worst.verdict]
+    message = worst.message
+    if worst.verdict in ("fail", "warn") and len(touched) < len(where):
+        message = f"{message} (in {', '.join(touched)})"
+    return Result(
+        id=worst.id,
+        level=worst.level,
+        party=worst.party,
+        revisions=where,
+        verdict=worst.verdict,
+        message=message,
+        evidence=worst.evidence,
+        by_revision={id: by_revision[id].verdict for id in where},
+    )
+
+
+def _findings(results: Iterable[Verdict], party: Party) -> list[Finding]:
+    """Return the breaches, the failures first."""
+    found = [
+        Finding(
+            requirement=each.id,
+            party=party,
+            why=each.message,
+            severity="fail" if each.verdict == "fail" else "warn",
+            evidence=_last_message(each.evidence),
+            numbers=[],
+            count=1,
+        )
+        for each in results
+        if each.verdict in ("fail", "warn")
+    ]
+    return sorted(found, key=lambda finding: finding.severity != FAIL)
+
+
+def _last_message(evidence: Sequence[Evidence]) -> str | None:
+    messages = [f"{each.party}: {each.message}" for each in evidence if each.message]
+    return messages[-1] if messages else None
+
+
+def _described(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> Result:
+    row = catalogue().get(verdict.id)
+    by_revision: dict[RevisionId, VerdictName] = (
+        verdict.by_revision if isinstance(verdict, Result) else {judged_by: verdict.verdict}
+    )
+    touched = [id for id, name in by_revision.items() if name == verdict.verdict]
+    shown = max(touched, default=judged_by)
+    return Result(
+        id=verdict.id,
+        level=verdict.level,
+        party=verdict.party,
+        revisions=verdict.revisions,
+        verdict=verdict.verdict,
+        message=verdict.message,
+        evidence=verdict.evidence,
+        by_revision=by_revision,
+        clause="not in the catalogue" if row is None else row.text,
+        anchor=None if row is None else _anchor(row.source, shown),
+        repeat=setting.repeat(verdict.id, shown),
+    )
+
+
+def _anchor(sources: Sequence[str], revision: RevisionId) -> str | None:
+    """Return where the document of a revision states a row, else where the nearest one does."""
+    own = [each for each in sources if each.startswith(revision)]
+    return next(iter(own or sources[-1:]), None)
 
 
 def _score(exercised: Sequence[Verdict]) -> float | None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -10,15 +11,15 @@ import msgspec
 from accord.check.probing.line import Line, LineEnded, Silence
 from accord.check.probing.probe import Facts, Outcome, Probe, Rules, all_of
 from accord.check.probing.subject import Subject
-from accord.check.report import Finding, Report, build
+from accord.check.report import VERDICTS, Report, Setting, merged
 from accord.check.scenarios._scenario import Scenario
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.monitor import Evidence, Tally, Verdict
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
-__all__ = ["Plan", "check_server", "spoken"]
+__all__ = ["Plan", "Stage", "check_server", "spoken"]
 
 log = logging.getLogger("accord.check")
 
@@ -27,16 +28,26 @@ _WAITS: Final = 6
 # How many lines may be open at once: most of the time goes into waiting for servers to start.
 _AT_ONCE: Final = 4
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
-_ORDER: Final[dict[VerdictName, int]] = {
-    "fail": 0,
-    "warn": 1,
-    "pass": 2,
-    "not-exercised": 3,
-    "not-applicable": 4,
-}
 
-Step: TypeAlias = Callable[[RevisionId, str, int, int], None]
-"""Told before each scenario: the revision, the scenario, how many are done, and of how many."""
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a check is: told before each scenario, and after the last one of a revision."""
+
+    revision: RevisionId
+    revisions: tuple[RevisionId, ...]
+    scenario: str
+    done: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The part that is done, from 0 to 1; each revision takes an equal part."""
+        before = self.revisions.index(self.revision)
+        return (before + self.done / max(self.total, 1)) / len(self.revisions)
+
+
+Step: TypeAlias = Callable[[Stage], None]
+_Tell: TypeAlias = Callable[[str, int, int], None]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,21 +71,47 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_server(
-    subject: Subject, plan: Plan | None = None, *, step: Step | None = None
+    subject: Subject,
+    plan: Plan | None = None,
+    *,
+    step: Step | None = None,
+    setting: Setting | None = None,
 ) -> Report:
     """Check a server under each revision that it speaks, and report on all of them.
+
+    Args:
+        subject: the server.
+        plan: what to check; everything by default.
+        step: told how far the check is.
+        setting: what the report says of the check; transport and duration are filled in.
 
     Raises:
         ConnectFailed: the server cannot be reached at all, or speaks no revision.
     """
+    began = monotonic()
     plan = plan or Plan()
-    revisions = plan.revisions or await spoken(subject)
     # The newest first: it says most about the tools.
+    revisions = tuple(sorted(plan.revisions or await spoken(subject), reverse=True))
     annotations: dict[str, Any] = {}
     found: dict[RevisionId, list[Verdict]] = {}
-    for revision in sorted(revisions, reverse=True):
-        found[revision] = await _check_revision(subject, plan, revision, annotations, step)
-    return _merged(subject.name, found)
+    for revision in revisions:
+        tell = None if step is None else _telling(step, revision, revisions)
+        found[revision] = await _check_revision(subject, plan, revision, annotations, tell)
+    facts = msgspec.structs.replace(
+        setting or Setting(),
+        transport=subject.transport,
+        seconds=round(monotonic() - began, 3),
+    )
+    return merged(found, target=subject.name, party="server", setting=facts)
+
+
+def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]) -> _Tell:
+    def tell(scenario: str, done: int, total: int) -> None:
+        step(
+            Stage(revision=revision, revisions=revisions, scenario=scenario, done=done, total=total)
+        )
+
+    return tell
 
 
 async def spoken(subject: Subject) -> list[RevisionId]:
@@ -123,7 +160,7 @@ async def _check_revision(
     plan: Plan,
     revision: RevisionId,
     annotations: dict[str, Any],
-    step: Step | None,
+    tell: _Tell | None,
 ) -> list[Verdict]:
     facts = Facts(
         revision=revision, transport=subject.transport, annotations=annotations, rules=plan.rules
@@ -140,7 +177,7 @@ async def _check_revision(
             )
         except (Silence, LineEnded) as error:
             _blame(probe, error)
-        await _run_all(probe, _chosen(plan, revision), step)
+        await _run_all(probe, _chosen(plan, revision), tell)
     assert line.tape.monitor is not None
     probe.tallies.append(line.tape.monitor.tallies)
     return [
@@ -173,23 +210,23 @@ def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
     ]
 
 
-async def _run_all(probe: Probe, scenarios: Sequence[Scenario], step: Step | None) -> None:
+async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _Tell | None) -> None:
     room = asyncio.Semaphore(_AT_ONCE)
     done = 0
 
     async def run(each: Scenario) -> None:
         nonlocal done
         async with room:
-            if step is not None:
-                step(probe.revision, each.name, done, len(scenarios))
+            if tell is not None:
+                tell(each.name, done, len(scenarios))
             await _run(probe, each)
             done += 1
 
     async with asyncio.TaskGroup() as group:
         for each in scenarios:
             group.create_task(run(each))
-    if step is not None:
-        step(probe.revision, "", len(scenarios), len(scenarios))
+    if tell is not None:
+        tell("", len(scenarios), len(scenarios))
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
@@ -285,7 +322,7 @@ def _of_tally(tally: Tally) -> Outcome | None:
 
 def _worse(one: Outcome | None, other: Outcome | None) -> Outcome | None:
     known = [each for each in (one, other) if each is not None]
-    return min(known, key=lambda each: _ORDER[each.verdict]) if known else None
+    return min(known, key=lambda each: VERDICTS.index(each.verdict)) if known else None
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:
@@ -303,56 +340,3 @@ def _untried(row: Requirement, probe: Probe) -> Outcome:
     if row.check == "auth-probe":
         return Outcome("not-applicable", "the server asks for no authorization")
     return Outcome("not-exercised", "the server gave no occasion for it")
-
-
-def _merged(target: str, found: Mapping[RevisionId, Sequence[Verdict]]) -> Report:
-    """Make one report of all revisions: the worst verdict on each requirement counts."""
-    newest = max(found)
-    by_id: dict[str, dict[RevisionId, Verdict]] = {}
-    for revision, verdicts in found.items():
-        for verdict in verdicts:
-            by_id.setdefault(verdict.id, {})[revision] = verdict
-    results = [_joined(by_revision) for by_revision in by_id.values()]
-    rows = catalogue()
-    decidable = {result.id for result in results if rows[result.id].check != "human"}
-    return build(
-        results,
-        target=target,
-        revision=newest,
-        judged_by=newest,
-        decidable=decidable,
-        findings=_findings(results),
-    )
-
-
-def _findings(results: Iterable[Verdict]) -> list[Finding]:
-    """Return the breaches, the failures first."""
-    found = [
-        Finding(
-            requirement=each.id,
-            party="server",
-            why=each.message,
-            severity="fail" if each.verdict == "fail" else "warn",
-            evidence=_shown(each.evidence),
-            numbers=[],
-            count=1,
-        )
-        for each in results
-        if each.verdict in ("fail", "warn")
-    ]
-    return sorted(found, key=lambda finding: finding.severity != "fail")
-
-
-def _shown(evidence: Sequence[Evidence]) -> str | None:
-    messages = [f"{each.party}: {each.message}" for each in evidence if each.message]
-    return messages[-1] if messages else None
-
-
-def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Verdict:
-    worst = min(by_revision.values(), key=lambda each: _ORDER[each.verdict])
-    where = tuple(sorted(by_revision))
-    touched = [id for id in where if by_revision[id].verdict == worst.verdict]
-    message = worst.message
-    if worst.verdict in ("fail", "warn") and len(touched) < len(where):
-        message = f"{message} (in {', '.join(touched)})"
-    return msgspec.structs.replace(worst, revisions=where, message=message)

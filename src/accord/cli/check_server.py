@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli import reporting
@@ -12,8 +13,11 @@ from accord.errors import ConnectFailed
 from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
-    from accord.check.report import Report
-    from accord.check.server_check import Plan
+    from collections.abc import Callable
+
+    from accord.check.report import Report, Setting
+    from accord.check.server_check import Plan, Stage
+    from accord.cli.terminal import Advance
     from accord.types import RevisionId
 
 __all__ = ["register"]
@@ -35,7 +39,7 @@ examples:
   accord check server -- npx some-server --flag
   accord check server https://example.com/mcp --bearer "$TOKEN"
   accord check server server.py --only tools.list --revision 2025-06-18
-  accord check server server.py --format junit --output report.xml
+  accord check server server.py --output report.html --output report.sarif
 """
 
 
@@ -154,18 +158,16 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
         "patience": options.timeout,
     }
     with progress("checking", 1000) as done:
-        step = _step(done)
+        told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, name)}
         if isinstance(found, str):
-            return await check_server(
-                Subject(url=found, form=transport, **settings), plan, step=step
-            )
+            return await check_server(Subject(url=found, form=transport, **settings), plan, **told)
         if transport == "stdio":
-            return await check_server(Subject(command=found, **settings), plan, step=step)
+            return await check_server(Subject(command=found, **settings), plan, **told)
         if options.command:
             raise UsageError(f"a command is reached over stdio, not {transport}")
         place = locate(options.target, options.rest).target
         async with served(place, transport, settings["env"]) as url:
-            return await check_server(Subject(url=url, form=transport, **settings), plan, step=step)
+            return await check_server(Subject(url=url, form=transport, **settings), plan, **told)
 
 
 def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
@@ -177,14 +179,31 @@ def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
     return transport
 
 
-def _step(done: Any) -> Any:
-    """Return what shows how far the check is: each revision takes an equal part."""
-    seen: list[str] = []
+def _setting(options: argparse.Namespace, target: str) -> "Setting":
+    """Return what the report says of this check; secrets are named there, and never told."""
+    from accord.check.report import Setting
 
-    def step(revision: str, _name: str, count: int, total: int) -> None:
-        if revision not in seen:
-            seen.append(revision)
-        # How many revisions come is not known before the end; four at most.
-        done(round(1000 * (len(seen) - 1 + count / max(total, 1)) / 4))
+    words = ["accord check server", *([quote(options.target)] if options.target else [])]
+    chosen = {"transport": options.transport, "cwd": options.cwd}
+    words += [f"--{name} {quote(value)}" for name, value in chosen.items() if value is not None]
+    words += [f"--tool {quote(tool)}" for tool in options.tool]
+    words += ["--allow-writes"] * options.allow_writes
+    words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
+    words += ['--bearer "$TOKEN"'] * bool(options.bearer)
+    words += [f"--env {quote(variable)}=..." for variable, _ in options.env]
+    return Setting(
+        command=" ".join(words),
+        command_end=f" -- {join(options.command)}" if options.command else "",
+        artifact=reporting.shown_file(target),
+    )
+
+
+def _step(done: "Advance") -> "Callable[[Stage], None]":
+    """Return what shows how far the check is, under which revision, and what is being tried."""
+
+    def step(stage: "Stage") -> None:
+        place = stage.revisions.index(stage.revision) + 1
+        now = f"{stage.revision} ({place} of {len(stage.revisions)}) {stage.scenario}"
+        done(round(1000 * stage.share), now)
 
     return step

@@ -1,63 +1,142 @@
-"""Reports of checks on their way out: to the terminal or into a file, in the form asked for."""
+"""Reports of checks on their way out: to the terminal or into files, in the forms asked for."""
 
 import argparse
+import os
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.cli.options import one_of
 from accord.cli.terminal import complain, painter, say, width
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from accord.check.report import Report
 
-__all__ = ["add_options", "chosen_form", "deliver", "rendered"]
+__all__ = ["add_options", "chosen_form", "deliver", "rendered", "shown_file", "written"]
 
-_FORMS: Final = ("text", "json", "junit", "markdown")
+
+class _Form(NamedTuple):
+    """A form of a report: its function in `accord.check.rendering`, its files' endings."""
+
+    function: str
+    endings: tuple[str, ...]
+
+
+_FORMS: Final[dict[str, _Form]] = {
+    "text": _Form("text.as_text", (".txt",)),
+    "json": _Form("json.as_json", (".json",)),
+    "junit": _Form("junit.as_junit", (".xml",)),
+    "sarif": _Form("sarif.as_sarif", (".sarif", ".sarif.json")),
+    "markdown": _Form("markdown.as_markdown", (".md", ".markdown")),
+    "html": _Form("html.as_html", (".html", ".htm")),
+    "badge": _Form("badge.as_badge", (".svg",)),
+}
+# Files that stand for a project where the target is none of its files.
+_PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command has that ends in a report."""
-    parser.add_argument("--format", metavar="F", default="text", help=", ".join(_FORMS))
-    parser.add_argument("--output", metavar="FILE", type=Path, help="write the report to a file")
+    parser.add_argument(
+        "--format",
+        metavar="F",
+        help=f"{', '.join(_FORMS)} (default: what the ending of the file says, else text)",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="write the report to a file; may be repeated, each in the form its ending says",
+    )
     parser.add_argument(
         "--quiet", action="store_true", help="text: only the violations and one summary line"
     )
 
 
 def chosen_form(options: argparse.Namespace) -> str:
-    """Return the form asked for.
+    """Return the form of what is printed, or of the one file that is written.
 
     Raises:
         UsageError: there is no such form.
     """
-    return one_of(options.format, _FORMS, "format")
+    if options.format is not None:
+        return one_of(options.format, tuple(_FORMS), "format")
+    return _form_of(options.output[0], "text") if len(options.output) == 1 else "text"
+
+
+def _form_of(path: Path, otherwise: str) -> str:
+    """Return the form that the ending of a file names; the longest ending counts."""
+    fitting = [
+        (len(ending), name)
+        for name, form in _FORMS.items()
+        for ending in form.endings
+        if path.name.lower().endswith(ending)
+    ]
+    return max(fitting)[1] if fitting else otherwise
+
+
+def shown_file(target: str) -> str | None:
+    """Return the file that tools for source code are to show breaches of a target in.
+
+    It is relative to the current folder, as such tools expect; None where there is none to show.
+    """
+    for name in (target, target.rpartition(":")[0], *target.split(), *_PROJECT_FILES):
+        path = Path(os.path.relpath(name)) if name and "\0" not in name else Path()
+        if path.is_file() and ".." not in path.parts:
+            return path.as_posix()
+    return None
 
 
 def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     """Print or write a report; returns the exit code."""
-    from accord.check.render import summary
+    from accord.check.rendering.wording import summary
 
     code = 1 if report.has_failed else 0
-    if options.output is None:
-        say(rendered(report, form, quiet=options.quiet, on_screen=True))
+    if not options.output:
+        say(_for_screen(report, quiet=options.quiet) if form == "text" else rendered(report, form))
         return code
-    try:
-        text = rendered(report, form, quiet=options.quiet, on_screen=False)
-        options.output.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        complain(f"{options.output}: {error.strerror or error}")
+    if not written(report, form, options):
         return 2
     say(f"{summary(report)}\n")
     return code
 
 
-def rendered(report: "Report", form: str, *, quiet: bool = False, on_screen: bool = False) -> str:
-    """Return a report in a form, for a terminal or for a file."""
-    from accord.check import render
+def written(report: "Report", form: str, options: argparse.Namespace) -> bool:
+    """Write a report to the files asked for, none or more; False after a complaint about one."""
+    for path in options.output:
+        own = form if len(options.output) == 1 else _form_of(path, form)
+        try:
+            text = rendered(report, own, quiet=options.quiet)
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            complain(f"{path}: {error.strerror or error}")
+            return False
+    return True
 
-    if form != "text":
-        plain = {"json": render.as_json, "junit": render.as_junit, "markdown": render.as_markdown}
-        return plain[form](report)
-    if not on_screen:
-        return render.as_text(report, quiet=quiet)
-    return render.as_text(report, quiet=quiet, width=width(), paint=painter())
+
+def rendered(report: "Report", form: str, *, quiet: bool = False) -> str:
+    """Return a report in one of its forms, as a file has it."""
+    module, name = _FORMS[form].function.split(".")
+    render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
+    report = _dated(report)
+    return render(report, quiet=quiet) if form == "text" else render(report)
+
+
+def _for_screen(report: "Report", *, quiet: bool) -> str:
+    from accord.check.rendering.text import as_text
+
+    return as_text(report, quiet=quiet, width=width(), paint=painter())
+
+
+def _dated(report: "Report") -> "Report":
+    from msgspec.structs import replace
+
+    if report.setting.at is not None:
+        return report
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return replace(report, setting=replace(report.setting, at=now))

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
-__all__ = ["complain", "harmless", "note", "painter", "progress", "say", "width"]
+__all__ = ["Advance", "complain", "harmless", "note", "painter", "progress", "say", "width"]
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -88,15 +88,34 @@ def painter() -> Callable[[str, str], str]:
     return lambda style, text: Style.parse(style).render(text, color_system=colours)
 
 
+class Advance(Protocol):
+    """Shows how far a task is: the amount done, and what is being done now."""
+
+    def __call__(self, done: int, now: str = "", /) -> None: ...
+
+
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show how far a long task is, on stderr; yields a function that takes the amount done."""
+def progress(what: str, total: int | None) -> Iterator[Advance]:
+    """Show how far a long task is, on stderr; nothing where nobody looks on."""
     if not _is_rich(sys.stderr):
-        yield lambda _done: None
+        yield lambda _done, _now="": None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        # What does not fit is cut, so that the display stays one line.
+        TextColumn(
+            "{task.fields[now]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task(what, total=total, now="")
+        yield lambda done, now="": bar.update(task, completed=done, now=harmless(now))

@@ -171,7 +171,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
 
 
 def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _Log) -> int:
-    from accord.check.render import summary
+    from accord.check.rendering.wording import summary
     from accord.check.watching.watcher import merged
 
     if watcher.dropped:
@@ -181,9 +181,8 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
         log.tell("nothing was said")
         return 0
     report = merged(reports)
-    if options.output is not None:
-        # Not to stdout, which is the host's.
-        text = reporting.rendered(report, form)
-        options.output.write_text(text, encoding="utf-8", errors="backslashreplace")
+    # Not to stdout, which is the host's.
+    if not reporting.written(report, form, options):
+        return 2
     log.tell(summary(report))
     return 1 if report.has_failed else 0

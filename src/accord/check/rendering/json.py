@@ -1,0 +1,30 @@
+"""Reports for programs: the members are a contract, and only ever added to."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from accord.check.report import SCORE_RULE, Report
+
+__all__ = ["as_json"]
+
+
+def as_json(report: Report) -> str:
+    """Return the report for programs, in ASCII."""
+    setting = report.setting
+    shown: dict[str, Any] = {
+        "target": report.target,
+        "party": setting.party,
+        "transport": setting.transport,
+        "revision": report.revision,
+        "revisions": setting.revisions,
+        "at": setting.at,
+        "seconds": setting.seconds,
+        "accord": report.version,
+        "coverage": msgspec.to_builtins(report.coverage),
+        "score": report.score,
+        "score_rule": SCORE_RULE,
+        "results": msgspec.to_builtins(report.results),
+    }
+    return json.dumps(shown, indent=2) + "\n"

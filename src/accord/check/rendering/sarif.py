@@ -1,0 +1,114 @@
+"""Reports for tools that show findings in source code: SARIF 2.1.0.
+
+A breach is a result, a requirement that was exercised a rule. What is found has no line of its own,
+so all results point to the top of one file: the target, or whatever the caller names.
+"""
+
+import json
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import quote
+
+from accord.check.rendering.wording import area_of, harmless, page_of
+from accord.check.report import SCORE_RULE, Report, Result
+
+__all__ = ["as_sarif"]
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: Final = {"fail": "error", "warn": "warning"}
+_EXERCISED: Final = ("fail", "warn", "pass")
+# Where a target is no file; viewers want a path, though none need exist.
+_NO_FILE: Final = "mcp-server"
+# Enough to see what was said, small enough for a list of alerts.
+_MESSAGES: Final = 3
+
+
+def as_sarif(report: Report) -> str:
+    """Return the report as a SARIF log with one run, in ASCII."""
+    exercised = [result for result in report.results if result.verdict in _EXERCISED]
+    places = {result.id: place for place, result in enumerate(exercised)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": "accord",
+                "version": report.version,
+                "semanticVersion": report.version,
+                "rules": [_rule(result) for result in exercised],
+            }
+        },
+        "automationDetails": {"id": f"accord/{report.setting.party}/"},
+        "invocations": [{"executionSuccessful": True}],
+        "columnKind": "unicodeCodePoints",
+        "results": [
+            _result(report, result, places[result.id])
+            for result in exercised
+            if result.verdict in _LEVELS
+        ],
+        "properties": {
+            "target": harmless(report.target),
+            "revisions": list(report.setting.revisions),
+            "score": report.score,
+            "scoreRule": SCORE_RULE,
+            "applicable": report.coverage.applicable,
+            "exercised": report.coverage.exercised,
+        },
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(result: Result) -> dict[str, Any]:
+    level = "error" if result.level in ("MUST", "MUST NOT") else "warning"
+    source = "" if result.anchor is None else f"\n\nSource: {result.anchor}."
+    told = f"{result.clause}\n\n{result.level}, binds: {result.party}.{source}"
+    rule: dict[str, Any] = {
+        "id": result.id,
+        "name": _name(result.id),
+        "shortDescription": {"text": result.clause},
+        "fullDescription": {"text": f"{result.level}: {result.clause}"},
+        "help": {"text": told, "markdown": told},
+        "defaultConfiguration": {"level": _LEVELS.get(result.verdict, level)},
+        "properties": {
+            "tags": ["mcp", area_of(result.id), result.level],
+            "precision": "very-high",
+            "problem.severity": _LEVELS.get(result.verdict, level),
+        },
+    }
+    if (page := page_of(result.anchor)) is not None:
+        rule["helpUri"] = page
+    return rule
+
+
+def _name(id: str) -> str:
+    return "".join(part.capitalize() for part in id.replace(".", "-").split("-"))
+
+
+def _result(report: Report, result: Result, place: int) -> dict[str, Any]:
+    said = [harmless(result.message)]
+    shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
+    said += [f"{each.party}: {harmless(each.message or '')}" for each in shown]
+    if result.repeat is not None:
+        said.append(f"again: {harmless(result.repeat)}")
+    # The same breach of the same target keeps its alert, whatever the words of the message.
+    print_ = sha256(f"{report.target}\n{result.id}".encode(errors="backslashreplace")).hexdigest()
+    return {
+        "ruleId": result.id,
+        "ruleIndex": place,
+        "level": _LEVELS[result.verdict],
+        "kind": "fail",
+        "message": {"text": "\n".join(said)},
+        "locations": [_location(report)],
+        "partialFingerprints": {"accordRequirement/v1": print_},
+        "properties": {"revisions": dict(result.by_revision), "party": result.party},
+    }
+
+
+def _location(report: Report) -> dict[str, Any]:
+    artifact = report.setting.artifact or _NO_FILE
+    uri = quote(artifact.encode(errors="backslashreplace"))
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": 1},
+        },
+        "logicalLocations": [{"fullyQualifiedName": harmless(report.target), "kind": "module"}],
+    }

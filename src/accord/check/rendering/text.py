@@ -1,0 +1,100 @@
+"""Reports for terminals: the breaches first, then the areas, coverage and score."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from accord.check.rendering import wording
+from accord.check.report import SCORE_RULE, Finding, Report
+
+__all__ = ["as_text"]
+
+Painter = Callable[[str, str], str]
+
+_STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
+
+
+def _plain(_style: str, text: str) -> str:
+    return text
+
+
+def as_text(
+    report: Report, *, width: int | None = None, paint: Painter = _plain, quiet: bool = False
+) -> str:
+    """Return the report for people: breaches first, then the areas, coverage and score.
+
+    Args:
+        report: what to render.
+        width: the columns to wrap at; without it lines are as long as they are.
+        paint: gives a text a style, as (style, text).
+        quiet: leave out everything but the breaches and the summary line.
+    """
+    lines = [f"{wording.harmless(report.target)}: {wording.revision(report)}", ""]
+    repeats = {result.id: result.repeat for result in report.results}
+    for finding in report.findings:
+        lines += _finding_lines(finding, report, width=width, paint=paint)
+        if (repeat := repeats.get(finding.requirement)) is not None:
+            # A command is copied, so it is never wrapped.
+            lines.append(f"     again:   {wording.harmless(repeat)}")
+        lines.append("")
+    if not report.findings:
+        lines += [paint(_STYLES["pass"], "no violations"), ""]
+    if quiet:
+        return "\n".join([*lines[2:-1], wording.summary(report)]) + "\n"
+    lines += _table(report, paint)
+    lines += [
+        "",
+        wording.coverage(report),
+        f"score: {wording.score(report)} ({SCORE_RULE})",
+        _outcome(report, paint),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _finding_lines(
+    finding: Finding, report: Report, *, width: int | None, paint: Painter
+) -> Iterator[str]:
+    severity = finding.severity
+    level = wording.level(finding.requirement, report)
+    yield (
+        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', finding.requirement)}"
+        f" ({level}, {finding.party}){wording.where(finding, report)}"
+    )
+    yield from _wrapped("clause:  ", wording.clause(finding.requirement), width)
+    yield from _wrapped("why:     ", f"{finding.party} {wording.harmless(finding.why)}", width)
+    if finding.evidence is not None:
+        yield from _wrapped("message: ", wording.excerpt(finding.evidence), width)
+
+
+def _wrapped(label: str, text: str, width: int | None) -> list[str]:
+    first = f"     {label}"
+    if width is None:
+        return [first + text]
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_on_hyphens=False,
+    )
+
+
+def _table(report: Report, paint: Painter) -> Iterator[str]:
+    areas = wording.by_area(report)
+    total = sum((counts for _, counts in areas), Counter[str]())
+    rows = [*areas, ("all", total)]
+    first = max(len("area"), *(len(area) for area, _ in rows))
+    yield paint("bold", "area".ljust(first) + "".join(f"  {name}" for name in wording.COLUMNS))
+    for area, counts in rows:
+        cells = []
+        for name in wording.COLUMNS:
+            cell = str(counts[name]).rjust(len(name) + 2)
+            marked = name in ("fail", "warn") and counts[name]
+            cells.append(paint(_STYLES[name], cell) if marked else cell)
+        yield area.ljust(first) + "".join(cells)
+
+
+def _outcome(report: Report, paint: Painter) -> str:
+    word, told = wording.outcome(report)
+    return f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({told})"

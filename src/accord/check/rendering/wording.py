@@ -1,0 +1,152 @@
+"""What all forms of a report say in the same words."""
+
+import re
+from collections import Counter
+from typing import Final
+
+from accord.check.report import VERDICTS, Finding, Report
+from accord.protocol.catalogue import AREAS, catalogue
+from accord.protocol.monitor import VerdictName
+
+__all__ = [
+    "COLUMNS",
+    "area_of",
+    "by_area",
+    "clause",
+    "coverage",
+    "excerpt",
+    "harmless",
+    "level",
+    "outcome",
+    "page_of",
+    "percent_covered",
+    "plural",
+    "revision",
+    "score",
+    "state",
+    "summary",
+    "where",
+]
+
+COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
+
+_EXCERPT: Final = 200
+_PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
+_SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
+
+
+def harmless(text: str) -> str:
+    """Spell out every character that could steer a terminal or break a document."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _spelled(each) for each in text)
+
+
+def _spelled(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a message."""
+    shown = harmless(text[:_EXCERPT])
+    return shown if len(text) <= _EXCERPT else f"{shown} ..."
+
+
+def clause(id: str) -> str:
+    """Return what a requirement says."""
+    row = catalogue().get(id)
+    return row.text if row else "not in the catalogue"
+
+
+def level(id: str, report: Report) -> str:
+    """Return the keyword of a requirement in the revision of a report."""
+    row = catalogue().get(id)
+    return "unknown" if row is None else row.level_in(report.judged_by)
+
+
+def page_of(anchor: str | None) -> str | None:
+    """Return the address of the page that a place in the specification has, if it has one."""
+    found = None if anchor is None else _PAGE.fullmatch(anchor)
+    return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
+
+
+def where(finding: Finding, report: Report) -> str:
+    """Say where a breach was seen, with a space before it; nothing where there is no recording."""
+    if not finding.numbers:
+        return " at the end of the recording" if report.setting.party == "both" else ""
+    shown = ", ".join(str(number) for number in finding.numbers)
+    if finding.count == 1:
+        return f" record {shown}"
+    more = ", ..." if finding.count > len(finding.numbers) else ""
+    return f" {finding.count} times: records {shown}{more}"
+
+
+def revision(report: Report) -> str:
+    """Name the revisions that were checked, with the word before them."""
+    checked = report.setting.revisions
+    if len(checked) > 1:
+        return f"revisions {', '.join(checked)}"
+    return f"revision {report.revision or f'not named (judged by {report.judged_by})'}"
+
+
+def coverage(report: Report) -> str:
+    """Say how much was put to the test."""
+    told = report.coverage
+    return f"coverage: {told.applicable} applicable, {told.exercised} exercised"
+
+
+def percent_covered(report: Report) -> int:
+    """Return the part of the applicable requirements that was exercised, rounded down."""
+    told = report.coverage
+    return 100 * told.exercised // told.applicable if told.applicable else 0
+
+
+def score(report: Report) -> str:
+    """Return the score in words."""
+    return "none" if report.score is None else f"{report.score:g} of 100"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def state(report: Report) -> VerdictName:
+    """Return the verdict on the whole; not exercised where nothing was put to the test."""
+    if report.has_failed:
+        return "fail"
+    if report.breaches("warn") or report.count("warn"):
+        return "warn"
+    return "pass" if report.coverage.exercised else "not-exercised"
+
+
+def outcome(report: Report) -> tuple[str, str]:
+    """Return the verdict on the whole in words, and how many breaches there were."""
+    words = {"fail": "failed", "warn": "passed with warnings", "pass": "passed"}
+    told = f"{plural(report.breaches('fail'), 'failure')}, "
+    told += plural(report.breaches("warn"), "warning")
+    return words.get(state(report), "nothing was put to the test"), told
+
+
+def summary(report: Report) -> str:
+    """Return the report in one line."""
+    return (
+        f"{harmless(report.target)}: {revision(report)},"
+        f" {plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned,"
+        f" {report.coverage.exercised} of {report.coverage.applicable} applicable exercised,"
+        f" score {score(report)}"
+    )
+
+
+def by_area(report: Report) -> list[tuple[str, Counter[str]]]:
+    """Count the verdicts in each area, in the order of the specification."""
+    areas: dict[str, Counter[str]] = {}
+    for result in report.results:
+        areas.setdefault(area_of(result.id), Counter())[result.verdict] += 1
+    order = {area: place for place, area in enumerate(AREAS)}
+    return sorted(areas.items(), key=lambda item: order.get(item[0], len(order)))
+
+
+def area_of(id: str) -> str:
+    """Return the area that a requirement belongs to."""
+    return id.split(".", 1)[0]

@@ -1,0 +1,113 @@
+import pytest
+
+from accord.check.rendering.text import as_text
+from accord.check.rendering.wording import summary
+from accord.check.report import SCORE_RULE, Findings, build
+from accord.protocol.violation import Violation
+from check.reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
+
+
+@pytest.fixture
+def report():
+    return hostile_report()
+
+
+@pytest.fixture
+def spotless():
+    return spotless_report()
+
+
+def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
+    text = as_text(report)
+    places = [
+        text.index(each)
+        for each in (
+            f"revision {NEW}\n",
+            "FAIL tools.call.content-array (MUST, server) 3 times: records 3, 4, 9\n",
+            "     clause:  The result of tools/call has",
+            "     why:     server sends x\\x1b[2J",
+            "     message: x\\x1b[2J",
+            "WARN tools.call.is-error-flag (MUST, server) record 7\n",
+            "WARN jsonrpc.request.answered (MUST, client) at the end of the recording\n",
+            "area     pass  fail  warn  not-exercised  not-applicable\n",
+            "jsonrpc     1     0     1              0               0\n",
+            "tools       0     1     1              1               0\n",
+            "all         1     1     2              1               1\n",
+            "coverage: 5 applicable, 4 exercised\n",
+            f"score: 50 of 100 ({SCORE_RULE})\n",
+            "result: failed (3 failures, 2 warnings)\n",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_text_without_breaches_says_so(spotless):
+    text = as_text(spotless)
+    assert f"session.jsonl: revision not named (judged by {NEW})\n\nno violations\n" in text
+    assert "result: passed (0 failures, 0 warnings)" in text
+
+
+def test_quiet_text_is_the_breaches_and_one_line(report, spotless):
+    text = as_text(report, quiet=True)
+    assert text.startswith("FAIL tools.call.content-array")
+    assert text.endswith(f"\n{summary(report)}\n")
+    assert "coverage:" not in text
+    assert as_text(spotless, quiet=True) == f"no violations\n{summary(spotless)}\n"
+
+
+def test_text_is_wrapped_to_a_width(report):
+    lines = as_text(report, width=60).split("\narea ")[0].splitlines()
+    assert max(len(each) for each in lines if each.startswith("     ")) <= 60
+
+
+def test_text_is_painted_by_the_given_painter(report):
+    text = as_text(report, paint=lambda style, text: f"<{style}>{text}</>")
+    assert "<bold red>FAIL</> <bold>tools.call.content-array</>" in text
+    assert "result: <bold red>failed</>" in text
+
+
+def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
+    findings = Findings()
+    findings.add(Violation("tools.item.title", "server", "omits it", severity="warn", number=1))
+    report = build(
+        [verdict("tools.item.title", "warn")],
+        target="x",
+        revision=NEW,
+        judged_by=NEW,
+        decidable=(),
+        findings=findings.sorted(),
+    )
+    assert "result: passed with warnings (0 failures, 1 warning)" in as_text(report)
+
+
+def test_many_repetitions_name_only_the_first_records():
+    findings = Findings()
+    for number in range(1, 9):
+        findings.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
+    report = build(
+        [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
+    )
+    text = as_text(report)
+    assert "FAIL no.such.row (unknown, server) 8 times: records 1, 2, 3, 4, 5, ...\n" in text
+    assert "clause:  not in the catalogue\n" in text
+    assert "score: none (" in text
+
+
+def test_a_long_message_is_cut(report):
+    findings = Findings()
+    findings.add(
+        Violation("ping.response.empty", "server", "x", severity="fail", evidence="a" * 1000)
+    )
+    report = build(
+        [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
+    )
+    assert f"message: {'a' * 200} ...\n" in as_text(report)
+
+
+def test_text_of_a_server_names_all_revisions_and_how_to_repeat_a_check():
+    text = as_text(server_report(1), width=60)
+    assert text.startswith(f"my server.py: revisions {OLD}, {NEW}\n")
+    [again] = [each for each in text.splitlines() if each.startswith("     again:   ")]
+    assert again.startswith("     again:   accord check server 'my server.py' --only ")
+    assert again.endswith(f" --revision {NEW}")
+    assert "of the recording" not in text

@@ -1,0 +1,54 @@
+import pytest
+
+from accord.check.rendering.badge import as_badge
+from accord.check.rendering.html import as_html
+from accord.check.rendering.json import as_json
+from accord.check.rendering.junit import as_junit
+from accord.check.rendering.markdown import as_markdown
+from accord.check.rendering.sarif import as_sarif
+from accord.check.rendering.text import as_text
+from accord.check.rendering.wording import harmless, page_of, summary
+from check.reports import hostile_report
+
+RENDERERS = [as_text, as_json, as_junit, as_sarif, as_markdown, as_html, as_badge, summary]
+
+
+@pytest.fixture
+def report():
+    return hostile_report()
+
+
+def is_harmless(text):
+    return all(each.isprintable() or each == "\n" for each in text)
+
+
+@pytest.mark.parametrize("render", RENDERERS, ids=lambda each: each.__name__)
+def test_nothing_from_a_recording_reaches_the_reader_raw(report, render):
+    assert is_harmless(render(report))
+
+
+def test_what_could_steer_a_terminal_is_spelled_out():
+    assert harmless("a\x1b[0m\u202eb\n\ud800") == "a\\x1b[0m\\u202eb\\n\\ud800"
+    assert harmless("grüß dich, 世界") == "grüß dich, 世界"
+
+
+def test_the_summary_is_one_line(report):
+    assert summary(report).count("\n") == 0
+    assert "1 requirement failed, 2 warned, 4 of 5 applicable exercised, score 50 of 100" in (
+        summary(report)
+    )
+
+
+@pytest.mark.parametrize(
+    ("anchor", "page"),
+    [
+        ("2025-06-18/basic/transports", "2025-06-18/basic/transports"),
+        ("2026-07-28/basic/patterns/index", "2026-07-28/basic/patterns"),
+        ("2025-03-26: 1.2.2", None),
+        ("practice: Text Content", None),
+        (None, None),
+    ],
+)
+def test_a_place_in_the_specification_has_a_page_where_it_is_a_path(anchor, page):
+    shown = page and f"https://modelcontextprotocol.io/specification/{page}"
+    assert page_of(anchor) == shown
