@@ -1,5 +1,6 @@
 import asyncio
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord import ToolError
+from accord.auth import MemoryStore, OAuth
 from accord.errors import LocalProtocolError, ResourceNotFound
 from accord.testing import Recording, connected
 from accord.types import (
@@ -15,6 +17,7 @@ from accord.types import (
     ResourceTemplateReference,
     TextContent,
 )
+from support.oauth import person_at
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
@@ -25,6 +28,7 @@ SCRIPTS = {
     "typed_client.py": "Booked Lima, row 7, aisle.",
 }
 SERVERS = ("ten_lines.py", "everything.py", "orchestrator.py", "plugins/server.py")
+PROTECTED = "protected.py"
 
 
 def run(awaitable):
@@ -40,7 +44,11 @@ def text_of(result):
 
 def test_every_example_is_among_those_tested_here():
     found = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    assert found - {"plugins/tools/dice.py", "plugins/tools/words.py"} == {*SCRIPTS, *SERVERS}
+    assert found - {"plugins/tools/dice.py", "plugins/tools/words.py"} == {
+        *SCRIPTS,
+        *SERVERS,
+        PROTECTED,
+    }
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -171,6 +179,28 @@ def test_everything_knows_its_caller_and_reads_and_completes():
 
 def test_everything_stays_short_enough_to_read():
     assert len((EXAMPLES / "everything.py").read_text().splitlines()) < 300
+
+
+# -- protected
+
+
+def test_the_protected_server_lets_people_in_who_log_in_and_allow_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where it keeps its state
+    server = runpy.run_path(str(EXAMPLES / PROTECTED))["server"]
+
+    async def talk(name, password):
+        async def person(url):
+            return await person_at(url, name=name, password=password)
+
+        auth = OAuth(store=MemoryStore(), open_browser=person)
+        async with connected(server, transport="http", auth=auth) as client:
+            count = await client.call_tool("add_note", {"text": name}, result_type=int)
+            return count, await client.call_tool("notes", result_type=list)
+
+    assert run(talk("ada", "lovelace")) == (1, ["ada"])
+    assert run(talk("grace", "hopper")) == (1, ["grace"])
+    assert run(talk("ada", "lovelace")) == (2, ["ada", "ada"])
+    server.auth.close()
 
 
 # -- plugins
