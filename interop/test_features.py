@@ -7,9 +7,17 @@ does otherwise stands in the tables at the top, and is tested too.
 from typing import Any
 
 import pytest
-from sessions import AS_CLIENT, AS_SERVER, Pairing, Session
+from sessions import (
+    AS_CLIENT,
+    AS_HTTP_CLIENT,
+    AS_HTTP_SERVER,
+    AS_SERVER,
+    STDIO,
+    Pairing,
+    Session,
+)
 
-PAIRINGS = [*AS_SERVER, *AS_CLIENT]
+PAIRINGS = [*AS_SERVER, *AS_CLIENT, *AS_HTTP_SERVER, *AS_HTTP_CLIENT]
 pytestmark = pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
 
 TOOLS = {
@@ -126,28 +134,45 @@ def test_content_of_every_kind_arrives(session: Session, pairing: Pairing) -> No
     assert session["media"]["types"] == ["text", "image", audio, "resource", link]
 
 
+@pytest.mark.needs_stream
 def test_progress_arrives_in_order(session: Session, pairing: Pairing) -> None:
-    outcome = session["progress"]
-    assert answered(outcome) == "counted to 3"
-    steps = [[step, 3, f"step {step}"] for step in (1, 2, 3)]
+    counted(session["progress"], pairing, 3)
+
+
+@pytest.mark.needs_stream
+def test_a_stream_that_breaks_is_taken_up_again(session: Session, pairing: Pairing) -> None:
+    counted(session["counted on"], pairing, 5)
+    cut = [each for each in session.exchanges if each.was_cut]
+    resumed = [each for each in session.exchanges if "last-event-id" in each.headers]
+    assert len(cut) == pairing.is_cut
+    assert not cut or any(each.status == 200 for each in resumed)
+
+
+def counted(outcome: Any, pairing: Pairing, to: int) -> None:
+    assert answered(outcome) == f"counted to {to}"
+    steps = [[step, to, f"step {step}"] for step in range(1, to + 1)]
     if pairing.foreign == "client" and not has(pairing, "2025-03-26"):
-        steps = [[step, 3, None] for step in (1, 2, 3)]
+        steps = [[step, to, None] for step in range(1, to + 1)]
     if pairing.peer in LOSES_PROGRESS:
         assert [step for step in steps if step in outcome["seen"]] == outcome["seen"]
     else:
         assert outcome["seen"] == steps
 
 
+@pytest.mark.needs_session
 def test_a_cancelled_call_stops_on_the_server(session: Session) -> None:
     assert session["cancel"]["gave up"] is True
     assert answered(session["cancel"]) == "1"
 
 
+@pytest.mark.needs_session
 def test_a_call_that_takes_too_long_stops_on_the_server(session: Session) -> None:
     assert session["time-out"]["raised"]
     assert answered(session["time-out"]) == "2"
 
 
+@pytest.mark.needs_session
+@pytest.mark.needs_stream
 def test_the_log_level_is_respected(session: Session, pairing: Pairing) -> None:
     if pairing.peer in NO_LOG_LEVEL:
         assert "did not declare" in raised(session["log"])["text"]
@@ -157,6 +182,7 @@ def test_the_log_level_is_respected(session: Session, pairing: Pairing) -> None:
     assert data in ("heard", {"msg": "heard", "extra": None})
 
 
+@pytest.mark.needs_session
 def test_a_new_tool_is_announced_and_callable(session: Session) -> None:
     assert session["grow"]["changes"] == ["tools"]
     assert session["grow"]["new"] is True
@@ -183,11 +209,13 @@ def test_ping_is_answered(session: Session) -> None:
     assert session["ping"] in ({}, None)
 
 
+@pytest.mark.needs_session
 def test_the_model_of_the_client_answers(session: Session, pairing: Pairing) -> None:
     model = SAMPLING_MODEL.get(pairing.peer, "parrot")
     assert answered(session["sample"]) == f"{model}: echo hello"
 
 
+@pytest.mark.needs_session
 @pytest.mark.parametrize(
     ("step", "answer"),
     [
@@ -207,6 +235,7 @@ def test_the_user_of_the_client_answers(
         assert outcome["error"]
 
 
+@pytest.mark.needs_session
 def test_the_roots_of_the_client_are_told(session: Session) -> None:
     assert answered(session["roots"]) == "file:///work"
     assert session["roots changed"] is None
@@ -225,6 +254,7 @@ def test_a_missing_resource_is_an_error(session: Session, pairing: Pairing) -> N
     assert raised(session["read missing"])["code"] == expected
 
 
+@pytest.mark.needs_session
 def test_updates_reach_subscribers_only(session: Session, pairing: Pairing) -> None:
     if pairing.peer in NO_SUBSCRIPTIONS:
         assert "did not declare" in raised(session["subscribe"])["text"]
@@ -262,6 +292,10 @@ def test_completion_knows_the_other_arguments(session: Session, pairing: Pairing
         assert session["complete in context"] == ["depressed"]
 
 
-def test_the_connection_ends_in_peace(session: Session) -> None:
+def test_the_connection_ends_in_peace(session: Session, pairing: Pairing) -> None:
     assert session["closed"] is True
-    assert session.exit == {"status": 0, "signals": []}
+    if pairing.form == STDIO:
+        assert session.exit == {"status": 0, "signals": []}
+    elif pairing.server == "accord":
+        assert session.exit["status"] == 0
+        assert len(session.exit["said"].splitlines()) == 1, "it says where it is, and nothing more"

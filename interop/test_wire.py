@@ -2,9 +2,21 @@
 
 import conftest
 import pytest
-from sessions import AS_CLIENT, AS_SERVER, WITH_EVERYTHING, Pairing, Session
+from sessions import (
+    AS_CLIENT,
+    AS_HTTP_CLIENT,
+    AS_HTTP_SERVER,
+    AS_SERVER,
+    STDIO,
+    WITH_EVERYTHING,
+    WITH_HTTP_EVERYTHING,
+    Pairing,
+    Session,
+)
 
-PAIRINGS = [*AS_SERVER, *AS_CLIENT, *WITH_EVERYTHING]
+OVER_STDIO = [*AS_SERVER, *AS_CLIENT, *WITH_EVERYTHING]
+OVER_HTTP = [*AS_HTTP_SERVER, *AS_HTTP_CLIENT, *WITH_HTTP_EVERYTHING]
+PAIRINGS = [*OVER_STDIO, *OVER_HTTP]
 # The scenario does this on purpose, to see it refused.
 ON_PURPOSE = {"pagination.cursor.opaque"}
 pytestmark = pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
@@ -17,7 +29,33 @@ def test_accord_breaks_no_requirement(session: Session, pairing: Pairing) -> Non
 
 def test_every_line_on_the_wire_is_a_message(session: Session, pairing: Pairing) -> None:
     assert len(session.records) > 40
-    assert [each.raw for each in session.records if each.message is None] == []
+    strange = [each for each in session.records if each.message is None and not each.http]
+    strange += [each for each in session.records if each.raw is not None]
+    assert strange == []
+
+
+def test_http_says_what_the_session_is_and_ends_it(session: Session, pairing: Pairing) -> None:
+    if pairing.form in (STDIO, "sse"):
+        assert not any(each.method == "DELETE" for each in session.exchanges)
+        return
+    assert {each.method for each in session.exchanges} <= {"POST", "GET", "DELETE"}
+    given = {each.answer_headers.get("mcp-session-id") for each in session.exchanges} - {None}
+    ends = [each.status for each in session.exchanges if each.method == "DELETE"]
+    if pairing.is_stateless:
+        assert (given, ends) == (set(), [])
+    else:
+        assert len(given) == len(ends) == 1
+        assert ends[0] in (200, 204)
+
+
+def test_a_server_answers_in_the_form_it_was_told(session: Session, pairing: Pairing) -> None:
+    streams = [each.is_stream for each in session.exchanges if each.status == 200 and each.sent]
+    if pairing.form == "json":
+        assert not any(streams)
+    elif pairing.form == "stream":
+        assert all(streams)
+    elif pairing.form == "auto":
+        assert 0 < sum(streams) < len(streams)
 
 
 def test_what_the_foreign_peer_breaks_is_known(

@@ -1,16 +1,17 @@
 """The accord client that talks to foreign servers, written with the public names alone.
 
-python accord_client.py REVISION COMMAND...
+python accord_client.py REVISION COMMAND... | URL
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from scenario import play, until
+from scenario import BEGUN, play, until
 
 from accord import Client, ToolError, connect
 from accord.errors import RequestTimeout
@@ -126,11 +127,11 @@ class Player:
             return str(error)
         return "no error"
 
-    async def progress(self) -> Any:
+    async def progress(self, to: int) -> Any:
         seen: list[list[Any]] = []
         result = await self._client.call_tool(
             "count",
-            {"to": 3},
+            {"to": to},
             on_progress=lambda now: seen.append([now.progress, now.total, now.message]),
         )
         return {"seen": seen, **told(result)}
@@ -139,7 +140,8 @@ class Player:
         begun = asyncio.Event()
         call = self._client.call_tool("wait", on_progress=lambda _: begun.set())
         task = asyncio.create_task(call)
-        await begun.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(begun.wait(), BEGUN)
         task.cancel()
         await asyncio.wait([task])
         return {"gave up": task.cancelled(), **await self.call("cancelled", {})}
@@ -219,9 +221,10 @@ class Player:
 @asynccontextmanager
 async def connected() -> AsyncIterator[Player]:
     revision, *command = sys.argv[1:]
+    target: Any = command[0] if command[0].startswith("http://") else command
     heard = Heard()
     options = heard.options() | ({} if revision == "default" else {"revision": revision})
-    async with connect(command, **options) as client:
+    async with connect(target, **options) as client:
         yield Player(client, heard)
 
 

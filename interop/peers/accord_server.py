@@ -1,6 +1,6 @@
 """The accord server that foreign clients talk to: every feature of the protocol once.
 
-    python accord_server.py [REVISION]
+    python accord_server.py [http FORM] [REVISION]
 
 Written with the public names alone. The foreign servers beside it offer the same things under the
 same names, as far as their libraries let them.
@@ -31,13 +31,23 @@ from accord.types import (
 PNG = b"\x89PNG\r\n\x1a\n"
 WAV = b"RIFF\x24\x00\x00\x00WAVE"
 
+FORMS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "stream": {"answers": "stream"},
+    "json": {"answers": "json"},
+    "stateless": {"stateless": True},
+    "sse": {"sse": True},
+}
+form = sys.argv[2] if sys.argv[1:2] == ["http"] else None
+revisions = sys.argv[3:] if form is not None else sys.argv[1:]
+
 server = Server(
     "interop",
     version="1.2.3",
     title="Interop",
     instructions="Call anything.",
     page_size=4,
-    **({"revisions": sys.argv[1:]} if sys.argv[1:] else {}),
+    **({"revisions": revisions} if revisions else {}),
 )
 cancelled = 0
 
@@ -263,4 +273,7 @@ def names(typed: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    server.run()
+    if form is None:
+        server.run()
+    else:
+        server.run("http", port=0, retry=10, **FORMS[form])

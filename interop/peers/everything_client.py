@@ -1,6 +1,6 @@
 """The accord client for the official everything server, whose tools are its own.
 
-python everything_client.py REVISION COMMAND...
+python everything_client.py REVISION COMMAND... | URL
 """
 
 import asyncio
@@ -90,9 +90,12 @@ class Player:
         return {"revision": self.client.revision, "server": self.client.server_info.name}
 
     async def tools(self) -> Any:
-        # Tools that ask the client are registered when the opening is over.
-        await until(lambda: bool(self.changes))
-        return [tool.name async for tool in self.client.tools()]
+        # Tools that ask the client are registered when the opening is over. Over HTTP that is told
+        # to nobody, where it happens before the client listens.
+        names: list[str] = []
+        while "trigger-sampling-request" not in names:
+            names = [tool.name async for tool in self.client.tools()]
+        return names
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
         return told(await self.client.call_tool(name, arguments))
@@ -160,9 +163,10 @@ class Player:
 @asynccontextmanager
 async def connected() -> AsyncIterator[Player]:
     revision, *command = sys.argv[1:]
+    target: Any = command[0] if command[0].startswith("http://") else command
     player = Player()
     options = player.options() | ({} if revision == "default" else {"revision": revision})
-    async with connect(command, **options) as client:
+    async with connect(target, **options) as client:
         player.client = client
         yield player
 

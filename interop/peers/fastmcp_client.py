@@ -1,11 +1,12 @@
 """A client written with FastMCP.
 
-    python fastmcp_client.py REVISION COMMAND...
+    python fastmcp_client.py REVISION COMMAND... | URL
 
 FastMCP cannot be told which revision to offer: the server is started with the one to agree on.
 """
 
 import asyncio
+import contextlib
 import sys
 import warnings
 from collections.abc import AsyncIterator
@@ -16,9 +17,9 @@ import mcp_types as types
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.messages import MessageHandler
-from fastmcp.client.transports import StdioTransport
+from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from fastmcp.exceptions import ToolError
-from scenario import play, until
+from scenario import BEGUN, play, until
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -99,14 +100,14 @@ class Player:
             return str(error)
         return "no error"
 
-    async def progress(self) -> Any:
+    async def progress(self, to: int) -> Any:
         seen: list[list[Any]] = []
 
         async def report(now: float, total: float | None, message: str | None) -> None:
             seen.append([now, total, message])
 
-        result = await self._client.call_tool_mcp("count", {"to": 3}, progress_handler=report)
-        await until(lambda: len(seen) == 3)
+        result = await self._client.call_tool_mcp("count", {"to": to}, progress_handler=report)
+        await until(lambda: len(seen) == to)
         return {"seen": seen, **told(result)}
 
     async def cancel(self) -> Any:
@@ -116,7 +117,8 @@ class Player:
             begun.set()
 
         task = asyncio.create_task(self._client.call_tool("wait", progress_handler=report))
-        await begun.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(begun.wait(), BEGUN)
         task.cancel()
         await asyncio.wait([task])
         return {"gave up": task.cancelled(), **await self.call("cancelled", {})}
@@ -202,12 +204,19 @@ class Player:
         return (await self._client.complete(ref, {"name": argument, "value": typed})).values
 
 
+def transport(command: str, *args: str) -> Any:
+    if command.endswith("/sse"):
+        return SSETransport(command)
+    if command.startswith("http://"):
+        return StreamableHttpTransport(command)
+    return StdioTransport(command, list(args), keep_alive=False)
+
+
 @asynccontextmanager
 async def connected() -> AsyncIterator[Player]:
-    _, command, *args = sys.argv[1:]
     heard = Heard()
     client = Client(
-        StdioTransport(command, args, keep_alive=False),
+        transport(*sys.argv[2:]),
         roots=["file:///work"],
         sampling_handler=heard.sample,
         elicitation_handler=heard.elicit,

@@ -1,7 +1,11 @@
-"""A server written with FastMCP. Without subscriptions, which it does not serve."""
+"""A server written with FastMCP. Without subscriptions, which it does not serve.
+
+python fastmcp_server.py [http FORM]
+"""
 
 import asyncio
 import base64
+import sys
 import warnings
 from typing import Annotated, Any, Literal
 
@@ -11,6 +15,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.prompts import Message
 from fastmcp.tools import ToolResult
 from pydantic import BaseModel, Field
+from serving import serve
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -196,5 +201,16 @@ async def complete(ref: Any, argument: Any, context: Any) -> list[str]:
 
 server.add_completion_handler(complete)
 
+
+def app(form: str) -> Any:
+    if form == "sse":
+        return server.http_app(transport="sse")
+    is_stateless, is_json = form == "stateless", form == "json"
+    return server.http_app(stateless_http=is_stateless, json_response=is_json)
+
+
 if __name__ == "__main__":
-    server.run(show_banner=False, log_level="ERROR")
+    if sys.argv[1:]:
+        serve(app(sys.argv[2]))
+    else:
+        server.run(show_banner=False, log_level="ERROR")

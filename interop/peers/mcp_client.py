@@ -1,6 +1,6 @@
 """A client written with the official Python SDK, `mcp`.
 
-    python mcp_client.py REVISION COMMAND...
+    python mcp_client.py REVISION COMMAND... | URL
 
 With a revision the handshake is made by hand, because the SDK always offers its newest one; with
 `default` the client connects as its users write it.
@@ -17,8 +17,10 @@ import anyio
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientSession
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
-from scenario import play, until
+from mcp.client.streamable_http import streamable_http_client
+from scenario import BEGUN, play, until
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -126,18 +128,18 @@ class Player:
     async def weather(self) -> Any:
         return await self.call("weather", {"city": "Oslo"})
 
-    async def progress(self) -> Any:
+    async def progress(self, to: int) -> Any:
         seen: list[list[Any]] = []
 
         async def report(now: float, total: float | None, message: str | None) -> None:
             seen.append([now, total, message])
 
-        result = await self._session.call_tool("count", {"to": 3}, progress_callback=report)
-        await until(lambda: len(seen) == 3)
+        result = await self._session.call_tool("count", {"to": to}, progress_callback=report)
+        await until(lambda: len(seen) == to)
         return {"seen": seen, **told(result)}
 
     async def cancel(self) -> Any:
-        with anyio.CancelScope() as scope:
+        with anyio.move_on_after(BEGUN) as scope:
 
             async def report(now: float, total: float | None, message: str | None) -> None:
                 scope.cancel()
@@ -253,17 +255,24 @@ async def _open(session: ClientSession, revision: str) -> None:
     await session.send_notification(types.InitializedNotification())
 
 
+def transport(command: str, args: list[str]) -> Any:
+    if command.endswith("/sse"):
+        return sse_client(command)
+    if command.startswith("http://"):
+        return streamable_http_client(command)
+    return stdio_client(StdioServerParameters(command=command, args=args))
+
+
 @asynccontextmanager
 async def connected() -> AsyncIterator[Player]:
     revision, command, *args = sys.argv[1:]
-    server = StdioServerParameters(command=command, args=args)
     heard = Heard()
     if revision == "default":
-        async with Client(server, **heard.callbacks()) as client:
+        async with Client(transport(command, args), **heard.callbacks()) as client:
             yield Player(client.session, heard)
         return
     async with (
-        stdio_client(server) as (reading, writing),
+        transport(command, args) as (reading, writing),
         ClientSession(reading, writing, **heard.callbacks()) as session,
     ):
         await _open(session, revision)

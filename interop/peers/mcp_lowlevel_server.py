@@ -1,8 +1,12 @@
-"""A server written with the low-level API of the official Python SDK: everything by hand."""
+"""A server written with the low-level API of the official Python SDK: everything by hand.
+
+python mcp_lowlevel_server.py [http FORM]
+"""
 
 import asyncio
 import base64
 import json
+import sys
 import warnings
 from typing import Any, ClassVar
 
@@ -10,6 +14,8 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import EventMessage, EventStore
+from serving import serve
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -301,5 +307,36 @@ async def main() -> None:
         await server.run(reading, writing, server.create_initialization_options(changes))
 
 
+class Kept(EventStore):
+    """What was sent on streams, so that they can be taken up again."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[str, Any]] = []
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        self._events.append((stream_id, message))
+        return str(len(self._events))
+
+    async def replay_events_after(self, last_event_id: str, send_callback: Any) -> str:
+        last = int(last_event_id)
+        stream = self._events[last - 1][0]
+        for number, (each, message) in enumerate(self._events[last:], last + 1):
+            if each == stream and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
+
+
+def app(form: str) -> Any:
+    return server.streamable_http_app(
+        stateless_http=form == "stateless",
+        json_response=form == "json",
+        event_store=Kept() if form == "stateful" else None,
+        retry_interval=10,
+    )
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    if sys.argv[1:]:
+        serve(app(sys.argv[2]))
+    else:
+        asyncio.run(main())

@@ -1,10 +1,13 @@
 """A server written with the high-level API of the official Python SDK, `mcp`.
 
+    python mcp_server.py [http FORM]
+
 Without: subscriptions and log levels, which that API leaves to the low-level one, and pages.
 """
 
 import asyncio
 import base64
+import sys
 import warnings
 from typing import Annotated, Any, Literal
 
@@ -12,6 +15,7 @@ import mcp_types as types
 from mcp.server.mcpserver import AssistantMessage, Context, MCPServer, UserMessage
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
+from serving import serve
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -196,5 +200,15 @@ async def complete(ref: Any, argument: Any, context: Any) -> types.Completion:
     return types.Completion(values=[each for each in known if each.startswith(argument.value)])
 
 
+def app(form: str) -> Any:
+    if form == "sse":
+        return server.sse_app()
+    is_stateless, is_json = form == "stateless", form == "json"
+    return server.streamable_http_app(stateless_http=is_stateless, json_response=is_json)
+
+
 if __name__ == "__main__":
-    server.run()
+    if sys.argv[1:]:
+        serve(app(sys.argv[2]))
+    else:
+        server.run()

@@ -1,10 +1,12 @@
 // A client written with the TypeScript SDK of the first generation, `@modelcontextprotocol/sdk`.
 //
-//     node sdk1_client.js REVISION COMMAND...
+//     node sdk1_client.js REVISION COMMAND... | URL
 //
 // It always offers its newest revision: the server is started with the one to agree on.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
   CallToolResultSchema,
   CreateMessageRequestSchema,
@@ -15,7 +17,7 @@ import {
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 
-import { CAPABILITIES, answers, play } from './scenario.js';
+import { CAPABILITIES, answers, play, transportTo } from './scenario.js';
 
 const [, , , command, ...args] = process.argv;
 const heard = { logs: [], changes: [], updates: [], options: (options) => [CallToolResultSchema, options] };
@@ -37,8 +39,10 @@ client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) =>
 
 // What was agreed on is told to transports only.
 let agreed;
-const transport = new StdioClientTransport({ command, args });
+const transport = transportTo({ StdioClientTransport, SSEClientTransport, StreamableHTTPClientTransport }, command, args);
+const tell = transport.setProtocolVersion?.bind(transport);
 transport.setProtocolVersion = (revision) => {
   agreed = revision;
+  tell?.(revision);
 };
 await play(client, transport, heard, () => agreed);

@@ -1,10 +1,10 @@
 // A client written with the TypeScript SDK of the second generation, `@modelcontextprotocol/client`.
 //
-//     node sdk2_client.js REVISION COMMAND...
-import { Client } from '@modelcontextprotocol/client';
+//     node sdk2_client.js REVISION COMMAND... | URL
+import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { CAPABILITIES, answers, play } from './scenario.js';
+import { CAPABILITIES, answers, play, transportTo } from './scenario.js';
 
 const [, , revision, command, ...args] = process.argv;
 const heard = { logs: [], changes: [], updates: [], options: (options) => [options] };
@@ -31,5 +31,5 @@ client.setNotificationHandler('notifications/resources/updated', ({ params }) =>
   heard.updates.push(params.uri);
 });
 
-const transport = new StdioClientTransport({ command, args });
+const transport = transportTo({ StdioClientTransport, SSEClientTransport, StreamableHTTPClientTransport }, command, args);
 await play(client, transport, heard, () => client.getNegotiatedProtocolVersion());

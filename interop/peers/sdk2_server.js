@@ -1,11 +1,15 @@
 // A server written with the TypeScript SDK of the second generation, `@modelcontextprotocol/server`.
+//
+//     node sdk2_server.js [http]
+import { NodeStreamableHTTPServerTransport } from '@modelcontextprotocol/node';
 import { McpServer, ResourceTemplate, completable } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import * as z from 'zod';
 
 import { offer } from './offer.js';
+import { serveHttp } from './serving.js';
 
-serveStdio(() => {
+function make() {
   const server = new McpServer(
     { name: 'interop', version: '1.2.3' },
     { capabilities: { logging: {}, resources: { subscribe: true } }, instructions: 'Call anything.' },
@@ -30,4 +34,10 @@ serveStdio(() => {
     return {};
   });
   return server;
-});
+}
+
+if (process.argv[2] === 'http') {
+  serveHttp(make, { Transport: NodeStreamableHTTPServerTransport });
+} else {
+  serveStdio(make);
+}

@@ -131,7 +131,8 @@ def test_a_stream_that_was_read_to_its_end_has_nothing_more(port, talk):
             response = await client.post(call(1, "count", token="t", to=2))
             await response.rest()
             again = await client.get(Last_Event_ID=response.last_id)
-            assert (again.status, await again.rest()) == (200, [])
+            assert again.status == 405
+            assert "the stream has ended" in await again.error()
 
     run(scenario())
 

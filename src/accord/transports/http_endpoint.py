@@ -183,6 +183,11 @@ class HttpEndpoint:
         if place is None or stream is None or not stream.resume(place[1]):
             why = f"Last-Event-ID {last[:80]!r} is unknown, or what followed it is no longer kept"
             return http.Refusal(400, why)
+        if stream.is_ended and not stream.backlog:
+            # A call that was cancelled has no answer. Some clients ask for it over and over, as
+            # long as they get a stream; none is offered any more. (http.get.stream-or-405)
+            why = f"nothing follows Last-Event-ID {last[:80]!r}: the stream has ended"
+            return http.Refusal(405, why, headers=(("allow", self.allowed),))
         return stream
 
     async def _delete(self, exchange: HttpExchange) -> None:
