@@ -133,10 +133,11 @@ class OAuth:
         if not grant.is_due(time.time()):
             return grant.access_token
         if grant.refresh_token is not None:
+            # A new one is tried, however short its life: the server may see it otherwise.
             await self._renew(resource_url, known, grant)
-        grant = known.grant
-        is_over = grant is None or (grant.expires_at is not None and time.time() > grant.expires_at)
-        return None if grant is None or is_over else grant.access_token
+            return None if known.grant is None else known.grant.access_token
+        is_over = grant.expires_at is not None and time.time() > grant.expires_at
+        return None if is_over else grant.access_token
 
     async def challenged(self, challenge: Challenge) -> bool:
         """Obtain another token, once for all who wait; true where it is worth trying.
