@@ -25,8 +25,6 @@ log = logging.getLogger("accord.check")
 
 # A scenario has this many waits at most; a server that answers none of them is judged all the same.
 _WAITS: Final = 6
-# How many lines may be open at once: most of the time goes into waiting for servers to start.
-_AT_ONCE: Final = 4
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
 
 
@@ -211,7 +209,7 @@ def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
 
 
 async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _Tell | None) -> None:
-    room = asyncio.Semaphore(_AT_ONCE)
+    room = asyncio.Semaphore(probe.subject.at_once)
     done = 0
 
     async def run(each: Scenario) -> None:
@@ -274,6 +272,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         probe.broken("practice.server.survives-errors", str(error))
     elif isinstance(error, Silence):
         probe.broken("jsonrpc.request.answered", f"falls silent: {error}")
+        probe.lose_patience()
 
 
 # -- verdicts

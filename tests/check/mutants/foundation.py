@@ -231,7 +231,7 @@ def in_memory(hook: Callable[[Between], None], server: Any = everything) -> Maki
             hook(wire)
             return wire
 
-        yield Subject(name="mutant", carrier=carrier, patience=0.5, settling=0.05)
+        yield Subject(name="mutant", carrier=carrier, patience=0.5, settling=0.05, at_once=32)
 
     return making
 

@@ -28,6 +28,8 @@ EVERYTHING: Final[Mapping[str, Any]] = {
     "sampling": {},
     "elicitation": {},
 }
+# No check makes a server say as much as this on one line.
+_FLOOD: Final = 20_000
 _ids = count(1)
 
 
@@ -131,6 +133,9 @@ class Line:
 
     def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
         """Take what the server sent."""
+        if self.tape.count >= _FLOOD:
+            self.end(f"the server floods the line: more than {_FLOOD} messages")
+            return
         found = self.tape.take("server", data, http)
         for message in found if isinstance(found, list) else [found]:
             if isinstance(message, dict):

@@ -18,6 +18,8 @@ from accord.types import RevisionId
 __all__ = ["Facts", "Outcome", "Probe", "Rules"]
 
 _PAGES: Final = 50
+# Seconds that even a server gets that hung before.
+_LEAST_PATIENCE: Final = 1.0
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +131,13 @@ class Probe:
         finally:
             if line.tape.monitor is not None:
                 self.tallies.append(line.tape.monitor.tallies)
+
+    def lose_patience(self) -> None:
+        """Wait less from now on: a server that hung once may hang in every scenario."""
+        patience = min(self.subject.patience, max(_LEAST_PATIENCE, self.subject.patience / 2))
+        self.subject = msgspec.structs.replace(self.subject, patience=patience)
+        for line in self._lines:
+            line.patience = patience
 
     # -- verdicts
 

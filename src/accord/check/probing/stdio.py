@@ -96,6 +96,8 @@ class StdioCarrier:
             if len(rest) > _LONGEST:
                 self._line.hear(bytes(rest[:_CHUNK]))
                 break
+            if self._line.ended is not None:
+                return
         if rest and len(rest) <= _LONGEST:
             self._line.hear(bytes(rest))
         code = await self._exited(_LEAVING)

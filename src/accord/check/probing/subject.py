@@ -42,6 +42,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
         patience: seconds to wait for an answer.
         settling: seconds after which what has not come will not come.
+        at_once: how many scenarios may run at the same time.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     carrier: Callable[[], Any] | None = None
     patience: float = 5.0
     settling: float = 0.3
+    at_once: int = 4
 
     @property
     def transport(self) -> Transport:

@@ -15,6 +15,7 @@ __all__ = ["Tape"]
 # Evidence needs the last few messages; a flood must cost no more than this.
 _KEPT: Final = 400
 _SHOWN: Final = 400
+_LARGEST: Final = 64 * 1024
 
 
 class Tape:
@@ -48,7 +49,8 @@ class Tape:
         try:
             message = msgspec.json.decode(data)
         except (ValueError, RecursionError):
-            is_json = False
+            # jsonrpc.encoding.utf8: a message but for its bytes is judged as one.
+            is_json = _is_json(data.decode(errors="replace")) and not _is_text(data)
         self.count += 1
         record = Record(
             sender=sender,
@@ -59,7 +61,7 @@ class Tape:
             http=http,
             number=self.count,
         )
-        self.records.append(record)
+        self.records.append(record if len(data) <= _LARGEST else _cut(record, data))
         if self.monitor is not None:
             self.monitor.observe(record)
         return message
@@ -72,6 +74,26 @@ class Tape:
     def last(self, count: int = 4) -> list[Evidence]:
         """Return the newest records as evidence, in the order they travelled."""
         return [_shown(record) for record in list(self.records)[-count:]]
+
+
+def _cut(record: Record, data: bytes) -> Record:
+    return msgspec.structs.replace(record, message=None, raw=data[:_SHOWN].decode(errors="replace"))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _shown(record: Record) -> Evidence:

@@ -1,6 +1,6 @@
 """A scenario: something done to a server, and which requirements it decides."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -34,7 +34,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...]
     body: Body
     needs: str | None = None
-    on: Collection[Transport] = ALL_TRANSPORTS
+    on: tuple[Transport, ...] = ALL_TRANSPORTS
     when: When | None = None
 
 
@@ -44,7 +44,7 @@ SERVER_SCENARIOS: Final[list[Scenario]] = []
 def scenario(
     *ids: str,
     needs: str | None = None,
-    on: Collection[Transport] = ALL_TRANSPORTS,
+    on: tuple[Transport, ...] = ALL_TRANSPORTS,
     when: When | None = None,
 ) -> Callable[[Body], Body]:
     """Register a scenario of a server check; it is named after its function."""

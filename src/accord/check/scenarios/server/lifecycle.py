@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.check.probing.line import LineEnded
 from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import answered, harmless, is_alive
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
@@ -70,4 +71,56 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
             "lifecycle.errors.handled",
             reply.is_error,
             f"accepts an initialize without capabilities and clientInfo: {reply}",
+        )
+
+
+@scenario("jsonrpc.request.answered", "ping.response.prompt")
+async def asks_before_the_opening(probe: "Probe") -> None:
+    async with probe.open(begins=False, is_judged=False) as line:
+        for method in ("ping", harmless(probe.facts)):
+            id = await line.begin(method)
+            # Whether it is refused is left to the server; that it is answered is not.
+            if await answered(probe, line, id, f"{method} before initialize") is None:
+                return
+        await line.initialize(probe.revision)
+        await is_alive(probe, line, "requests before initialize")
+
+
+@scenario("jsonrpc.request.answered")
+async def opens_twice(probe: "Probe") -> None:
+    async with probe.open(is_judged=False) as line:
+        await line.initialize(probe.revision)
+        await is_alive(probe, line, "a second initialize")
+
+
+@scenario("lifecycle.initialized.server-waits")
+async def does_not_say_that_it_is_initialized(probe: "Probe") -> None:
+    id = "lifecycle.initialized.server-waits"
+    async with probe.open(begins=False) as line:
+        await line.initialize(probe.revision, is_confirmed=False)
+        await line.hush(probe.subject.settling)
+        early = [
+            str(each["method"])
+            for each in line.heard
+            if "method" in each and "id" in each and each["method"] != "ping"
+        ]
+        probe.holds(id, not early, f"sends {', '.join(early)} before notifications/initialized")
+
+
+@scenario("lifecycle.capabilities.respected", needs="tools")
+async def declares_no_capabilities(probe: "Probe") -> None:
+    tools = probe.facts.callable_tools()
+    if not tools:
+        probe.skip("lifecycle.capabilities.respected", "no tool may be called")
+        return
+    async with probe.open(capabilities={}) as line:
+        for tool, arguments in tools:
+            id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
+            await answered(probe, line, id, f"a call of {tool['name']}")
+        asked = {str(each["method"]) for each in line.heard if "method" in each and "id" in each}
+        undeclared = sorted(asked - {"ping"})
+        probe.holds(
+            "lifecycle.capabilities.respected",
+            not undeclared,
+            f"sends {', '.join(undeclared)} to a client that declared nothing",
         )

@@ -1,27 +1,129 @@
-"""Messages as such: unknown methods, malformed text, ids, batches, many at once."""
+"""Messages as such: ids, notifications, batches, many at once, large ones."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from accord.check.probing.line import Silence, next_id
 from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import answered, harmless, is_alive, replies, reply_of
+from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
+    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
 
 __all__: list[str] = []
 
-
-@scenario("errors.code.method-not-found")
-async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
-        reply = await line.ask("accord/no-such-method", {})
-        probe.holds(
-            "errors.code.method-not-found",
-            reply.code == -32601,
-            f"answers an unknown method with {reply}, expected error -32601",
-        )
+# More than a pipe or a line buffer of usual size holds, and less than any sensible limit.
+_LARGE: Final = 256 * 1024
+_DEEP: Final = 40
+_MANY: Final = 20
 
 
 @scenario("ping.response.prompt")
 async def pings(probe: "Probe") -> None:
-    reply = await probe.line.ask("ping")
+    try:
+        reply = await probe.line.ask("ping")
+    except Silence as error:
+        probe.broken("ping.response.prompt", f"answers no ping: {error}")
+        return
     probe.holds("ping.response.prompt", not reply.is_error, f"answers ping with {reply}")
+
+
+@scenario("jsonrpc.request.answered", "jsonrpc.response.id-echo")
+async def uses_ids_of_all_kinds(probe: "Probe") -> None:
+    async with probe.open() as line:
+        number = next_id()
+        # One value as a number and as a string are two ids, and may be in flight together.
+        ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
+        for id in ids:
+            await line.begin(harmless(probe.facts), id=id)
+        if all([await answered(probe, line, id, harmless(probe.facts)) for id in ids]):
+            probe.holds("jsonrpc.response.id-echo", condition=True, why="")
+
+
+@scenario("jsonrpc.request.answered")
+async def uses_the_ids_of_another_conversation(probe: "Probe") -> None:
+    method = harmless(probe.facts)
+    async with probe.open() as one, probe.open() as other:
+        id = next_id()
+        await one.begin(method, id=id)
+        await other.begin(method, id=id)
+        await answered(probe, one, id, method)
+        await answered(probe, other, id, method)
+
+
+@scenario("jsonrpc.request.answered")
+async def asks_many_things_at_once(probe: "Probe") -> None:
+    method = harmless(probe.facts)
+    async with probe.open() as line:
+        ids = [await line.begin(method) for _ in range(_MANY)]
+        for id in ids:
+            if await answered(probe, line, id, f"one of {_MANY} requests at once") is None:
+                return
+        await line.hush(probe.subject.settling)
+        for id in ids:
+            count = sum(each.message.get("id") == id for each in replies(line.heard))
+            probe.holds("jsonrpc.request.answered", count == 1, f"answers id {id} {count} times")
+
+
+@scenario("jsonrpc.notification.not-answered")
+async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
+    async with probe.open() as line:
+        since = len(line.heard)
+        await line.notify("notifications/accord-check/unknown")
+        await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
+        if not await is_alive(probe, line, "a notification that it does not know"):
+            return
+        await line.hush(probe.subject.settling)
+        stray = replies(line.heard[since:])[1:]
+        probe.holds(
+            "jsonrpc.notification.not-answered",
+            not stray,
+            f"answers a notification with {stray[0] if stray else ''}",
+        )
+
+
+@scenario("jsonrpc.request.answered", on=("stdio",))
+async def sends_large_and_deep_messages(probe: "Probe") -> None:
+    method = harmless(probe.facts)
+    nested: Any = 1
+    for _ in range(_DEEP):
+        nested = [nested]
+    async with probe.open() as line:
+        for what, value in (
+            ("large", "x" * _LARGE),
+            ("deep", nested),
+            ("odd", "\u2028\x00\U0001f30d"),
+        ):
+            id = await line.begin(method, {"_meta": {"org.example/note": value}})
+            if await answered(probe, line, id, f"a {what} request") is None:
+                return
+
+
+@scenario("jsonrpc.batch.receive")
+async def sends_a_batch(probe: "Probe") -> None:
+    async with probe.open(is_judged=REVISIONS[probe.revision].batching) as line:
+        one, other = next_id(), f"batch-{next_id()}"
+        batch = [
+            {"jsonrpc": "2.0", "id": one, "method": harmless(probe.facts)},
+            {"jsonrpc": "2.0", "method": "notifications/accord-check/unknown"},
+            {"jsonrpc": "2.0", "id": other, "method": "ping"},
+        ]
+        if not REVISIONS[probe.revision].batching:
+            await reply_of(probe, line, batch, "a batch, which its revision does not have")
+            return
+        await line.say(batch)
+        missing = [id for id in (one, other) if not await _comes(line, id)]
+        probe.holds(
+            "jsonrpc.batch.receive",
+            not missing,
+            f"leaves {len(missing)} of 2 requests in a batch unanswered",
+        )
+
+
+async def _comes(line: "Line", id: Any) -> bool:
+    try:
+        await line.reply_to(id)
+    except Silence:
+        return False
+    return True

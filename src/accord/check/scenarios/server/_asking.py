@@ -1,0 +1,86 @@
+"""What many scenarios do to find out how a server is: ask something harmless, wait, listen."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
+
+if TYPE_CHECKING:
+    from accord.check.probing.probe import Facts, Probe
+
+__all__ = ["answered", "harmless", "is_alive", "replies", "reply_of", "settled"]
+
+_LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
+
+
+def harmless(facts: "Facts") -> str:
+    """Return a request that this server must answer at any time and that changes nothing.
+
+    A list if there is one: whoever is deaf to pings alone is not deaf.
+    """
+    return next((method for name, method in _LISTS.items() if facts.declares(name)), "ping")
+
+
+async def is_alive(probe: "Probe", line: Line, after: str) -> bool:
+    """Ask something harmless; a server that no longer answers gets its verdict."""
+    try:
+        await line.ask(harmless(probe.facts))
+    except LineEnded as error:
+        probe.broken("practice.server.survives-errors", f"ends after {after}: {error}")
+        return False
+    except Silence:
+        probe.broken("jsonrpc.request.answered", f"answers nothing more after {after}")
+        return False
+    probe.holds("practice.server.survives-errors", condition=True, why="")
+    return True
+
+
+def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
+    """Return those messages that answer something."""
+    return [Reply(each) for each in messages if "method" not in each]
+
+
+async def settled(probe: "Probe", line: Line, since: int) -> list[Reply]:
+    """Return the answers heard since then; where there are none yet, after a moment."""
+    if not replies(line.heard[since:]):
+        await line.hush(probe.subject.settling)
+    return replies(line.heard[since:])
+
+
+async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[Reply] | None:
+    """Send what may be no message at all; returns what answers it, None where the server is gone.
+
+    Whether an answer comes is seen once something harmless that was sent later is answered.
+    """
+    since = len(line.heard)
+    await line.say(message)
+    asked = next_id()
+    try:
+        await line.begin(harmless(probe.facts), id=asked)
+        await line.reply_to(asked)
+    except LineEnded as error:
+        probe.broken("practice.server.survives-errors", f"ends after {what}: {error}")
+        return None
+    except Silence:
+        probe.broken("jsonrpc.request.answered", f"answers nothing more after {what}")
+        return None
+    probe.holds("practice.server.survives-errors", condition=True, why="")
+    found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    if not found and line.tape.transport == "stdio":
+        await line.hush(probe.subject.settling)
+        found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    return found
+
+
+async def answered(probe: "Probe", line: Line, id: Any, what: str) -> Reply | None:
+    """Wait for the answer to a request; silence becomes a verdict, None is returned then."""
+    try:
+        reply = await line.reply_to(id, what=what)
+    except Silence:
+        if any(str(each.message.get("id")) == str(id) for each in replies(line.heard)):
+            probe.broken("jsonrpc.response.id-echo", f"answers id {id!r} with an id unlike it")
+        else:
+            probe.broken("jsonrpc.request.answered", f"leaves {what} (id {id!r}) unanswered")
+        return None
+    probe.holds("jsonrpc.request.answered", condition=True, why="")
+    return reply

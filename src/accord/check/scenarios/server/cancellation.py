@@ -1,0 +1,111 @@
+"""Cancelling: in time, too late, what never was, and in words that make no sense."""
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.check.probing.line import Silence
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import harmless, is_alive, replies
+
+if TYPE_CHECKING:
+    from accord.check.probing.line import Line
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_CANCELLED: Final = "notifications/cancelled"
+_STOPS: Final = "cancellation.receiver.stops"
+_SILENT: Final = "cancellation.receiver.frees-and-silent"
+# A tool that takes as long as this is still at work when a cancellation arrives.
+_SLOW: Final = 0.08
+_TOOLS: Final = 12
+
+
+@scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore")
+async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
+    async with probe.open(is_judged=False) as line:
+        method = harmless(probe.facts)
+        done = await line.ask(method)
+        since = len(line.heard)
+        senseless: list[Any] = [
+            {"requestId": "accord-check-never-sent", "reason": "a check"},
+            {"requestId": done.message["id"]},
+            {"reason": "a check"},
+            {"requestId": {}},
+            None,
+        ]
+        for params in senseless:
+            await line.notify(_CANCELLED, params)
+        alive = await is_alive(probe, line, "cancellations of nothing")
+        await line.hush(probe.subject.settling)
+        stray = replies(line.heard[since:])[1:]
+        probe.holds(
+            "cancellation.invalid-ignored",
+            alive and not stray,
+            f"does not ignore a cancellation of nothing: {stray[0] if stray else 'it is gone'}",
+        )
+        probe.holds("cancellation.receiver.may-ignore", alive, "is gone after it")
+
+
+@scenario("cancellation.races")
+async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
+    async with probe.open() as line:
+        method = harmless(probe.facts)
+        for _ in range(10):
+            id = await line.begin(method)
+            await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+        probe.holds(
+            "cancellation.races",
+            await is_alive(probe, line, "cancellations that cross the answers"),
+            "no longer answers after cancellations that cross its answers",
+        )
+
+
+@scenario(_STOPS, _SILENT, needs="tools")
+async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
+    async with probe.open() as line:
+        slow = await _slowest(probe, line)
+        if slow is None:
+            for id in (_STOPS, _SILENT):
+                probe.skip(id, "no tool that may be called takes long enough to be cancelled")
+            return
+        params, duration = slow
+        id = await line.begin("tools/call", params)
+        await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+        heard_then = len(line.heard)
+        try:
+            reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
+        except Silence:
+            late = [each for each in line.heard[heard_then:] if _is_progress(each)]
+            # What was on its way when the cancellation came may still arrive.
+            probe.holds(_STOPS, len(late) < 3, f"goes on and reports progress {len(late)} times")
+            probe.holds(_SILENT, condition=True, why="")
+        else:
+            what = f"a call of {params['name']} that was cancelled at once"
+            if reply.is_error:
+                probe.holds(_STOPS, condition=True, why="")
+                probe.broken(_SILENT, f"answers {what}, which takes {duration:.1f} s: {reply}")
+            else:
+                probe.broken(_STOPS, f"goes on with {what} and answers it after {duration:.1f} s")
+        await is_alive(probe, line, "a cancellation")
+
+
+def _is_progress(message: dict[str, Any]) -> bool:
+    return message.get("method") == "notifications/progress"
+
+
+async def _slowest(probe: "Probe", line: "Line") -> tuple[dict[str, Any], float] | None:
+    """Return how to call the tool that takes longest, and how long it takes."""
+    found: tuple[dict[str, Any], float] | None = None
+    for number, (tool, arguments) in enumerate(probe.facts.callable_tools()[:_TOOLS]):
+        params = {
+            "name": tool["name"],
+            "arguments": arguments,
+            "_meta": {"progressToken": f"cancel-{number}"},
+        }
+        began = monotonic()
+        reply = await line.ask("tools/call", params)
+        duration = monotonic() - began
+        if not reply.is_error and duration >= _SLOW and (found is None or duration > found[1]):
+            found = params, duration
+    return found

@@ -1,0 +1,145 @@
+"""A launched server as a process: what it writes where, how it ends, how it takes signals."""
+
+import signal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.check.probing.stdio import StdioCarrier
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import harmless
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from accord.check.probing.probe import Facts, Probe
+    from accord.trace import Record
+
+__all__: list[str] = []
+
+_EXITS: Final = "stdio.shutdown.server-exits"
+_SIGNALS: Final = "practice.shutdown.signals"
+_ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
+_NEWLINE: Final = "stdio.framing.newline-delimited"
+_NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
+_NO_PROCESS: Final = "the server is no process of its own"
+# How many lines one message is looked for in.
+_SPREAD: Final = 200
+
+
+def _launched(probe: "Probe", *ids: str) -> bool:
+    if isinstance(probe.line.carrier, StdioCarrier):
+        return True
+    for id in ids:
+        probe.skip(id, _NO_PROCESS)
+    return False
+
+
+@scenario(
+    "stdio.server.reads-stdin-writes-stdout",
+    "stdio.server.stderr-logging",
+    "practice.stdio.log-to-stderr",
+    _ONLY_MESSAGES,
+    _NEWLINE,
+    _NO_NEWLINE,
+    _EXITS,
+    on=("stdio",),
+)
+async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
+    if not _launched(probe, _EXITS):
+        return
+    async with probe.open() as line:
+        await line.ask(harmless(probe.facts))
+        probe.holds("stdio.server.reads-stdin-writes-stdout", line.opening, "answers nothing there")
+        await line.hush(probe.subject.settling)
+        carrier: StdioCarrier = line.carrier
+        probe.holds(
+            _EXITS, await carrier.end_input(), "goes on after its standard input was closed"
+        )
+        _judge_lines(probe, line.tape.records)
+        if carrier.stderr or probe.line.carrier.stderr:
+            probe.holds("stdio.server.stderr-logging", condition=True, why="")
+            probe.holds("practice.stdio.log-to-stderr", condition=True, why="")
+
+
+def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
+    """Say what is wrong with lines that are no messages; the monitor says that they are none."""
+    lines = [each for each in records if each.sender == "server"]
+    texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
+    spread = any(
+        _is_message("\n".join(texts[start:end]))
+        for start in range(min(len(texts), 20))
+        for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
+    )
+    probe.holds(_NO_NEWLINE, not spread, "spreads a message over several lines")
+    joined = next((text for text in texts if _are_several(text)), None)
+    probe.holds(_NEWLINE, joined is None, f"puts several messages into a line: {joined!s:.100}")
+    if not texts:
+        probe.holds(_ONLY_MESSAGES, condition=True, why="")
+
+
+def _is_message(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _are_several(text: str) -> bool:
+    """Tell whether a line is messages one after the other."""
+    import json
+
+    decoder, place, count = json.JSONDecoder(), 0, 0
+    text = text.strip()
+    try:
+        while place < len(text):
+            value, place = decoder.raw_decode(text, place)
+            count += isinstance(value, dict)
+            while place < len(text) and text[place].isspace():
+                place += 1
+    except (ValueError, RecursionError):
+        return False
+    return count > 1
+
+
+@scenario(_EXITS, on=("stdio",))
+async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
+    if not _launched(probe, _EXITS):
+        return
+    async with probe.open() as line:
+        for method, params in _busy(probe.facts):
+            await line.begin(method, params)
+        carrier: StdioCarrier = line.carrier
+        probe.holds(
+            _EXITS,
+            await carrier.end_input(),
+            "goes on after its standard input was closed while requests were in flight",
+        )
+
+
+def _busy(facts: "Facts") -> "list[tuple[str, Any]]":
+    called = [
+        ("tools/call", {"name": tool["name"], "arguments": arguments})
+        for tool, arguments in facts.callable_tools()[:4]
+    ]
+    return [(harmless(facts), {}), *called]
+
+
+@scenario(_SIGNALS, on=("stdio",))
+async def sends_it_the_signal_to_terminate(probe: "Probe") -> None:
+    await _signalled(probe, signal.SIGTERM)
+
+
+@scenario(_SIGNALS, on=("stdio",))
+async def sends_it_the_signal_to_interrupt(probe: "Probe") -> None:
+    await _signalled(probe, signal.SIGINT)
+
+
+async def _signalled(probe: "Probe", number: signal.Signals) -> None:
+    if not _launched(probe, _SIGNALS):
+        return
+    async with probe.open() as line:
+        await line.ask(harmless(probe.facts))
+        code = await line.carrier.exit_after(number)
+        how = "does not end" if code is None else f"ends with status {code}"
+        probe.holds(_SIGNALS, code == 0, f"{how} after {number.name}, expected status 0")
