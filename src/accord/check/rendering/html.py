@@ -1,10 +1,374 @@
-"""Reports as one page for a browser."""
+"""Reports as one page for a browser: readable without scripts, searchable with them.
 
-from accord.check.report import Report
+The page holds all it needs and may fetch nothing: its policy allows the one style sheet and the one
+script written here, by their digests, so that hostile text could not run even if it got through.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Final
+
+from accord.check.rendering import wording
+from accord.check.rendering.wording import area_of, harmless
+from accord.check.report import SCORE_RULE, VERDICTS, Report, Result
+from accord.protocol.catalogue import LEVELS
+from accord.protocol.monitor import Evidence
 
 __all__ = ["as_html"]
 
+# Colours are never the only sign.
+_SIGNS: Final = {
+    "fail": "\u2715",
+    "warn": "!",
+    "pass": "\u2713",
+    "not-exercised": "?",
+    "not-applicable": "\u2013",
+}
+_WORDS: Final = {
+    "fail": "Failed",
+    "warn": "Warning",
+    "pass": "Passed",
+    "not-exercised": "Not exercised",
+    "not-applicable": "Not applicable",
+}
+_HEADINGS: Final = {
+    "fail": "Failed",
+    "warn": "Warnings",
+    "pass": "Passed",
+    "not-exercised": "Not exercised",
+    "not-applicable": "Not applicable",
+}
+# So few breaches are read at once; more are chosen from.
+_UNFOLDED: Final = 3
+_RADIUS: Final = 44
+
 
 def as_html(report: Report) -> str:
-    """Return the report as one page."""
-    return f"<!doctype html><title>{report.version}</title>\n"
+    """Return the report as one page that needs nothing else."""
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
+        " base-uri 'none'; form-action 'none'"
+    )
+    title = f"{_safe(report.target)}: MCP conformance"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<meta name="referrer" content="no-referrer">',
+            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
+            f"<title>{title}</title>",
+            f"<style>{style}</style>",
+            "</head>",
+            "<body>",
+            '<a class="skip" href="#results">To the results</a>',
+            *_header(report),
+            '<main id="results">',
+            *_filters(report),
+            *_sections(report),
+            "</main>",
+            *_footer(report),
+            '<div id="heard" class="unseen" role="status"></div>',
+            f"<script>{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _asset(name: str) -> str:
+    return files("accord.check.rendering").joinpath(name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _safe(text: str) -> str:
+    return escape(harmless(text))
+
+
+# -- the summary
+
+
+def _header(report: Report) -> Iterator[str]:
+    state = wording.state(report)
+    word, _ = wording.outcome(report)
+    failed, warned = report.count("fail"), report.count("warn")
+    told = f"{wording.plural(failed, 'requirement')} failed, {warned} warned"
+    yield '<header><div class="card"><div class="top"><div class="what">'
+    yield '<p class="kicker">MCP conformance report</p>'
+    yield f"<h1>{_safe(report.target)}</h1>"
+    yield (
+        f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
+        f" {word.capitalize()}: {told}</p>"
+    )
+    yield from _facts(report)
+    yield "</div>"
+    yield from _gauges(report)
+    yield "</div>"
+    yield from _bar(report)
+    yield from _score_rule(report)
+    yield from _areas(report)
+    yield "</div></header>"
+
+
+def _facts(report: Report) -> Iterator[str]:
+    setting = report.setting
+    parties = {"both": "client and server"}
+    facts = {
+        "Checked": parties.get(setting.party, setting.party),
+        "Transport": setting.transport,
+        "Revision" if len(setting.revisions) == 1 else "Revisions": (
+            ", ".join(setting.revisions)
+            if report.revision
+            else f"not named, judged by {report.judged_by}"
+        ),
+        "Date": setting.at,
+        "Duration": None if setting.seconds is None else f"{setting.seconds:.1f} s",
+    }
+    yield '<dl class="facts">'
+    for name, value in facts.items():
+        if value is not None:
+            yield f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>"
+    yield "</dl>"
+
+
+def _gauges(report: Report) -> Iterator[str]:
+    percent, coverage = wording.percent_covered(report), report.coverage
+    state = wording.state(report)
+    yield '<div class="gauges">'
+    yield _ring(
+        "covered",
+        percent,
+        f"{percent}%",
+        f"<b>Coverage</b><br>{coverage.exercised} of {coverage.applicable} exercised",
+    )
+    shown = "none" if report.score is None else f"{report.score:g}"
+    yield _ring(f"ring-{state}", report.score or 0, shown, "<b>Score</b><br>of 100")
+    yield "</div>"
+
+
+def _ring(style: str, percent: float, shown: str, caption: str) -> str:
+    circle = f'<circle class="{{}}" cx="50" cy="50" r="{_RADIUS}" pathLength="100"{{}}/>'
+    track = circle.format("track", "")
+    # A dash of no length would still show as a dot.
+    part = f' stroke-dasharray="{percent:g} 100" transform="rotate(-90 50 50)"'
+    arc = circle.format(style, part) if percent else ""
+    return (
+        '<div class="gauge"><svg viewBox="0 0 100 100" aria-hidden="true">'
+        f'{track}{arc}<text x="50" y="57">{shown}</text></svg>'
+        f'<p><span class="unseen">{shown}</span> {caption}</p></div>'
+    )
+
+
+def _bar(report: Report) -> Iterator[str]:
+    total = max(len(report.results), 1)
+    yield (
+        '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="fill-not-applicable" width="100" height="1"/>'
+    )
+    x = 0.0
+    for name in VERDICTS:
+        wide = 100 * report.count(name) / total
+        yield f'<rect class="fill-{name}" x="{x:.3f}" width="{wide:.3f}" height="1"/>'
+        x += wide
+    yield '</svg><ul class="counts">'
+    for name in VERDICTS:
+        yield f"<li>{_mark(name)} <b>{report.count(name)}</b></li>"
+    yield "</ul>"
+
+
+def _mark(verdict: str) -> str:
+    return (
+        f'<span class="mark {verdict}"><span aria-hidden="true">{_SIGNS[verdict]}</span>'
+        f" {_WORDS[verdict]}</span>"
+    )
+
+
+def _score_rule(report: Report) -> Iterator[str]:
+    coverage = report.coverage
+    yield '<details class="more"><summary>How coverage and score are made</summary>'
+    yield (
+        f"<p><b>Coverage</b>: {coverage.applicable} requirements apply here and can be decided by"
+        f" this kind of check; {coverage.exercised} of them were put to the test. What the other"
+        " side did not declare does not apply.</p>"
+    )
+    yield f"<p><b>Score</b>: {SCORE_RULE}. It is rounded down, so 100 means no breach at all.</p>"
+    yield "</details>"
+
+
+def _areas(report: Report) -> Iterator[str]:
+    heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.COLUMNS)
+    yield '<details class="more"><summary>By area</summary><div class="scroll"><table>'
+    yield f'<thead><tr><th scope="col">Area</th>{heads}</tr></thead><tbody>'
+    for area, counts in wording.by_area(report):
+        cells = "".join(
+            f'<td class="{f"is-{name}" if counts[name] else "none"}">{counts[name]}</td>'
+            for name in wording.COLUMNS
+        )
+        yield f'<tr><th scope="row">{_safe(area)}</th>{cells}</tr>'
+    yield "</tbody></table></div></details>"
+
+
+# -- the filters
+
+
+def _filters(report: Report) -> Iterator[str]:
+    results = report.results
+    yield '<form class="card filters" hidden role="search" aria-label="Filter the results">'
+    yield '<div class="row"><label class="field wide">Search'
+    yield '<input type="search" name="search" placeholder="id, clause, message" autocomplete="off">'
+    yield "</label>"
+    yield from _choice("area", [area for area, _ in wording.by_area(report)])
+    yield from _choice("level", [each for each in LEVELS if any(r.level == each for r in results)])
+    yield from _choice("party", sorted({result.party for result in results}))
+    yield '</div><div class="row"><fieldset><legend class="unseen">Verdict</legend>'
+    for name in VERDICTS:
+        yield (
+            f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
+            f"{_WORDS[name]}</label>"
+        )
+    yield '</fieldset><div class="push">'
+    yield '<button type="button" id="unfold">Unfold all</button>'
+    yield '<button type="button" id="fold">Fold all</button>'
+    yield '<button type="reset">Reset</button></div></div>'
+    yield '<div class="row"><p class="shown" role="status"></p></div></form>'
+
+
+def _choice(name: str, values: Iterable[str]) -> Iterator[str]:
+    yield f'<label class="field">{name.capitalize()}<select name="{name}"><option value="">all'
+    for value in values:
+        yield f'<option value="{_safe(value)}">{_safe(value)}'
+    yield "</select></label>"
+
+
+# -- the results
+
+
+def _sections(report: Report) -> Iterator[str]:
+    broken = report.count("fail") + report.count("warn")
+    if not report.results:
+        yield '<p class="card empty">Nothing was checked.</p>'
+    order = {area: place for place, (area, _) in enumerate(wording.by_area(report))}
+    for name in VERDICTS:
+        results = [result for result in report.results if result.verdict == name]
+        if not results:
+            continue
+        results.sort(key=lambda result: order[area_of(result.id)])
+        is_open = name in ("fail", "warn") and broken <= _UNFOLDED
+        yield f'<section aria-labelledby="all-{name}"><h2 id="all-{name}">{_HEADINGS[name]}'
+        yield f' <span class="quiet count">{len(results)}</span></h2><div class="results">'
+        for result in results:
+            yield from _result(result, is_open=is_open)
+        yield "</div></section>"
+    yield '<p class="card empty" hidden>No requirement fits these filters.</p>'
+
+
+def _result(result: Result, *, is_open: bool) -> Iterator[str]:
+    id, verdict = _safe(result.id), result.verdict
+    told = harmless(result.message) if verdict != "pass" else result.clause
+    yield (
+        f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'
+        f' data-area="{_safe(area_of(result.id))}" data-party="{_safe(result.party)}"'
+        f"{' open' if is_open else ''}>"
+    )
+    quiet = "" if verdict in ("fail", "warn") else " quiet"
+    yield (
+        f'<summary>{_mark(verdict)}<span class="id">{id}</span>'
+        f'<span class="tag">{result.level}, {_safe(result.party)}</span>'
+        f'<span class="told{quiet}">{escape(told)}</span></summary>'
+    )
+    yield '<div class="inside">'
+    yield f'<h3>Clause</h3><p class="clause"><b>{result.level}</b>: {_safe(result.clause)}'
+    yield f"{_source(result)}</p>"
+    if verdict == "pass" and result.message:
+        yield f"<h3>Seen</h3><p>{_safe(result.message)}</p>"
+    yield from _by_revision(result)
+    yield from _evidence(result.evidence)
+    if result.repeat is not None:
+        yield (
+            '<h3>Check just this again</h3><div class="again">'
+            f"<pre><code>{_safe(result.repeat)}</code></pre>"
+            '<button type="button" class="copy" hidden>Copy</button></div>'
+        )
+    yield "</div></details>"
+
+
+def _source(result: Result) -> str:
+    if result.anchor is None:
+        return ""
+    page = wording.page_of(result.anchor)
+    shown = _safe(result.anchor)
+    if page is not None:
+        shown = f'<a href="{escape(page)}" rel="noreferrer">{shown}</a>'
+    return f'<br><span class="quiet">Specification {shown}</span>'
+
+
+def _by_revision(result: Result) -> Iterator[str]:
+    yield '<h3>By revision</h3><ul class="by">'
+    for revision, verdict in sorted(result.by_revision.items(), reverse=True):
+        yield f"<li>{_safe(revision)} {_mark(verdict)}</li>"
+    yield "</ul>"
+
+
+def _evidence(evidence: Iterable[Evidence]) -> Iterator[str]:
+    shown = [each for each in evidence if each.message is not None]
+    if not shown:
+        return
+    yield "<h3>Evidence</h3><ol>"
+    for each in shown:
+        place = "" if each.number is None else f" (record {each.number})"
+        told = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
+        yield f'<li><span class="speaker">{told}</span>'
+        lines = _laid_out(each.message or "")
+        yield f"<pre>{chr(10).join(_safe(line) for line in lines)}</pre></li>"
+    yield "</ol>"
+
+
+def _laid_out(text: str) -> list[str]:
+    """Break a message into indented lines; nothing else of it changes, and it may be cut off.
+
+    It is read sign by sign, since evidence is exact: numbers stay as they were written.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        return text.split("\n")
+    lines, depth, quoted, escaped = [""], 0, False, False
+    for sign in text:
+        if quoted:
+            lines[-1] += sign
+            quoted = escaped or sign != '"'
+            escaped = sign == "\\" and not escaped
+            continue
+        quoted = sign == '"'
+        if sign in "}]":
+            depth = max(depth - 1, 0)
+            # An empty object stays on its line.
+            if lines[-1].strip():
+                lines.append("  " * depth)
+            else:
+                lines.pop()
+            lines[-1] += sign
+        elif sign in "{[,":
+            depth += sign != ","
+            lines[-1] += sign
+            lines.append("  " * depth)
+        elif not sign.isspace():
+            lines[-1] += ": " if sign == ":" else sign
+    return [line for line in lines if line.strip()]
+
+
+def _footer(report: Report) -> Iterator[str]:
+    yield (
+        f"<footer><p>Made by accord {_safe(report.version)}. A breach of a MUST fails, of a SHOULD"
+        " warns. Not applicable: what the other side did not declare. Not exercised: what no"
+        " occasion came up for.</p></footer>"
+    )
