@@ -157,6 +157,8 @@ class SocketSender:
     async def _connect(self, place: _Place) -> "_Connection":
         connection = _Connection(self, place[:3])
         context = self._context() if place.is_safe else None
+        # Addresses that lead nowhere must not cost the whole time; at home there are none.
+        has_several = place.host != "localhost" and not place.host.replace(".", "").isdigit()
         try:
             async with asyncio.timeout(self._connect_within):
                 await self._loop.create_connection(
@@ -165,7 +167,7 @@ class SocketSender:
                     place.port,
                     ssl=context,
                     server_hostname=place.host if place.is_safe else None,
-                    happy_eyeballs_delay=0.25,
+                    happy_eyeballs_delay=0.25 if has_several else None,
                 )
         except ssl.SSLError as error:
             why = f"TLS failed: {error.strerror or error}"[:160]
