@@ -69,6 +69,20 @@ def test_without_sessions_nothing_can_be_asked(talk):
     serve(scenario, stateless=True)
 
 
+def test_without_sessions_nothing_is_promised_that_needs_one(talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            opened = await client.answer(initialize())
+            declared = opened["result"]["capabilities"]
+            assert "logging" not in declared
+            assert not any(each.get("listChanged") for each in declared.values())
+            assert not declared.get("resources", {}).get("subscribe")
+            refused = await client.post(request(2, "logging/setLevel", level="error"))
+            assert (await refused.json())["error"]["code"] == -32601
+
+    serve(scenario, stateless=True)
+
+
 def test_without_sessions_what_cannot_be_read_is_refused_all_the_same(talk):
     async def scenario(port):
         async with talk(port) as client:

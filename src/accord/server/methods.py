@@ -45,9 +45,8 @@ def initialize(
 ) -> InitializeResult:
     server = session.server
     row = negotiate(params.protocol_version, server.revisions)
-    return InitializeResult(
-        row.id, server.capabilities(), server.info, instructions=server.instructions
-    )
+    declared = server.capabilities(is_lasting=session in server.sessions)
+    return InitializeResult(row.id, declared, server.info, instructions=server.instructions)
 
 
 def ping(session: "Session", exchange: Exchange, params: Any) -> EmptyResult:

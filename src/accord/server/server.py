@@ -291,16 +291,21 @@ class Server(Generic[State]):
         """Find who reads a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 
-    def capabilities(self) -> ServerCapabilities:
-        """Return what the server declares: what it has anything of."""
+    def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
+        """Return what the server declares: what it has anything of.
+
+        Args:
+            is_lasting: whether there is a session; without one nothing can be told later, and no
+                log level or subscription can be kept.
+        """
         has_resources = self.resource_entries.fixed or self.resource_entries.templates
         return ServerCapabilities(
-            tools=ToolsCapability(list_changed=True) if self.tool_entries else None,
-            prompts=PromptsCapability(list_changed=True) if self.prompt_entries else None,
-            resources=ResourcesCapability(subscribe=True, list_changed=True)
+            tools=ToolsCapability(list_changed=is_lasting) if self.tool_entries else None,
+            prompts=PromptsCapability(list_changed=is_lasting) if self.prompt_entries else None,
+            resources=ResourcesCapability(subscribe=is_lasting, list_changed=is_lasting)
             if has_resources
             else None,
-            logging={},
+            logging={} if is_lasting else None,
             completions={} if self.prompt_entries or self.resource_entries.templates else None,
         )
 

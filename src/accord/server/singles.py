@@ -52,7 +52,8 @@ class Singles:
         )
         paths = self._declared.get(has)
         if paths is None:
-            paths = self._declared[has] = capability_paths(server.capabilities())
+            declared = server.capabilities(is_lasting=False)
+            paths = self._declared[has] = capability_paths(declared)
         return paths
 
     def end(self, session: Session) -> None:
