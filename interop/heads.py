@@ -31,7 +31,7 @@ def judge_heads(exchanges: list[Exchange], agreed: str) -> list[Violation]:
         if each.get("method") == "notifications/cancelled"
     }
     found = [breach for each in ours for breach in _judge(each, agreed, cancelled)]
-    return [*found, *_sessions(ours, agreed), *_streams(ours)]
+    return [*found, *_sessions(ours), *_streams(ours)]
 
 
 def messages(told: Any) -> list[dict[str, Any]]:
@@ -110,13 +110,13 @@ def _judge_answer(exchange: Exchange, what: str, cancelled: set[str]) -> Iterato
         yield _server("http.sse.not-closed-before-response", f"ends the stream of {what} early")
 
 
-def _sessions(exchanges: list[Exchange], agreed: str) -> Iterator[Violation]:
+def _sessions(exchanges: list[Exchange]) -> Iterator[Violation]:
     given: str | None = None
     for exchange in exchanges:
-        if given is not None and not is_opening(exchange):
-            if exchange.headers.get(SESSION) != given:
-                what = f"{exchange.method} {_names(exchange)}"
-                yield _client("session.id.client-echo", f"sends {what} without the session's id")
+        is_within = given is not None and not is_opening(exchange)
+        if is_within and exchange.headers.get(SESSION) != given:
+            what = f"{exchange.method} {_names(exchange)}"
+            yield _client("session.id.client-echo", f"sends {what} without the session's id")
         named = exchange.answer_headers.get(SESSION)
         if named is not None and is_opening(exchange):
             given = named

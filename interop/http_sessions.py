@@ -80,7 +80,7 @@ class House:
         for process, _ in self._nodes.values():
             process.terminate()
         for process, _ in self._nodes.values():
-            process.wait(PATIENCE)
+            process.communicate(timeout=PATIENCE)
         self._tap.close()
 
     # -- clients
@@ -103,6 +103,8 @@ class House:
         return printed, said
 
     def _forked(self, name: str, place: Path, form: str, *args: str) -> Any:
+        for ending in ("out", "err"):
+            Path(f"{place}.{ending}").unlink(missing_ok=True)
         child = self._fork.Process(target=be, args=(str(PEERS / name), str(place), form, args))
         child.start()
         return child

@@ -1,4 +1,4 @@
-"""Where sessions are played, each once, two at a time, while tests already read the first ones."""
+"""Where sessions are played, each once, some at a time, while tests already read the first ones."""
 
 import threading
 from collections.abc import Iterable
@@ -9,7 +9,8 @@ from typing import Final
 from http_sessions import House
 from sessions import PATIENCE, STDIO, Pairing, Session, play
 
-AT_ONCE: Final = 2
+# Sessions wait for a third of their time.
+AT_ONCE: Final = 3
 
 
 class Stage:
