@@ -12,8 +12,10 @@ from accord.cli.terminal import complain, note
 from accord.errors import (
     ConnectFailed,
     ConnectionClosed,
+    Forbidden,
     RemoteProtocolError,
     RequestError,
+    Unauthorized,
 )
 from accord.types import REVISION_IDS
 
@@ -21,10 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from accord.client import Client, ConnectOptions
+    from accord.transports.http_authorization import Auth
 
-__all__ = ["add_options", "talk"]
+__all__ = ["add_auth_options", "add_options", "auth_of", "talk"]
 
 _STDERR_SHOWN: Final = 15
+# What a program would be told, and what somebody at a terminal is.
+_ADVICE: Final = (
+    'pass auth="oauth" to obtain a token, or auth="..." with one',
+    "add --oauth to obtain a token, or --bearer TOKEN",
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +55,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--revision", metavar="R", help=f"the revision to speak: {', '.join(REVISION_IDS)}"
     )
+    add_auth_options(parser)
+
+
+def add_auth_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says how a server at a URL is told who we are."""
+    parser.add_argument(
+        "--bearer", metavar="TOKEN", help="a token for the server; - reads it from ACCORD_BEARER"
+    )
+    parser.add_argument(
+        "--oauth", action="store_true", help="obtain a token as the server asks for it, and keep it"
+    )
+
+
+def auth_of(options: argparse.Namespace) -> "Auth | None":
+    """Return what the command line says about authorization, for `connect`."""
+    if options.bearer is not None and options.oauth:
+        raise UsageError("either --bearer or --oauth, not both")
+    if options.oauth:
+        from accord.auth import OAuth
+
+        return OAuth(client_name="accord command line")
+    if options.bearer is None:
+        return None
+    from accord.transports.http_authorization import Bearer
+
+    token = os.environ.get("ACCORD_BEARER", "") if options.bearer == "-" else options.bearer
+    try:
+        return Bearer(token)
+    except ValueError as error:
+        raise UsageError(f"--bearer: {error}") from None
 
 
 class _Stderr:
@@ -97,6 +135,12 @@ def talk(
     except ConnectFailed as error:
         stderr.is_live = False
         return _unreachable(error, stderr, is_ours=found is not options.command)
+    except Unauthorized as error:
+        complain(str(error).replace(*_ADVICE))
+        return 2
+    except Forbidden as error:
+        complain(str(error))
+        return 1
     except (ConnectionClosed, RemoteProtocolError, RequestError) as error:
         complain(str(error))
         stderr.show()
@@ -138,6 +182,9 @@ def _settings(
     }
     if options.revision is not None:
         settings["revision"] = one_of(options.revision, REVISION_IDS, "revision")
+    auth = auth_of(options)
+    if auth is not None:
+        settings["auth"] = auth
     if options.timeout is not None:
         settings["timeout"] = settings["connect_timeout"] = options.timeout
     return settings

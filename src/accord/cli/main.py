@@ -18,13 +18,14 @@ __all__ = ["main"]
 _ABOUT = (
     "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
 )
-_COMMANDS: Final = ("run", "list", "call", "requirements", "check", "watch")
+_COMMANDS: Final = ("run", "list", "call", "doctor", "requirements", "check", "watch")
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
   accord list server.py
   accord call server.py add a=1 b=2
+  accord doctor https://example.com/mcp
   accord requirements --revision {REVISION_IDS[2]} --level must
   accord requirements tools.call.content-array
   accord check server server.py

@@ -1,0 +1,100 @@
+"""`accord doctor`: what is wrong between here and a server, step by step."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from accord.cli.connection import add_auth_options, auth_of
+from accord.cli.options import UsageError, seconds
+from accord.cli.terminal import harmless, painter, say
+
+if TYPE_CHECKING:
+    from accord.cli.examination import Examination, Step
+
+__all__ = ["register"]
+
+_ABOUT = """\
+Walk from the name of a server to its first list, and print every step: DNS, TCP, TLS, HTTP, the
+challenge, the metadata of the resource and of its authorization server, registration, PKCE, token,
+initialize, list. Each is ok, a warning or failed, with what was asked, what came, what to change.
+
+Exit code: 0 no step failed, 1 one did, 2 the server could not be reached.
+"""
+_EXAMPLES = """\
+examples:
+  accord doctor https://example.com/mcp
+  accord doctor https://example.com/mcp --oauth
+  accord doctor http://127.0.0.1:8000/mcp --json | jq '.steps[] | select(.verdict == "failed")'
+"""
+_STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
+_WIDEST = len("authorization server")
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "doctor",
+        help="find out what keeps a client from a server",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("url", metavar="URL", help="of the server")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, default=10.0, help="seconds a step may take (10)"
+    )
+    add_auth_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine a server and print what was found."""
+    import asyncio
+
+    parts = urlsplit(options.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{options.url[:200]} is not a URL of a server, http(s)://host/path")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise UsageError(f"{options.url[:200]} has a port that does not exist") from None
+    from accord.cli.examination import Examination
+
+    paint = painter()
+    examination = Examination(
+        options.url,
+        auth=auth_of(options),
+        seconds=options.timeout,
+        report=(lambda _step: None) if options.json else lambda step: say(_line(step, paint)),
+    )
+    asyncio.run(examination.run())
+    if options.json:
+        say(_as_json(examination))
+    if not examination.is_reachable:
+        return 2
+    return 0 if examination.is_sound else 1
+
+
+def _line(step: "Step", paint: Any) -> str:
+    verdict = paint(_STYLES[step.verdict], f"{step.verdict:8}")
+    lines = [f"{verdict} {step.name:{_WIDEST}}  {harmless(step.came)}"]
+    if step.verdict in ("warning", "failed"):
+        lines.append(f"{'':9}asked: {harmless(step.asked)}")
+    if step.change:
+        lines.append(f"{'':9}change: {harmless(step.change)}")
+    return "\n".join(lines) + "\n"
+
+
+def _as_json(examination: "Examination") -> str:
+    import msgspec
+
+    verdicts = [each.verdict for each in examination.steps]
+    worst = next((each for each in ("failed", "warning") if each in verdicts), "ok")
+    shown = {
+        "target": examination.url,
+        "verdict": worst,
+        "steps": msgspec.to_builtins(examination.steps),
+    }
+    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,412 @@
+"""Every step from a name to the first list of a server, each with what was asked and what came."""
+
+import asyncio
+import os
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.auth.discovery import (
+    Discovered,
+    ResourceMetadata,
+    ServerMetadata,
+    canonical_resource,
+    default_metadata,
+    discover,
+    find_resource_metadata,
+)
+from accord.auth.http import NoResponse
+from accord.auth.sending import AddressPolicy, GuardedSender
+from accord.bindings.answers import explain
+from accord.bindings.challenge import AuthChallenge, bearer_challenge
+from accord.bindings.headers import ACCEPT_BOTH, media_type
+from accord.client import connect
+from accord.errors import AccordError, FlowFailed
+from accord.transports.http_authorization import Auth
+from accord.types import REVISION_IDS
+
+__all__ = ["Examination", "Step", "Verdict"]
+
+Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+
+_SOON: Final = 14 * 86_400
+_BODY: Final = 4_096
+_ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
+
+
+class Step(msgspec.Struct, kw_only=True):
+    """One step: what was asked, what came, and what to change where that is not right."""
+
+    name: str
+    verdict: Verdict
+    asked: str = ""
+    came: str = ""
+    change: str = ""
+
+
+class _Stopped(Exception):
+    """Nothing further can be found out."""
+
+
+class Examination:
+    """Walks from the name of a server to its first list.
+
+    Args:
+        url: of the server.
+        auth: a token, or what obtains one; None goes as far as it is possible without.
+        seconds: how long one step may take.
+        report: called with each step as soon as it is done.
+        headers: sent to the server with every request.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        auth: Auth | None = None,
+        seconds: float = 10.0,
+        report: Callable[[Step], object] = lambda _step: None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.url = url
+        self.steps: list[Step] = []
+        self._auth = auth
+        self._seconds = seconds
+        self._report = report
+        self._headers = headers or {}
+        parts = urlsplit(url)
+        self._host = parts.hostname or ""
+        self._is_secure = parts.scheme == "https"
+        self._port = parts.port or (443 if self._is_secure else 80)
+        self._addresses: list[str] = []
+        self._challenge: AuthChallenge | None = None
+        self._is_protected = False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the server could be talked to at all."""
+        lost = {each.name for each in self.steps if each.verdict == "failed"}
+        return not lost & {"dns", "tcp", "tls"}
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no step failed."""
+        return all(each.verdict != "failed" for each in self.steps)
+
+    async def run(self) -> None:
+        """Take all steps, up to the first after which no other makes sense."""
+        steps: list[Callable[[], Awaitable[None]]] = [self._resolve, self._connect]
+        if self._is_secure:
+            steps.append(self._shake_hands)
+        steps += [self._ask, self._discover, self._use]
+        try:
+            for step in steps:
+                await step()
+        except _Stopped:
+            pass
+
+    def _note(self, name: str, verdict: Verdict, **facts: str) -> None:
+        step = Step(name=name, verdict=verdict, **facts)
+        self.steps.append(step)
+        self._report(step)
+
+    def _stop(self, name: str, **facts: str) -> None:
+        self._note(name, "failed", **facts)
+        raise _Stopped
+
+    # -- the network
+
+    async def _resolve(self) -> None:
+        asked = f"the addresses of {self._host}"
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._seconds):
+                found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError, TimeoutError) as error:
+            change = "correct the host name, or the name server of this machine"
+            return self._stop("dns", asked=asked, came=_reason(error), change=change)
+        self._addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        return self._note("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
+
+    async def _connect(self) -> None:
+        asked = f"a connection to port {self._port}"
+        refused: list[str] = []
+        for address in self._addresses:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    _, writer = await asyncio.open_connection(address, self._port)
+            except (OSError, TimeoutError) as error:
+                refused.append(f"{address}: {_reason(error)}")
+                continue
+            writer.close()
+            if refused:
+                change = "clients lose time on addresses that nobody listens at"
+                came = "; ".join(refused)[:300]
+                return self._note("tcp", "warning", asked=asked, came=came, change=change)
+            return self._note("tcp", "ok", asked=asked, came=f"connected to {address}")
+        change = "start the server, open the port in the firewall, or correct the port"
+        return self._stop("tcp", asked=asked, came="; ".join(refused)[:300], change=change)
+
+    async def _shake_hands(self) -> None:
+        asked = f"TLS with {self._host}"
+        try:
+            async with asyncio.timeout(self._seconds):
+                _, writer = await asyncio.open_connection(
+                    self._host, self._port, ssl=ssl.create_default_context()
+                )
+        except ssl.SSLCertVerificationError as error:
+            change = f"serve a certificate that is valid for {self._host}, with its chain"
+            return self._stop("tls", asked=asked, came=error.verify_message, change=change)
+        except (OSError, TimeoutError) as error:
+            change = "is it perhaps plain HTTP on this port?"
+            return self._stop("tls", asked=asked, came=_reason(error), change=change)
+        tls: Any = writer.get_extra_info("ssl_object")
+        ends = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
+        writer.close()
+        days = int((ends - time.time()) / 86_400)
+        came = f"{tls.version()}, certificate valid for {days} days"
+        if ends - time.time() < _SOON:
+            return self._note("tls", "warning", asked=asked, came=came, change="renew it soon")
+        return self._note("tls", "ok", asked=asked, came=came)
+
+    # -- the server
+
+    async def _ask(self) -> None:
+        """Send `initialize` without a token and see what the server makes of it."""
+        asked = f"POST {self._shown} initialize, without a token"
+        try:
+            async with asyncio.timeout(self._seconds):
+                status, values, kind, body = await self._post()
+        except (OSError, TimeoutError, ValueError, AccordError) as error:
+            change = "is it an HTTP server?"
+            return self._stop("http", asked=asked, came=_reason(error), change=change)
+        came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
+        if status < 300:
+            self._note("http", "ok", asked=asked, came=f"{came}: open to everybody")
+        elif status == 401:
+            self._is_protected = True
+            self._note("http", "ok", asked=asked, came=f"HTTP {status}: protected")
+            self._read_challenge(values)
+        elif status in (404, 405):
+            # It may still be of the older form; connecting will say.
+            change = "check the path; servers often use /mcp"
+            self._note("http", "warning", asked=asked, came=came, change=change)
+        elif 300 <= status < 400:
+            change = "use the URL that it redirects to"
+            self._note("http", "warning", asked=asked, came=came, change=change)
+        else:
+            change = "see the log of the server"
+            self._note("http", "failed", asked=asked, came=came, change=change)
+        return None
+
+    async def _post(self) -> tuple[int, list[str], str, bytes]:
+        import aiohttp
+
+        params = {
+            "protocolVersion": REVISION_IDS[2],
+            "capabilities": {},
+            "clientInfo": {"name": "accord doctor", "version": "1"},
+        }
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        headers = {"Accept": ACCEPT_BOTH, "Content-Type": "application/json", **self._headers}
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(
+                    self.url,
+                    data=msgspec.json.encode(message),
+                    headers=headers,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                values = response.headers.getall("WWW-Authenticate", [])
+                kind = media_type(response.headers.get("Content-Type"))
+                body = b"" if response.status < 300 else await response.content.read(_BODY)
+                return response.status, values, kind, body
+        except aiohttp.ClientError as error:
+            raise OSError(None, _reason(error)) from None
+
+    def _read_challenge(self, values: list[str]) -> None:
+        asked = "WWW-Authenticate of that answer"
+        self._challenge = bearer_challenge(values)
+        if self._challenge is None:
+            came = values[0][:200] if values else "nothing"
+            change = 'send WWW-Authenticate: Bearer resource_metadata="..."'
+            return self._note("challenge", "warning", asked=asked, came=came, change=change)
+        named = self._challenge.resource_metadata
+        came = ", ".join(f"{name}={value[:100]}" for name, value in self._challenge.params.items())
+        if named is None:
+            change = "name the metadata of the resource in resource_metadata"
+            return self._note(
+                "challenge", "warning", asked=asked, came=came or "Bearer", change=change
+            )
+        return self._note("challenge", "ok", asked=asked, came=came)
+
+    # -- authorization
+
+    async def _discover(self) -> None:
+        if not self._is_protected:
+            return
+        named = None if self._challenge is None else self._challenge.resource_metadata
+        policy = AddressPolicy.beside(self.url, [self.url])
+        async with GuardedSender(policy, seconds=self._seconds) as sender:
+            resource = await self._find_resource(sender, named)
+            found = await self._find_server(sender, named, resource)
+        if found is not None:
+            self._judge_server(found.server, policy)
+
+    async def _find_resource(
+        self, sender: GuardedSender, named: str | None
+    ) -> ResourceMetadata | None:
+        name, asked = "resource metadata", f"the metadata of {canonical_resource(self.url)}"
+        try:
+            found = await sender.run(find_resource_metadata(self.url, named=named))
+        except FlowFailed as error:
+            self._note(name, "failed", asked=error.asked, came=error.came, change=error.hint)
+            return None
+        if found is None:
+            change = "publish it (RFC 9728); clients fall back to the way of the first revision"
+            self._note(name, "warning", asked=asked, came="none", change=change)
+        elif not found.authorization_servers:
+            change = "name at least one in authorization_servers"
+            came = "metadata without authorization servers"
+            self._note(name, "failed", asked=found.url, came=came, change=change)
+        else:
+            came = f"{found.resource}, protected by {', '.join(found.authorization_servers)}"
+            self._note(name, "ok", asked=f"GET {found.url}", came=came)
+        return found
+
+    async def _find_server(
+        self, sender: GuardedSender, named: str | None, resource: ResourceMetadata | None
+    ) -> Discovered | None:
+        if any(each.verdict == "failed" for each in self.steps):
+            return None
+        name = "authorization server"
+        try:
+            found = await sender.run(discover(self.url, named=named))
+        except FlowFailed as error:
+            self._note(name, "failed", asked=error.asked, came=error.came, change=error.hint)
+            return None
+        server = found.server
+        if server.is_assumed:
+            change = "publish authorization server metadata (RFC 8414)"
+            came = f"no metadata; default paths such as {default_metadata(self.url).token_endpoint}"
+            self._note(name, "warning", asked=server.issuer, came=came, change=change)
+        else:
+            self._note(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
+        return found
+
+    def _judge_server(self, server: ServerMetadata, policy: AddressPolicy) -> None:
+        asked = server.url or server.issuer
+        for endpoint in (server.authorization_endpoint, server.token_endpoint):
+            try:
+                policy.check_url(endpoint or "")
+            except NoResponse as error:
+                came = error.reason if endpoint else "an endpoint is missing"
+                change = error.hint or "serve authorization and token endpoint over https"
+                self._note("endpoints", "failed", asked=asked, came=came, change=change)
+        if server.registration_endpoint is not None:
+            self._note("registration", "ok", asked=asked, came=server.registration_endpoint)
+        elif server.client_id_metadata_document_supported:
+            came = "clients name themselves by the URL of their metadata"
+            self._note("registration", "ok", asked=asked, came=came)
+        else:
+            change = "clients need OAuth(client_id=...), registered by hand"
+            came = "no registration_endpoint"
+            self._note("registration", "warning", asked=asked, came=came, change=change)
+        methods = server.code_challenge_methods_supported
+        came = "not stated" if methods is None else ", ".join(methods) or "none"
+        if server.refuses_pkce:
+            change = "support PKCE with S256"
+            self._note("pkce", "failed", asked=asked, came=came, change=change)
+        elif methods is None and not server.is_assumed:
+            change = "state code_challenge_methods_supported: some clients refuse otherwise"
+            self._note("pkce", "warning", asked=asked, came=came, change=change)
+        else:
+            self._note("pkce", "ok", asked=asked, came=came)
+
+    # -- the protocol
+
+    async def _use(self) -> None:
+        if any(each.verdict == "failed" for each in self.steps):
+            return
+        if self._is_protected and self._auth is None:
+            self._note("token", "skipped", came="none was given", change=_ADVICE)
+            for name in ("initialize", "list"):
+                self._note(name, "skipped", came="no token")
+            return
+        if self._is_protected and not isinstance(self._auth, str):
+            self._auth = _Watched(self._auth, self._note)
+        asked = f"initialize at {self._shown}"
+        try:
+            connecting = connect(
+                self.url,
+                auth=self._auth,
+                headers=self._headers,
+                timeout=self._seconds,
+                connect_timeout=self._seconds,
+            )
+            async with connecting as client:
+                info = client.server_info
+                came = f"{info.name} {info.version}, revision {client.revision}"
+                self._note("initialize", "ok", asked=asked, came=came)
+                await self._list(client)
+        except FlowFailed as error:
+            self._note("token", "failed", asked=error.asked, came=str(error), change=error.hint)
+        except AccordError as error:
+            name = "list" if self.steps[-1].name == "initialize" else "initialize"
+            self._note(name, "failed", asked=asked, came=str(error))
+
+    async def _list(self, client: Any) -> None:
+        can = client.capabilities
+        for method, offered, ask in (
+            ("tools/list", can.tools, client.list_tools),
+            ("resources/list", can.resources, client.list_resources),
+            ("prompts/list", can.prompts, client.list_prompts),
+        ):
+            if offered is not None:
+                page = await ask()
+                count = len(getattr(page, method.partition("/")[0]))
+                return self._note("list", "ok", asked=method, came=f"{count} on the first page")
+        await client.ping()
+        return self._note("list", "ok", asked="ping", came="an answer; it declares nothing to list")
+
+    @property
+    def _shown(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class _Watched:
+    """Tells when a token was obtained."""
+
+    def __init__(self, inner: Any, note: Callable[..., None]) -> None:
+        self._inner = inner
+        self._note = note
+        self._is_told = False
+
+    async def token(self, resource_url: str) -> str | None:
+        found: str | None = await self._inner.token(resource_url)
+        if found is not None and not self._is_told:
+            self._is_told = True
+            self._note("token", "ok", asked="a token for the server", came="there is one")
+        return found
+
+    async def challenged(self, challenge: Any) -> bool:
+        again: bool = await self._inner.challenged(challenge)
+        return again
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    number = getattr(error, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number).lower()
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).strip().split("\n", 1)[0][:200]

@@ -1,0 +1,213 @@
+"""`accord doctor`, and tokens on the command line."""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+from accord.cli.examination import Examination
+from support.http_server import free_port
+from support.scripted_authorization import scripted
+from support.waiting import run
+
+ACCORD = [sys.executable, "-m", "accord.cli.main"]
+
+
+async def accord(*args, **env):
+    """Run the command line beside servers on this loop."""
+    process = await asyncio.create_subprocess_exec(
+        *ACCORD,
+        *args,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **env},
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def examined(url, *args, **env):
+    code, out, err = await accord("doctor", url, "--json", *args, **env)
+    assert err == "", err
+    said = json.loads(out)
+    assert said["target"] == url
+    return code, {each["name"]: each for each in said["steps"]}, said["verdict"]
+
+
+def verdicts(steps):
+    return {name: each["verdict"] for name, each in steps.items()}
+
+
+def test_every_step_of_a_good_server_is_told():
+    async def main():
+        async with scripted() as script:
+            code, steps, verdict = await examined(script.url)
+            assert (code, verdict) == (0, "ok")
+            assert verdicts(steps) == {
+                "dns": "ok",
+                "tcp": "ok",
+                "http": "ok",
+                "challenge": "ok",
+                "resource metadata": "ok",
+                "authorization server": "ok",
+                "registration": "ok",
+                "pkce": "ok",
+                "token": "skipped",
+                "initialize": "skipped",
+                "list": "skipped",
+            }
+            assert "--oauth" in steps["token"]["change"]
+            token = script.grant()["access_token"]
+            code, steps, _ = await examined(script.url, "--bearer", token)
+            assert code == 0
+            assert steps["token"]["verdict"] == "ok"
+            assert "scripted 1" in steps["initialize"]["came"]
+            assert steps["list"]["asked"] == "tools/list"
+            assert token not in str(steps)
+            script.is_open = True
+            code, steps, _ = await examined(script.url)
+            assert (code, "open to everybody" in steps["http"]["came"]) == (0, True)
+            assert "challenge" not in steps
+
+    run(main(), seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "name", "verdict", "change"),
+    [
+        ({"challenge": ""}, "challenge", "warning", "WWW-Authenticate"),
+        ({"challenge": "Bearer"}, "challenge", "warning", "resource_metadata"),
+        ({"prm": None}, "resource metadata", "warning", "RFC 9728"),
+        ({"prm": {"resource": "https://x.example"}}, "resource metadata", "failed", "to name"),
+        ({"prm": {"authorization_servers": []}}, "resource metadata", "failed", "at least one"),
+        ({"metadata": {"issuer": "https://x.example"}}, "authorization server", "failed", "issuer"),
+        ({"metadata": {"registration_endpoint": None}}, "registration", "warning", "client_id"),
+        ({"metadata": {"code_challenge_methods_supported": ["plain"]}}, "pkce", "failed", "S256"),
+        ({"metadata": {"token_endpoint": "http://10.0.0.1/"}}, "endpoints", "failed", "https"),
+        ({"metadata": {"token_endpoint": None}}, "endpoints", "failed", "endpoint"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, change):
+    async def main():
+        async with scripted(**behaviour) as script:
+            examination = Examination(script.url)
+            await examination.run()
+            (step,) = [each for each in examination.steps if each.name == name]
+            assert step.verdict == verdict
+            assert change in step.change
+            assert step.asked
+            assert examination.is_sound == (verdict != "failed")
+            assert examination.is_reachable
+
+    run(main())
+
+
+def test_a_token_that_is_not_taken_is_a_failure():
+    async def main():
+        async with scripted() as script:
+            code, steps, _ = await examined(script.url, "--bearer", "wrong")
+            assert (code, steps["initialize"]["verdict"]) == (1, "failed")
+            assert "does not take the token" in steps["initialize"]["came"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [("http://nowhere.invalid/mcp", "dns"), ("http://127.0.0.1:{port}/mcp", "tcp")],
+)
+def test_a_server_that_cannot_be_reached_is_exit_code_2(url, name):
+    async def main():
+        code, steps, _ = await examined(url.format(port=free_port()))
+        assert (code, list(steps)[-1], steps[name]["verdict"]) == (2, name, "failed")
+        assert steps[name]["change"]
+
+    run(main())
+
+
+def test_what_speaks_no_tls_fails_at_tls():
+    async def main():
+        async with scripted() as script:
+            code, steps, _ = await examined(script.url.replace("http:", "https:"))
+            assert (code, steps["tls"]["verdict"]) == (2, "failed")
+
+    run(main())
+
+
+def test_people_get_a_line_for_each_step():
+    async def main():
+        async with scripted(metadata={"code_challenge_methods_supported": None}) as script:
+            code, out, _ = await accord("doctor", script.url)
+            assert code == 0
+            assert "ok       dns " in out
+            assert "warning  pkce " in out
+            assert "change: state code_challenge_methods_supported" in out
+
+    run(main())
+
+
+@pytest.mark.parametrize("url", ["ftp://x.example", "server.py", "http://h.example:99999/"])
+def test_what_is_no_url_is_exit_code_2(url):
+    code, _, err = run(accord("doctor", url))
+    assert code == 2
+    assert err.startswith("accord: ")
+
+
+def test_lists_and_calls_take_tokens():
+    async def main():
+        async with scripted() as script:
+            code, _, err = await accord("list", script.url)
+            assert code == 2
+            assert "--oauth" in err
+            token = script.grant()["access_token"]
+            assert (await accord("list", script.url, "--bearer", token))[0] == 0
+            taken = await accord("list", script.url, "--bearer", "-", ACCORD_BEARER=token)
+            assert taken[0] == 0
+            code, _, err = await accord("list", script.url, "--bearer", "a b")
+            assert (code, "a b" in err) == (2, False)
+            code, _, err = await accord("list", script.url, "--bearer", "x", "--oauth")
+            assert (code, "not both" in err) == (2, True)
+
+    run(main(), seconds=60)
+
+
+def test_oauth_on_the_command_line_shows_the_url_where_no_browser_is(tmp_path):
+    """Without a terminal there is nobody to paste, and that is said."""
+
+    async def main():
+        async with scripted() as script:
+            env = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "XDG_CONFIG_HOME": str(tmp_path)}
+            code, _, err = await accord("list", script.url, "--oauth", **env)
+            assert code == 2
+            assert f"{script.issuer}/authorize?" in err
+            assert "neither a browser nor a terminal" in err
+
+    run(main())
+
+
+def test_oauth_on_the_command_line_keeps_its_token(tmp_path):
+    """The browser is any command that BROWSER names."""
+    visitor = tmp_path / "visit.py"
+    visitor.write_text(
+        "import sys, urllib.request as r\n"
+        "r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=10).read()\n"
+    )
+
+    async def main():
+        async with scripted() as script:
+            env = {
+                "DISPLAY": ":0",
+                "BROWSER": f"{sys.executable} {visitor} %s",
+                "XDG_CONFIG_HOME": str(tmp_path),
+            }
+            for _ in range(2):
+                code, _, err = await accord("list", script.url, "--oauth", **env)
+                assert code == 0, err
+            assert script.count("/authorize") == 1
+            assert (tmp_path / "accord" / "tokens.json").exists()
+
+    run(main())
