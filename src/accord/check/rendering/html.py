@@ -102,14 +102,17 @@ def _safe(text: str) -> str:
 def _header(report: Report) -> Iterator[str]:
     state = wording.state(report)
     word, _ = wording.outcome(report)
-    failed, warned = report.count("fail"), report.count("warn")
-    told = f"{wording.plural(failed, 'requirement')} failed, {warned} warned"
+    told = {"pass": ": no breach was found", "not-exercised": ""}.get(
+        state,
+        f": {wording.plural(report.count('fail'), 'requirement')} failed,"
+        f" {report.count('warn')} warned",
+    )
     yield '<header><div class="card"><div class="top"><div class="what">'
     yield '<p class="kicker">MCP conformance report</p>'
     yield f"<h1>{_safe(report.target)}</h1>"
     yield (
         f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
-        f" {word.capitalize()}: {told}</p>"
+        f" {word.capitalize()}{told}</p>"
     )
     yield from _facts(report)
     yield "</div>"
@@ -270,7 +273,7 @@ def _sections(report: Report) -> Iterator[str]:
         for result in results:
             yield from _result(result, is_open=is_open)
         yield "</div></section>"
-    yield '<p class="card empty" hidden>No requirement fits these filters.</p>'
+    yield '<p id="unmatched" class="card empty" hidden>No requirement fits these filters.</p>'
 
 
 def _result(result: Result, *, is_open: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@
 const form = document.querySelector('.filters');
 const results = [...document.querySelectorAll('.result')];
 const sections = [...document.querySelectorAll('main > section')];
-const empty = document.querySelector('.empty');
+const unmatched = document.querySelector('#unmatched');
 const shown = document.querySelector('.shown');
 const heard = document.querySelector('#heard');
 const texts = new Map();
@@ -31,7 +31,7 @@ const filter = () => {
     section.hidden = left === 0;
     section.querySelector('.count').textContent = left;
   }
-  empty.hidden = count > 0 || results.length === 0;
+  unmatched.hidden = count > 0 || results.length === 0;
   shown.textContent = `${count} of ${results.length} requirements shown`;
 };
 
