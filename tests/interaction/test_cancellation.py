@@ -8,7 +8,7 @@ import pytest
 from accord import connect
 from accord.errors import ConnectionClosed
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, everywhere, over, text
+from support.links import EVERYWHERE, IN_PROCESS, everywhere, over, text
 from support.raw import RawClient, RawServer
 from support.waiting import until
 
@@ -103,7 +103,7 @@ async def test_a_question_of_a_cancelled_tool_is_cancelled_too(
 
 
 @pytest.mark.requirement("cancellation.races")
-@IN_MEMORY
+@IN_PROCESS
 async def test_many_calls_cancelled_at_every_moment_leave_the_connection_whole(
     connect_to: Any,
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from accord.errors import RequestError
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, everywhere, text
+from support.links import EVERYWHERE, IN_MEMORY, IN_PROCESS, everywhere, text
 
 pytestmark = EVERYWHERE
 
@@ -90,7 +90,7 @@ async def test_an_async_tool_that_blocks_the_loop_is_named_in_a_warning(
     assert "working.py" in warnings[0]
 
 
-@IN_MEMORY
+@IN_PROCESS
 async def test_several_clients_share_a_server_and_nothing_else(connect_to: Any) -> None:
     server = working.make()
     heard: list[str] = []

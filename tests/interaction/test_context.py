@@ -7,7 +7,7 @@ import pytest
 from accord import Context
 from accord.types import Implementation
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, text
+from support.links import EVERYWHERE, IN_PROCESS, text
 
 pytestmark = EVERYWHERE
 
@@ -42,7 +42,7 @@ async def test_the_context_is_found_from_helpers_tasks_and_threads(connect_to: A
         assert prompt.messages[0].content.text == "prompts/get"
 
 
-@IN_MEMORY
+@IN_PROCESS
 async def test_outside_of_requests_there_is_no_context(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         for tool in ("reach", "reach_in_thread", "reach_inline"):
@@ -51,7 +51,7 @@ async def test_outside_of_requests_there_is_no_context(connect_to: Any) -> None:
             Context.current()
 
 
-@IN_MEMORY
+@IN_PROCESS
 async def test_the_lifespan_surrounds_the_time_a_server_serves(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         assert await client.call_tool("events", result_type=list[str]) == ["lifespan began"]
@@ -86,7 +86,7 @@ async def test_what_was_not_kept_for_a_request_is_not_found(connect_to: Any) -> 
         assert text(await client.call_tool("caller")) == "no Caller was kept for this request"
 
 
-@IN_MEMORY
+@IN_PROCESS
 async def test_middleware_may_answer_by_itself_or_refuse(connect_to: Any) -> None:
     from accord import Server
     from accord.errors import InvalidRequest

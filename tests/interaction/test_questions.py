@@ -8,7 +8,7 @@ import pytest
 from accord.errors import RequestError
 from accord.types import CreateMessageResult, ElicitResult, Root, TextContent
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, everywhere, over, text
+from support.links import EVERYWHERE, IN_PROCESS, everywhere, over, text
 from support.waiting import until
 
 pytestmark = EVERYWHERE
@@ -169,7 +169,7 @@ async def test_what_the_client_did_not_declare_is_not_asked_for(
     assert [each for each in asked if "method" in each] == []
 
 
-@IN_MEMORY
+@IN_PROCESS
 async def test_questions_of_several_tools_do_not_mix(connect_to: Any) -> None:
     async def model(params: Any) -> CreateMessageResult:
         question = params.messages[0].content.text

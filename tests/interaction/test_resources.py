@@ -8,7 +8,7 @@ import pytest
 
 from accord.errors import InvalidParams, RequestError, ResourceNotFound
 from interaction.servers import content
-from support.links import EVERYWHERE, IN_MEMORY
+from support.links import EVERYWHERE, IN_MEMORY, IN_PROCESS
 from support.waiting import until
 
 pytestmark = EVERYWHERE
@@ -160,7 +160,7 @@ async def test_only_what_exists_can_be_subscribed_to(connect_to: Any) -> None:
         await client.unsubscribe("nowhere://x")
 
 
-@IN_MEMORY
+@IN_PROCESS
 async def test_each_client_has_its_own_subscriptions(connect_to: Any) -> None:
     server = content.make()
     one: list[str] = []

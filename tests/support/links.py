@@ -43,6 +43,7 @@ def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
 
 
 EVERYWHERE = everywhere(*REVISIONS)
+IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
 
 
