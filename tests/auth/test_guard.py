@@ -25,11 +25,12 @@ class Inner:
 
     async def __call__(self, scope, receive, send):
         self.seen.append(scope)
-        if self.needs is not None:
-            scope["accord.scopes"] = self.needs
         if scope["type"] == "http":
-            headers = [(b"content-type", b"text/plain")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            status, headers = 200, [(b"content-type", b"text/plain")]
+            if self.needs is not None:
+                status = 403
+                headers.append(scope["accord.challenge"](self.needs))
+            await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": b"inside", "more_body": False})
 
 

@@ -6,8 +6,8 @@ where to get a token, health checks, and the preflights of browsers.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from functools import lru_cache
-from hashlib import sha256
+from functools import lru_cache, partial
+from time import time
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -15,7 +15,7 @@ import msgspec
 
 from accord.auth import resource
 from accord.auth.resource import METADATA, Refusal
-from accord.auth.verifiers import TokenMemory, TokenVerifier, for_audience
+from accord.auth.verifiers import TokenMemory, TokenVerifier, digest_of, for_audience
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -31,7 +31,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _PRINCIPAL: Final = "accord.principal"
-_NEEDED: Final = "accord.scopes"
+_CHALLENGE_FOR: Final = "accord.challenge"
 _HEALTH: Final = ("/healthz", "/readyz")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = (b"content-type", b"application/json")
@@ -81,14 +81,16 @@ class _Place(msgspec.Struct, frozen=True):
     metadata_url: str
     verifier: TokenVerifier
     memory: TokenMemory | None
+    challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
 
 
 class Guard:
     """An ASGI app that lets requests with a good token through to another one.
 
     Whom the token stands for is in the scope, as "accord.principal". An app that finds out only
-    later that more is needed names the scopes in "accord.scopes" before it answers; the answer is
-    then a 403 that tells the client. What else the app has, such as `options`, the guard has too.
+    later that more is needed calls what is there as "accord.challenge" with the scopes, and answers
+    with status 403 and the header it gets. What else the app has, such as `options`, the guard has
+    too.
 
     Args:
         app: any ASGI app.
@@ -142,13 +144,8 @@ class Guard:
             await self._refuse(admitted, place, scope, receive, send)
             return
         scope[_PRINCIPAL] = admitted
-
-        def answer(message: Message) -> Awaitable[None]:
-            if _NEEDED in scope and message["type"] == "http.response.start":
-                message = self._challenged(message, place, scope)
-            return send(message)
-
-        await self.app(scope, receive, answer)
+        scope[_CHALLENGE_FOR] = place.challenge_for
+        await self.app(scope, receive, send)
 
     def _is_open(self, scope: Scope) -> bool:
         if scope["type"] != "http":
@@ -161,13 +158,21 @@ class Guard:
         """Return who sends a request, where its token was found to be good a moment ago."""
         if place.memory is None or scope.get("query_string"):
             return None
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(given) != 1 or not given[0].startswith(b"Bearer "):
+        given = b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                if given:
+                    return None
+                given = value
+        if not given.startswith(b"Bearer "):
             return None
-        known = place.memory.find(sha256(given[0][7:]).digest())
-        if known is None or known[0] is None or not self._required <= known[0].scopes:
+        known = place.memory.known.get(digest_of(given[7:]))
+        if known is None or known[1] <= time():
             return None
-        return known[0]
+        principal = known[0]
+        if principal is None or not self._required <= principal.scopes:
+            return None
+        return principal
 
     async def _admit(self, scope: Scope, place: _Place) -> Principal | Refusal:
         """Say who sends a request, or why it is refused."""
@@ -203,7 +208,9 @@ class Guard:
         if found is None:
             verifier = for_audience(self.protection.verifier, url)
             memory = getattr(verifier, "memory", None)
-            found = _Place(url, resource.metadata_url(url, self.path), verifier, memory)
+            described_at = resource.metadata_url(url, self.path)
+            challenge_for = partial(_challenge_for, self._required, described_at)
+            found = _Place(url, described_at, verifier, memory, challenge_for)
             if len(self._places) < _PLACES_MOST:
                 self._places[url] = found
         return found
@@ -256,12 +263,6 @@ class Guard:
             headers.append((b"retry-after", b"5"))
         await _respond(send, refusal.status, headers + self._cors(scope), refusal.body)
 
-    def _challenged(self, message: Message, place: _Place, scope: Scope) -> Message:
-        """Make of an answer a refusal that names all scopes needed."""
-        refusal = resource.lacks_scopes({*self._required, *scope[_NEEDED]})
-        headers = [*message["headers"], (_CHALLENGE, _challenge(refusal, place.metadata_url))]
-        return {**message, "status": refusal.status, "headers": headers}
-
     def _cors(self, scope: Scope) -> Headers:
         """Let pages read why, if the app lets them read its answers."""
         headers: Headers = []
@@ -273,6 +274,13 @@ class Guard:
 
 # Only names of loopback make places of their own, one for each way to write them.
 _PLACES_MOST: Final = 16
+
+
+def _challenge_for(
+    required: frozenset[str], url: str, scopes: Iterable[str]
+) -> tuple[bytes, bytes]:
+    """Return the header of an answer that names all scopes needed."""
+    return _CHALLENGE, _challenge(resource.lacks_scopes({*required, *scopes}), url)
 
 
 @lru_cache(maxsize=256)

@@ -135,7 +135,9 @@ class HttpEndpoint:
         stream, reply = post.stream, post.reply
         if stream is not None and not stream.is_ended:
             await post.read(new_session).follow(post.receive)
-        elif stream is not None or (reply is not None and post.form == "stream"):
+        elif stream is not None or (
+            reply is not None and post.form == "stream" and post.denial is None
+        ):
             await post.whole_stream(post.events(), session=new_session)
         elif reply is not None:
             await post.json(reply, session=new_session)

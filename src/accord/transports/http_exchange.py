@@ -56,6 +56,7 @@ class HttpExchange:
     """
 
     is_begun = False
+    denial: tuple[bytes, bytes] | None = None
 
     def __init__(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
         self.app = app
@@ -170,6 +171,9 @@ class HttpExchange:
         headers = self._headers(_JSON) if b"origin" in self.headers else [_JSON]
         if session is not None:
             headers.append((SESSION, session.encode()))
+        if self.denial is not None:
+            status = 403
+            headers.append(self.denial)
         headers.append((_LENGTH, b"%d" % len(body)))
         self.is_begun = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})

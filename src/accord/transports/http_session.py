@@ -297,9 +297,10 @@ class Post(HttpExchange):
         )
 
     def forbid(self, scopes: Iterable[str]) -> None:
-        """Let a guard around us tell that the token lacks scopes, unless it is too late."""
-        if not self.is_over and self.stream is None:
-            self.scope["accord.scopes"] = tuple(scopes)
+        """Answer with what a guard around us says of missing scopes, unless it is too late."""
+        challenge = self.scope.get("accord.challenge")
+        if challenge is not None and not self.is_over and self.stream is None:
+            self.denial = challenge(scopes)
 
     # -- streams
 
