@@ -126,17 +126,28 @@ class Guard:
         return getattr(self.app, name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        place = self._public
+        if place is not None and scope.get("path") == self.path and scope.get("method") == "POST":
+            admitted = self._recall(scope, place)
+            if admitted is not None:
+                scope[_PRINCIPAL] = admitted
+                scope[_CHALLENGE_FOR] = place.challenge_for
+                await self.app(scope, receive, send)
+                return
         # Whatever stands outside of us does not decide who is who.
         scope.pop(_PRINCIPAL, None)
-        is_usual = scope.get("path") == self.path and scope.get("method") == "POST"
-        if not is_usual and self._is_open(scope):
+        await self._call(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that is not known to be good."""
+        if self._is_open(scope):
             await self.app(scope, receive, send)
             return
         place = self._public or self._place(scope)
         if isinstance(place, Refusal):
             await self._refuse(place, None, scope, receive, send)
             return
-        if not is_usual and self._is_metadata(scope):
+        if self._is_metadata(scope):
             await self._publish(place, scope, send)
             return
         admitted = self._recall(scope, place) or await self._admit(scope, place)

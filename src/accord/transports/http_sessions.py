@@ -47,7 +47,10 @@ class HttpSessions:
     def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.Refusal:
         """Return the session that a request names."""
         session = self._found.get(key)
-        if session is None or session.principal != self.principal(exchange):
+        principal = self.principal(exchange)
+        if session is None or not (
+            session.principal is principal or session.principal == principal
+        ):
             return _UNKNOWN  # session.end.terminated-404
         session.used = self._app.now()
         if not session.is_opened:
