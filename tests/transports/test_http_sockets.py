@@ -196,6 +196,20 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
     run(main())
 
 
+def test_a_connection_that_was_closed_unnoticed_is_not_used_again():
+    async def main():
+        async with answering([OK, None], OK) as (server, sender):
+            await whole(await ask(sender, server.url))
+            (connection,) = sender._open
+            # The loop is busy elsewhere while the server closes the connection.
+            connection.transport.pause_reading()
+            await asyncio.sleep(0.05)
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 2
+
+    run(main())
+
+
 def test_an_answer_that_nobody_wants_ends_its_connection():
     async def main():
         async with answering([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"], OK) as (

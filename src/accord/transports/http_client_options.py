@@ -20,7 +20,7 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
         session: an `aiohttp.ClientSession` to use, with its connector, cookies and TLS settings;
             it stays yours to close. It must not limit connections: a call whose server asks back
             needs two.
-        sender: anything with a method `send` as `Sender` has, in place of aiohttp.
+        sender: anything with a method `send` as `Sender` has, in place of ours.
         proxy: the URL of a proxy; by default what the environment says, "" for none.
         verify: whether certificates are checked.
         connect: seconds to make a connection.

@@ -6,6 +6,7 @@ No proxies, no redirects, no caches; who needs the first of these gets aiohttp.
 import asyncio
 import contextlib
 import os
+import selectors
 import ssl
 import zlib
 from base64 import b64encode
@@ -22,6 +23,8 @@ __all__ = ["SocketSender"]
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
 _IDLE: Final = 4.0
+# From here on it is worth looking whether the server has closed the connection meanwhile.
+_UNNOTICED: Final = 0.01
 # asyncio would allocate four times as much for each read.
 _READ: Final = 64 * 1024
 # What is read ahead of whoever wants it.
@@ -137,7 +140,8 @@ class SocketSender:
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
-            if not connection.is_lost and self._loop.time() - connection.used < _IDLE:
+            idle = self._loop.time() - connection.used
+            if not connection.is_lost and idle < _IDLE and not connection.has_news(idle):
                 return connection
             connection.abort()
         return None
@@ -324,6 +328,14 @@ class _Connection(asyncio.Protocol):
             self.abort()
             raise
         return response
+
+    def has_news(self, idle: float) -> bool:
+        """Whether something came while nobody asked: most often the end, not yet noticed."""
+        if idle < _UNNOTICED:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.transport.get_extra_info("socket"), selectors.EVENT_READ)
+            return bool(selector.select(0))
 
     def release(self, response: "_Response") -> None:
         """Take note that nobody reads a response any more."""
