@@ -2,20 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from accord.check.outcomes import Outcome, judged
 from accord.check.probing.line import Line, LineEnded, Silence
-from accord.check.probing.probe import Facts, Outcome, Probe, Rules, all_of
+from accord.check.probing.probe import Facts, Probe, Rules, all_of
 from accord.check.probing.subject import Subject
-from accord.check.report import VERDICTS, Report, Setting, merged
+from accord.check.report import Report, Setting, merged
 from accord.check.scenarios._scenario import Scenario
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Evidence, Tally, Verdict
+from accord.protocol.monitor import Verdict
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
@@ -177,7 +178,7 @@ async def _check_revision(
             _blame(probe, error)
         await _run_all(probe, _chosen(plan, revision), tell)
     assert line.tape.monitor is not None
-    probe.tallies.append(line.tape.monitor.tallies)
+    probe.outcomes.tallies.append(line.tape.monitor.tallies)
     return [
         _verdict(row, probe)
         for row in catalogue().values()
@@ -279,49 +280,8 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 
 def _verdict(row: Requirement, probe: Probe) -> Verdict:
-    tally = _sum(tallies.get(row.id) for tallies in probe.tallies)
-    tried = probe.outcomes.get(row.id)
-    outcome = _worse(tried, _of_tally(tally))
-    if outcome is None:
-        outcome = _untried(row, probe)
-    return Verdict(
-        id=row.id,
-        level=row.level_in(probe.revision),
-        party=row.party,
-        revisions=(probe.revision,),
-        verdict=outcome.verdict,
-        message=outcome.message,
-        evidence=outcome.evidence,
-    )
-
-
-def _sum(tallies: Iterable[Tally | None]) -> Tally:
-    total = Tally(kept=[])
-    for tally in tallies:
-        if tally is not None:
-            total.exercised += tally.exercised
-            total.breaches += tally.breaches
-            if tally.worst is not None and total.worst != "fail":
-                total.worst = tally.worst
-            total.kept += tally.kept
-    return total
-
-
-def _of_tally(tally: Tally) -> Outcome | None:
-    if tally.worst is not None:
-        more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
-        evidence = [
-            Evidence(kept.why, kept.party, kept.number, kept.evidence) for kept in tally.kept[:5]
-        ]
-        return Outcome(tally.worst, tally.kept[0].why + more, evidence)
-    if tally.exercised:
-        return Outcome("pass", f"held {tally.exercised} times" if tally.exercised > 1 else "held")
-    return None
-
-
-def _worse(one: Outcome | None, other: Outcome | None) -> Outcome | None:
-    known = [each for each in (one, other) if each is not None]
-    return min(known, key=lambda each: VERDICTS.index(each.verdict)) if known else None
+    outcome = probe.outcomes.outcome(row.id) or _untried(row, probe)
+    return judged(row, probe.revision, outcome)
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:

@@ -5,17 +5,18 @@ scenario can make verdicts of them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
 from accord.check.probing.questions import answer_to
 from accord.check.probing.tape import Tape
 from accord.errors import AccordError
-from accord.trace import HttpFacts
+from accord.protocol.violation import OTHER
+from accord.trace import HttpFacts, Party
 
 if TYPE_CHECKING:
     from accord.types import RevisionId
@@ -68,6 +69,10 @@ class Reply(msgspec.Struct, frozen=True):
         return text if len(text) <= 200 else f"{text[:200]}..."
 
 
+Respond: TypeAlias = Callable[["Line", dict[str, Any]], Coroutine[Any, Any, None]]
+"""Answers a request of the other party, in place of the plain answers of a client."""
+
+
 class Carrier(Protocol):
     """The transport of a line."""
 
@@ -88,15 +93,19 @@ class Line:
         carrier: the transport.
         tape: keeps and judges what travels.
         patience: seconds to wait for an answer.
+        me: the part that the checker plays.
 
     Attributes:
-        heard: every message of the server, in order.
+        heard: every message of the other party, in order.
         opening: the server's answer to initialize.
         ended: why the line ended; None while it lasts.
     """
 
-    def __init__(self, carrier: Carrier, tape: Tape, *, patience: float = 5.0) -> None:
+    def __init__(
+        self, carrier: Carrier, tape: Tape, *, patience: float = 5.0, me: Party = "client"
+    ) -> None:
         self.carrier: Any = carrier
+        self.me: Party = me
         self.tape = tape
         self.patience = patience
         self.heard: list[dict[str, Any]] = []
@@ -105,6 +114,7 @@ class Line:
         self.client_capabilities: Mapping[str, Any] = {}
         self.ended: str | None = None
         self.answers_questions = True
+        self.respond: Respond | None = None
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -132,11 +142,11 @@ class Line:
     # -- hearing, called by the carrier
 
     def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
-        """Take what the server sent."""
+        """Take what the other party sent."""
         if self.tape.count >= _FLOOD:
             self.end(f"the server floods the line: more than {_FLOOD} messages")
             return
-        found = self.tape.take("server", data, http)
+        found = self.tape.take(OTHER[self.me], data, http)
         for message in found if isinstance(found, list) else [found]:
             if isinstance(message, dict):
                 self.heard.append(message)
@@ -150,8 +160,11 @@ class Line:
         self._changed.set()
 
     def _spawn(self, question: dict[str, Any]) -> None:
-        answer = answer_to(question, self.client_capabilities)
-        task = asyncio.get_running_loop().create_task(self.say(answer))
+        if self.respond is None:
+            work = self.say(answer_to(question, self.client_capabilities))
+        else:
+            work = self.respond(self, question)
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._answered)
 
@@ -172,7 +185,7 @@ class Line:
         if self.ended is not None:
             raise LineEnded(self.ended)
         if not getattr(self.carrier, "takes_down", False):
-            self.tape.take("client", data, http)
+            self.tape.take(self.me, data, http)
         await self.carrier.send(data)
 
     async def notify(self, method: str, params: Any = None) -> None:

@@ -6,16 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.outcomes import Outcomes
 from accord.check.probing.line import Line
 from accord.check.probing.samples import sample
 from accord.check.probing.subject import Subject
 from accord.check.probing.tools import why_not
-from accord.protocol.catalogue import catalogue
-from accord.protocol.monitor import Evidence, Tally, VerdictName
 from accord.trace import Transport
 from accord.types import RevisionId
 
-__all__ = ["Facts", "Outcome", "Probe", "Rules"]
+__all__ = ["Facts", "Probe", "Rules"]
 
 _PAGES: Final = 50
 # Seconds that even a server gets that hung before.
@@ -73,14 +72,6 @@ class Facts(msgspec.Struct, kw_only=True):
         return why_not(known, allow_writes=self.rules.allow_writes, chosen=self.rules.tools)
 
 
-class Outcome(msgspec.Struct):
-    """What scenarios found about one requirement."""
-
-    verdict: VerdictName
-    message: str
-    evidence: list[Evidence] = []
-
-
 class Probe:
     """A server under check, as one scenario sees it.
 
@@ -88,15 +79,14 @@ class Probe:
         subject: how the server is reached.
         facts: what it says of itself.
         line: a line that all scenarios share, opened and ready.
-        outcomes: what was found, by requirement.
+        outcomes: what was found.
     """
 
     def __init__(self, subject: Subject, facts: Facts, line: Line) -> None:
         self.subject = subject
         self.facts = facts
         self.line = line
-        self.outcomes: dict[str, Outcome] = {}
-        self.tallies: list[Mapping[str, Tally]] = []
+        self.outcomes = Outcomes("server", facts.revision)
         self._lines: list[Line] = [line]
 
     @property
@@ -130,7 +120,7 @@ class Probe:
                 yield line
         finally:
             if line.tape.monitor is not None:
-                self.tallies.append(line.tape.monitor.tallies)
+                self.outcomes.tallies.append(line.tape.monitor.tallies)
 
     def lose_patience(self) -> None:
         """Wait less from now on: a server that hung once may hang in every scenario."""
@@ -150,20 +140,8 @@ class Probe:
             why: what the server does if it is not, to be read after "the server".
             evidence: how many of the last messages show it.
         """
-        row = catalogue()[id]
-        if not row.holds_in(self.revision):
-            return bool(condition)
-        known = self.outcomes.get(id)
-        if condition:
-            if known is None or known.verdict in ("not-exercised", "not-applicable"):
-                self.outcomes[id] = Outcome("pass", "held")
-            return True
-        verdict = row.severity_in(self.revision)
-        if known is None or known.verdict not in ("fail", "warn"):
-            shown = self._lines[-1].tape.last(evidence)
-            proof = Evidence(why, "server", None, None)
-            self.outcomes[id] = Outcome(verdict, why, [proof, *shown])
-        return False
+        shown = () if condition else self._lines[-1].tape.last(evidence)
+        return self.outcomes.hold(id, condition, why, evidence=shown)
 
     def broken(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
@@ -171,13 +149,11 @@ class Probe:
 
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
-        if catalogue()[id].holds_in(self.revision):
-            self.outcomes.setdefault(id, Outcome("not-exercised", why))
+        self.outcomes.skip(id, why)
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this server, and why."""
-        if catalogue()[id].holds_in(self.revision):
-            self.outcomes.setdefault(id, Outcome("not-applicable", why))
+        self.outcomes.exclude(id, why)
 
 
 async def all_of(line: Line, method: str, member: str) -> list[dict[str, Any]]:

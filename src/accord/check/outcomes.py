@@ -1,0 +1,120 @@
+"""What scenarios find about requirements, and how it is joined with what a monitor saw."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from accord.check.report import VERDICTS
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.violation import Party
+from accord.types import RevisionId
+
+__all__ = ["Outcome", "Outcomes", "judged"]
+
+_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
+
+
+class Outcome(msgspec.Struct):
+    """What was found about one requirement."""
+
+    verdict: VerdictName
+    message: str
+    evidence: list[Evidence] = []
+
+
+class Outcomes:
+    """Takes the verdicts of scenarios under one revision.
+
+    Args:
+        party: who is under check.
+        revision: under which revision.
+
+    Attributes:
+        found: what was found, by requirement.
+        tallies: what monitors counted, one for each line.
+    """
+
+    def __init__(self, party: Party, revision: RevisionId) -> None:
+        self.party: Party = party
+        self.revision = revision
+        self.found: dict[str, Outcome] = {}
+        self.tallies: list[Mapping[str, Tally]] = []
+
+    def hold(
+        self, id: str, condition: object, why: str, *, evidence: Iterable[Evidence] = ()
+    ) -> bool:
+        """Note whether a requirement was kept; a breach outweighs all that was kept.
+
+        Args:
+            id: the requirement; one that does not hold in this revision is not judged.
+            condition: what must be true.
+            why: what the party does if it is not, to be read after its name.
+            evidence: what shows it.
+        """
+        row = catalogue()[id]
+        if not row.holds_in(self.revision):
+            return bool(condition)
+        known = self.found.get(id)
+        if condition:
+            if known is None or known.verdict in _OPEN:
+                self.found[id] = Outcome("pass", "held")
+            return True
+        if known is None or known.verdict not in ("fail", "warn"):
+            proof = Evidence(why, self.party, None, None)
+            verdict = row.severity_in(self.revision)
+            self.found[id] = Outcome(verdict, why, [proof, *evidence])
+        return False
+
+    def skip(self, id: str, why: str) -> None:
+        """Note that a requirement could not be put to the test, and why."""
+        if catalogue()[id].holds_in(self.revision):
+            self.found.setdefault(id, Outcome("not-exercised", why))
+
+    def exclude(self, id: str, why: str) -> None:
+        """Note that a requirement does not concern this party, and why."""
+        if catalogue()[id].holds_in(self.revision):
+            self.found.setdefault(id, Outcome("not-applicable", why))
+
+    def outcome(self, id: str) -> Outcome | None:
+        """Return the worst that scenarios or monitors found; None where nothing was."""
+        tally = _sum(tallies.get(id) for tallies in self.tallies)
+        known = [each for each in (self.found.get(id), _of_tally(tally)) if each is not None]
+        return min(known, key=lambda each: VERDICTS.index(each.verdict)) if known else None
+
+
+def judged(row: Requirement, revision: RevisionId, outcome: Outcome) -> Verdict:
+    """Return an outcome as the verdict on a requirement."""
+    return Verdict(
+        id=row.id,
+        level=row.level_in(revision),
+        party=row.party,
+        revisions=(revision,),
+        verdict=outcome.verdict,
+        message=outcome.message,
+        evidence=outcome.evidence,
+    )
+
+
+def _sum(tallies: Iterable[Tally | None]) -> Tally:
+    total = Tally(kept=[])
+    for tally in tallies:
+        if tally is not None:
+            total.exercised += tally.exercised
+            total.breaches += tally.breaches
+            if tally.worst is not None and total.worst != "fail":
+                total.worst = tally.worst
+            total.kept += tally.kept
+    return total
+
+
+def _of_tally(tally: Tally) -> Outcome | None:
+    if tally.worst is not None:
+        more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
+        evidence = [
+            Evidence(kept.why, kept.party, kept.number, kept.evidence) for kept in tally.kept[:5]
+        ]
+        return Outcome(tally.worst, tally.kept[0].why + more, evidence)
+    if tally.exercised:
+        return Outcome("pass", f"held {tally.exercised} times" if tally.exercised > 1 else "held")
+    return None
