@@ -1,0 +1,162 @@
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from accord.check.rendering.html import _laid_out, as_html
+from accord.check.report import build
+from check.reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
+
+VOID = {"meta", "input", "br", "option", "rect", "circle"}
+
+
+class Elements(HTMLParser):
+    """The elements of a page; fails where they are not closed in order."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open = []
+        self.all = []
+        self.texts = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.all.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.all.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def with_class(self, name):
+        return [attrs for _, attrs in self.all if name in (attrs.get("class") or "").split()]
+
+
+REPORTS = {
+    "hostile": hostile_report,
+    "spotless": spotless_report,
+    "three": lambda: server_report(3),
+    "sixty": lambda: server_report(60),
+    "empty": lambda: build([], target="x", revision=None, judged_by=NEW, decidable=()),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_result_is_in_the_page_once_and_all_elements_are_closed(name):
+    report = REPORTS[name]()
+    results = Elements(as_html(report)).with_class("result")
+    assert sorted(each["id"] for each in results) == sorted(each.id for each in report.results)
+    verdicts = [each["data-verdict"] for each in results]
+    order = ["fail", "warn", "pass", "not-exercised", "not-applicable"]
+    assert verdicts == sorted(verdicts, key=order.index)
+
+
+def test_few_breaches_are_unfolded_and_many_are_not():
+    def unfolded(report):
+        page = Elements(as_html(report))
+        return [each["data-verdict"] for each in page.with_class("result") if "open" in each]
+
+    assert unfolded(server_report(3)) == ["fail"] * 3
+    assert unfolded(server_report(60)) == []
+
+
+def test_the_page_may_run_its_own_script_and_nothing_else():
+    page = as_html(hostile_report())
+    [policy] = [
+        attrs["content"]
+        for tag, attrs in Elements(page).all
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        [text] = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_nothing_is_loaded_from_anywhere():
+    for tag, attrs in Elements(as_html(server_report(60))).all:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "audio", "video", "base")
+        assert not {"src", "srcset", "style", "onclick", "onerror"} & set(attrs)
+    assert "url(" not in as_html(server_report(3))
+
+
+def test_hostile_text_is_escaped():
+    page = Elements(as_html(hostile_report()))
+    assert "b" not in [tag for tag, attrs in page.all if "class" in attrs]
+    assert '<b>|`@all"' not in as_html(hostile_report())
+    assert any("<b>|`@all" in text for text in page.texts)
+    assert NASTY not in as_html(hostile_report())
+
+
+def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
+    page = as_html(server_report(3))
+    texts = " ".join("".join(Elements(page).texts).split())
+    places = [
+        texts.index(each)
+        for each in (
+            "MCP conformance report my server.py",
+            "Failed: 3 requirements failed, 0 warned",
+            "Checkedserver",
+            "Transportstdio",
+            f"Revisions{OLD}, {NEW}",
+            "Date2025-07-01 12:00 UTC",
+            "Duration12.3 s",
+            "Coverage",
+            "Score",
+            "How coverage and score are made",
+        )
+    ]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (server_report(0), "Passed: no breach was found"),
+        (build([], target="x", revision=NEW, judged_by=NEW, decidable=()), "Nothing was put to"),
+        (spotless_report(), f"not named, judged by {NEW}"),
+    ],
+    ids=["passed", "empty", "unnamed"],
+)
+def test_the_summary_says_what_there_is_to_say(report, told):
+    assert told in "".join(Elements(as_html(report)).texts)
+
+
+def test_a_result_tells_clause_revisions_messages_and_how_to_repeat_it():
+    report = server_report(1)
+    [broken] = [each for each in report.results if each.verdict == "fail"]
+    text = "".join(Elements(as_html(report)).texts)
+    inside = " ".join(text[text.rindex("Clause", 0, text.index(broken.repeat)) :].split())
+    assert inside.startswith(f"ClauseMUST: {broken.clause}")
+    assert f"{NEW} ✕ Failed {OLD} ✕ Failed" in inside
+    assert 'client message (record 12) { "jsonrpc": "2.0", "id": 7,' in inside
+    assert broken.repeat in inside
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('{"a":[1,{"b":"x,{"}],"c":{}}', "QaQ: [|1,|{|QbQ: Qx,{Q|}|],|QcQ: {}|}"),
+        ('{"n":1.50e+3, "s":"\\\\\\"]"}', "QnQ: 1.50e+3,|QsQ: Q\\\\\\Q]Q|}"),
+        ("[]", "[]"),
+        ('{"cut":["off', "{|QcutQ: [|Qoff"),
+        ("}{", "}{"),
+        ("two\nlines", "two|lines"),
+        ("", ""),
+    ],
+)
+def test_messages_are_laid_out_and_stay_exact(text, lines):
+    shown = [line.strip().replace('"', "Q") for line in _laid_out(text)]
+    assert "|".join(shown).endswith(lines)
+    if text.startswith(("{", "[")):
+        assert "".join("".join(_laid_out(text)).split()) == "".join(text.split())

@@ -1,0 +1,93 @@
+import json
+
+import pytest
+
+from accord import __version__
+from accord.check.rendering.sarif import as_sarif
+from accord.check.report import Setting
+from check.reports import hostile_report, server_report, spotless_report
+
+
+def run_of(report):
+    log = json.loads(as_sarif(report))
+    assert log["version"] == "2.1.0"
+    assert log["$schema"].endswith("sarif-2.1.0.json")
+    [run] = log["runs"]
+    return run
+
+
+def test_each_breach_is_a_result_with_the_level_of_its_verdict():
+    report = server_report(60)
+    run = run_of(report)
+    assert (run["tool"]["driver"]["name"], run["tool"]["driver"]["version"]) == (
+        "accord",
+        __version__,
+    )
+    levels = {each["ruleId"]: each["level"] for each in run["results"]}
+    assert levels == {
+        each.id: {"fail": "error", "warn": "warning"}[each.verdict]
+        for each in report.results
+        if each.verdict in ("fail", "warn")
+    }
+    assert {"error", "warning"} == set(levels.values())
+
+
+def test_each_requirement_that_was_exercised_is_a_rule_with_help():
+    report = server_report(3)
+    run = run_of(report)
+    rules = run["tool"]["driver"]["rules"]
+    exercised = [each for each in report.results if each.verdict in ("pass", "fail", "warn")]
+    assert [rule["id"] for rule in rules] == [each.id for each in exercised]
+    for rule, result in zip(rules, exercised, strict=True):
+        assert result.clause in rule["help"]["text"]
+        assert rule["shortDescription"]["text"] == result.clause
+        assert rule["defaultConfiguration"]["level"] in ("error", "warning")
+        assert set(rule["properties"]["tags"]) == {"mcp", result.id.split(".")[0], result.level}
+    pages = [rule["helpUri"] for rule in rules if "helpUri" in rule]
+    assert pages
+    assert all(each.startswith("https://modelcontextprotocol.io/") for each in pages)
+    for each in run["results"]:
+        assert rules[each["ruleIndex"]]["id"] == each["ruleId"]
+
+
+def test_results_tell_the_messages_and_how_to_repeat_the_check():
+    first = run_of(server_report(1))["results"][0]
+    told = first["message"]["text"].splitlines()
+    assert told[0] == "answers with breach number 0"
+    assert told[1].startswith('client: {"jsonrpc":"2.0","id":7')
+    assert told[-1].startswith("again: accord check server 'my server.py' --only ")
+
+
+@pytest.mark.parametrize(
+    ("artifact", "uri"), [("my server.py", "my%20server.py"), (None, "mcp-server")]
+)
+def test_results_point_to_the_top_of_one_file(artifact, uri):
+    report = server_report(1, setting=Setting(artifact=artifact))
+    [location] = run_of(report)["results"][0]["locations"]
+    assert location["physicalLocation"] == {
+        "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": 1},
+    }
+
+
+def test_a_breach_keeps_its_fingerprint_whatever_it_says():
+    one, other = (
+        run_of(server_report(count))["results"][0]["partialFingerprints"] for count in (1, 2)
+    )
+    assert one == other
+    prints = [
+        json.dumps(each["partialFingerprints"]) for each in run_of(server_report(60))["results"]
+    ]
+    assert len(set(prints)) == len(prints)
+
+
+def test_a_report_without_breaches_has_no_results():
+    run = run_of(spotless_report())
+    assert run["results"] == []
+    assert run["invocations"] == [{"executionSuccessful": True}]
+
+
+def test_hostile_text_is_spelled_out():
+    text = as_sarif(hostile_report())
+    assert "\\u001b" not in text
+    assert "\\ud800" not in text.replace("\\\\ud800", "")
