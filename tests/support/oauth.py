@@ -20,6 +20,8 @@ RESOURCE = "https://auth.example/mcp"
 RETURN = "http://127.0.0.1:3000/callback"
 VERIFIER = "v" * 50
 ADA = hash_password("lovelace")
+# Named after the issuer.
+COOKIE = f"__Host-accord-{hashlib.sha256(ISSUER.encode()).hexdigest()[:8]}"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -86,7 +88,7 @@ class Desk:
     ) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.cookie is not None:
-            named["cookie"] = f"accord-browser={self.cookie}"
+            named["cookie"] = f"theme={{dark; {COOKIE}={self.cookie}; other=1"
         request = Request(
             method=method,
             path=path,
@@ -100,6 +102,7 @@ class Desk:
         response = self.endpoints.respond(request, self.now)
         for name, value in response.headers:
             if name == "set-cookie":
+                assert value.startswith(f"{COOKIE}=")
                 self.cookie = value.split(";")[0].split("=", 1)[1]
         return Answer(response)
 

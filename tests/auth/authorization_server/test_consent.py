@@ -43,6 +43,13 @@ def test_without_scopes_the_page_says_that_everything_is_allowed():
     assert "everything that the server offers" in desk.consent(desk.client(), scope=None).text
 
 
+def test_without_a_scope_of_those_that_there_are_the_page_says_so():
+    desk = Desk(default_scopes=())
+    page = desk.consent(desk.client(), scope=None)
+    assert "needs no permission of its own" in page.text
+    assert "<code></code>" not in page.text
+
+
 def test_what_programs_say_about_themselves_is_text_and_nothing_else(desk):
     name = "<script>alert('x')</script>&quot;"
     client = desk.client(client_name=name, redirect_uris=["https://a.example/cb?a='b'&c=d"])
@@ -91,8 +98,15 @@ def test_the_form_may_lead_back_to_the_program(desk, uri, leads):
 
 def test_the_cookie_is_for_the_browser_alone(desk):
     cookie = desk.authorize(desk.client()).headers["set-cookie"]
-    for part in ("HttpOnly", "SameSite=Lax", "Secure"):
+    assert cookie.startswith("__Host-accord-")
+    for part in ("HttpOnly", "SameSite=Lax", "Secure", "Path=/"):
         assert part in cookie
+
+
+def test_a_cookie_that_we_did_not_make_is_replaced(desk):
+    desk.cookie = "short"
+    desk.authorize(desk.client())
+    assert desk.cookie != "short"
 
 
 def test_a_wrong_password_is_not_told_from_a_wrong_name(desk):
@@ -119,8 +133,8 @@ def test_guessing_a_password_is_slowed_down(desk):
 
 def test_trying_many_names_from_one_address_is_slowed_down(desk):
     page = desk.authorize(desk.client())
-    statuses = [desk.submit(page, name=f"n{n}", password="x").status for n in range(31)]
-    assert statuses == [401] * 30 + [429]
+    statuses = [desk.submit(page, name=f"n{n}", password="x").status for n in range(21)]
+    assert statuses == [401] * 20 + [429]
 
 
 def test_a_login_lasts_for_a_while_and_is_kept_as_a_hash(desk):

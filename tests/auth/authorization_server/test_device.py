@@ -132,3 +132,21 @@ def test_the_page_takes_forms_of_our_own_only(desk):
     assert desk.submit(page, csrf="0" * 64, user_code="x").status == 403
     assert desk.send("GET", "/device", query="user_code=a&user_code=b").status == 400
     assert desk.send("POST", "/device", content_type="text/plain").status == 400
+
+
+def test_one_address_has_no_more_than_so_many_devices_wait(desk):
+    device = Television(desk)
+    form = {"client_id": device.client, "scope": "read"}
+    statuses = [desk.post("/device_authorization", **form).status for _ in range(60)]
+    assert statuses == [200] * 59 + [429]
+
+
+def test_only_so_many_devices_wait_at_once(desk):
+    device = Television(desk)
+    form = {"client_id": device.client, "scope": "read"}
+    for number in range(999):
+        desk.address = f"192.0.2.{number // 50}"
+        assert desk.post("/device_authorization", **form).status == 200
+    desk.address = "192.0.2.99"
+    answer = desk.post("/device_authorization", **form)
+    assert (answer.status, answer.error) == (503, "temporarily_unavailable")

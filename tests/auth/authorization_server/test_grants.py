@@ -1,6 +1,13 @@
 """The token endpoint: codes, refresh tokens, credentials; what is stolen is worth nothing."""
 
+import base64
+import hmac
+import json
+
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth.authorization_server.known import KnownClient
 from accord.auth.authorization_server.verifier import OwnTokens, Revoked
@@ -331,6 +338,73 @@ def test_revoking_an_access_token_ends_all_that_came_with_it(desk):
     assert desk.post("/revoke", client_id=client, **form).status == 200
     assert verified(desk, tokens["access_token"]) is None
     assert desk.refresh(client, tokens["refresh_token"]).error == "invalid_grant"
+
+
+def test_a_revoked_grant_is_forgotten_once_its_tokens_are_over(desk):
+    client = desk.client()
+    tokens = desk.tokens(client)
+    desk.post("/revoke", client_id=client, token=tokens["refresh_token"])
+    desk.now += 599
+    desk.send("GET", "/jwks")
+    assert len(desk.store.revoked()) == 1
+    desk.now += 61
+    desk.send("GET", "/jwks")
+    assert desk.store.revoked() == frozenset()
+    assert desk.refresh(client, tokens["refresh_token"]).error == "invalid_grant"
+
+
+@pytest.mark.parametrize("token", ["", "a.b.c", "x"], ids=["empty", "three parts", "one part"])
+def test_what_is_no_token_stands_for_nobody(desk, token):
+    assert verified(desk, token) is None
+
+
+def test_a_token_that_others_signed_is_worth_nothing(desk):
+    mine = desk.tokens(desk.client())["access_token"]
+    claims, head = claims_of(mine), jwt.get_unverified_header(mine)
+    stranger = ec.generate_private_key(ec.SECP256R1())
+    for key, algorithm in ((stranger, "ES256"), (None, "none")):
+        for key_id in (head["kid"], "unknown"):
+            headers = {"kid": key_id, "typ": "at+jwt"}
+            forged = jwt.encode(claims, key, algorithm=algorithm, headers=headers)
+            assert verified(desk, forged) is None
+
+
+def test_the_public_key_is_no_secret_to_sign_with(desk):
+    mine = desk.tokens(desk.client())["access_token"]
+    head = {"alg": "HS256", "typ": "at+jwt", "kid": jwt.get_unverified_header(mine)["kid"]}
+    found = desk.endpoints.keys.public(head["kid"], desk.now)
+    assert found is not None
+    pem = found[1].public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    signed = f"{encoded(json.dumps(head).encode())}.{mine.split('.')[1]}"
+    signature = hmac.new(pem, signed.encode(), "sha256").digest()
+    assert verified(desk, f"{signed}.{encoded(signature)}") is None
+
+
+def encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def test_a_token_of_another_kind_or_issuer_is_worth_nothing(desk):
+    claims = claims_of(desk.tokens(desk.client())["access_token"])
+    (key,) = desk.store.signing_keys()
+    for changed, kind in (
+        ({}, "JWT"),
+        ({"iss": "https://other.example"}, "at+jwt"),
+        ({"aud": [RESOURCE, OTHER]}, "at+jwt"),
+        ({"grant": None}, "at+jwt"),
+    ):
+        signed = {k: v for k, v in (claims | changed).items() if v is not None}
+        headers = {"kid": key.key_id, "typ": kind}
+        token = jwt.encode(signed, key.pem, algorithm="ES256", headers=headers)
+        assert verified(desk, token) is None
+    headers = {"kid": key.key_id, "typ": "at+jwt"}
+    token = jwt.encode(claims, key.pem, algorithm="ES256", headers=headers)
+    assert verified(desk, token) is not None
+
+
+def test_a_description_holds_no_character_that_it_may_not(desk):
+    answer = desk.token(client_id=desk.client(), grant_type='"\\ü\n')
+    assert set(answer.json["error_description"]).isdisjoint('"\\ü\n')
 
 
 def test_nobody_revokes_the_tokens_of_others(desk):

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from accord import Context, Server
-from accord.auth import AuthorizationServer, KnownClient, hash_password
+from accord.auth import AuthorizationServer, JwtVerifier, KnownClient, hash_password
 from accord.auth.authorization_server import Request
 from support.http_server import bounded, serving
 from support.oauth import VERIFIER, Answer, Desk, challenge_of, claims_of, request_query
@@ -327,6 +327,9 @@ def test_without_a_public_url_only_loopback_is_served():
         for path in (ASM, "/jwks", "/authorize", PRM):
             assert wire.get(path, host="tools.example").status == 403
             assert wire.get(path, host="127.0.0.1.evil.example").status == 403
+        assert wire.get(ASM, host=f"localhost:{wire.port}/evil").status in (400, 403)
+        local = f"http://localhost:{wire.port}"
+        assert wire.get(ASM, host=f"localhost:{wire.port}").json["issuer"] == local
 
 
 @pytest.mark.parametrize("who", [{}, {"users": "ada"}, {"auto_approve": "ada"}], ids=str)
@@ -418,6 +421,37 @@ def test_it_stands_alone_for_resources_elsewhere():
         assert principal.subject == "m"
         other = auth.verifier.for_audience("https://one.example/mcp")
         assert asyncio.run(other.verify(token)) is None
+
+
+def test_another_server_verifies_tokens_with_the_published_keys():
+    auth = AuthorizationServer(
+        {"ada": "lovelace"},
+        store=None,
+        clients=[KnownClient(client_id="m", secret="s")],
+        resources=["http://127.0.0.1/elsewhere"],
+    )
+    with serving(auth) as port:
+        wire = Wire(port)
+        form = {"grant_type": "client_credentials", "client_id": "m", "client_secret": "s"}
+        token = wire.post("/token", **form).json["access_token"]
+        verifier = JwtVerifier(
+            issuer=wire.base,
+            audience="http://127.0.0.1/elsewhere",
+            jwks_url=f"{wire.base}/jwks",
+            algorithms=["ES256"],
+        )
+        principal = asyncio.run(verifier.verify(token))
+        assert principal is not None
+        assert (principal.subject, principal.client_id) == ("m", "m")
+
+
+def test_closing_begins_anew(tmp_path):
+    auth = AuthorizationServer(auto_approve="ada", store=tmp_path / "auth.db")
+    auth.close()
+    before = auth.endpoints
+    auth.close()
+    assert auth.endpoints is not before
+    auth.close()
 
 
 def test_a_failure_is_logged_and_told_without_its_reason(caplog):

@@ -130,6 +130,8 @@ class Consent:
         return self._people.for_browser(page, browser, request)
 
     def _described(self, scopes: tuple[str, ...]) -> dict[str, str]:
+        if self._settings.scopes and not scopes:
+            return {"": "use what needs no permission of its own"}
         return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
 
     def _is_remembered(self, asked: Authorization, person: str) -> bool:

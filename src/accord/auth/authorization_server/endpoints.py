@@ -67,6 +67,7 @@ class Endpoints:
         self._consent = Consent(store, self._grants, self._clients, settings)
         self._failures = Attempts(_FAILURES, _WINDOW)
         self._registrations = Attempts(_REGISTRATIONS, _WINDOW)
+        self._devices = Attempts(_REGISTRATIONS, _WINDOW)
         self._swept_at = 0.0
         self._served: dict[tuple[str, str], Callable[[Request, float], Response]] = {
             ("GET", AUTHORIZATION_SERVER): self._metadata,
@@ -141,26 +142,32 @@ class Endpoints:
         token = form.get("token")
         if token is None:
             raise Refusal("invalid_request", "token is missing")
-        self._grants.revoke(client, token, request.issuer, now)
+        self._grants.revoke(client, token, now)
         # The same answer for tokens that never were (RFC 7009, section 2.2).
         return json_answer({})
 
     def _device_authorization(self, request: Request, now: float) -> Response:
         form = request.form()
         client = authenticated(request.headers, form, self._clients.find)
+        _count(self._devices, request, now)
         return json_answer(self._consent.add_device(client, form, request, now))
 
     def _register(self, request: Request, now: float) -> Response:
         if not self._settings.registration:
             raise Refusal("access_denied", "registration is turned off here", status=403)
-        if self._registrations.wait(request.address, now) > 0:
-            raise Refusal("slow_down", "too many registrations; wait a minute", status=429)
-        self._registrations.failed(request.address, now)
+        _count(self._registrations, request, now)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Refusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
         return json_answer(self._clients.register(request.body, authorization, now), status=201)
+
+
+def _count(requests: Attempts, request: Request, now: float) -> None:
+    """Count what anybody may ask for and what is kept for a while."""
+    if requests.wait(request.address, now) > 0:
+        raise Refusal("slow_down", "too many requests of this kind; wait a minute", status=429)
+    requests.failed(request.address, now)
 
 
 def _refused(refusal: Refusal) -> Response:

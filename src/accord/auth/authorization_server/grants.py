@@ -84,16 +84,16 @@ class Grants:
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=issuer, now=now)
 
-    def revoke(self, client: Client, token: str, issuer: str, now: float) -> str | None:
+    def revoke(self, client: Client, token: str, now: float) -> str | None:
         """Revoke all that came with a token; return the grant, None where there is none."""
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
-            grant_id = found[0] if found is not None else self._grant_of(token, issuer, now)
+            grant_id = found[0] if found is not None else self._grant_of(token, now)
             grant = None if grant_id is None else self._store.grant(grant_id)
             # A token of somebody else is none at all (RFC 7009, section 2.1).
             if grant is None or grant.client_id != client.client_id:
                 return None
-            self._store.revoke(grant.grant_id, now)
+            self._revoke(grant.grant_id, now)
             return grant.grant_id
 
     # -- the ways to a grant
@@ -105,7 +105,7 @@ class Grants:
             raise _invalid("the code is not known")
         if not self._store.use_code(hashed, now):
             # Somebody has stolen it, now or before.
-            self._store.revoke(code.grant.grant_id, now)
+            self._revoke(code.grant.grant_id, now)
             raise _invalid("the code was used before; what came from it is revoked")
         if code.grant.client_id != client.client_id:
             raise _invalid("the code was given to another client")
@@ -131,7 +131,7 @@ class Grants:
             raise _invalid("the refresh token has expired")
         if used_at is not None and now - used_at >= self._settings.reuse_tolerance:
             # Either of the two users is a thief.
-            self._store.revoke(grant_id, now)
+            self._revoke(grant_id, now)
             raise _invalid("the refresh token was used before; all that came from it is revoked")
         _check_resource(form, grant)
         _narrowed(form.get("scope"), grant)
@@ -173,6 +173,10 @@ class Grants:
         )
         self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
         return grant
+
+    def _revoke(self, grant_id: str, now: float) -> None:
+        # Its last token may be as young as this; then there is nothing left to refuse.
+        self._store.revoke(grant_id, now, keep_until=now + self._settings.access_ttl)
 
     def _alive(self, grant_id: str) -> Grant:
         grant = self._store.grant(grant_id)
@@ -220,7 +224,7 @@ class Grants:
         self._store.extend_grant(grant.grant_id, kept_until + settings.access_ttl)
         return answer
 
-    def _grant_of(self, token: str, issuer: str, now: float) -> str | None:
+    def _grant_of(self, token: str, now: float) -> str | None:
         """Read the grant out of an access token of ours; expired ones are as good as revoked."""
         jwt = load_jwt()
         try:
@@ -237,7 +241,7 @@ class Grants:
         except jwt.PyJWTError:
             return None
         grant = claims.get("grant")
-        return grant if isinstance(grant, str) and claims.get("iss") == issuer else None
+        return grant if isinstance(grant, str) else None
 
 
 def _needed(form: Mapping[str, str], name: str) -> str:

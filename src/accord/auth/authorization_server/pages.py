@@ -175,6 +175,8 @@ def _permissions(scopes: Mapping[str, str]) -> str:
 def _permission(scope: str, meaning: str) -> str:
     if not meaning:
         return f"<li><code>{escape(scope)}</code></li>"
+    if not scope:
+        return f"<li>{escape(meaning)}</li>"
     return f'<li>{escape(meaning)} <span class="soft">(<code>{escape(scope)}</code>)</span></li>'
 
 

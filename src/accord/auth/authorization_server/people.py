@@ -1,6 +1,7 @@
 """Who sits at the browser: logins, and the proof that a form came from a page of ours."""
 
 import hmac
+import re
 from functools import cached_property
 from hashlib import sha256
 from typing import Final
@@ -21,11 +22,11 @@ from accord.auth.authorization_server.urls import with_query
 
 __all__ = ["People"]
 
-_COOKIE: Final = "accord-browser"
+_BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # A person mistypes a few times; a program tries thousands.
 _WINDOW: Final = 300.0
 _BY_NAME: Final = 10
-_BY_ADDRESS: Final = 30
+_BY_ADDRESS: Final = 20
 
 
 class People:
@@ -50,7 +51,7 @@ class People:
             return settings.person
         if settings.is_external:
             return request.subject
-        cookie = request.cookie(_COOKIE)
+        cookie = request.cookie(_cookie(request))
         return None if cookie is None else self._store.login(digest(cookie), now)
 
     @property
@@ -62,8 +63,8 @@ class People:
 
     def browser(self, request: Request) -> str:
         """Return what tells this browser from others; new where it has nothing."""
-        cookie = request.cookie(_COOKIE)
-        return cookie if cookie and len(cookie) >= 43 else new_secret()
+        cookie = request.cookie(_cookie(request))
+        return cookie if cookie and _BROWSER.fullmatch(cookie) else new_secret()
 
     def form_token(self, browser: str, request: Request) -> str:
         """Return what shows that a form came from a page for this browser and request."""
@@ -72,7 +73,7 @@ class People:
 
     def is_ours(self, request: Request, form: dict[str, str]) -> bool:
         """Tell whether a form came from a page of ours, in this browser, for this request."""
-        cookie = request.cookie(_COOKIE)
+        cookie = request.cookie(_cookie(request))
         if cookie is None:
             return False
         return equal(form.get("csrf", ""), self.form_token(cookie, request))
@@ -80,7 +81,7 @@ class People:
     def for_browser(self, response: Response, browser: str, request: Request) -> Response:
         """Make a browser tell itself apart from now on."""
         secure = "; Secure" if request.is_secure else ""
-        cookie = f"{_COOKIE}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        cookie = f"{_cookie(request)}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
         return response.adding(("set-cookie", cookie))
 
     # -- logging in and out
@@ -131,7 +132,7 @@ class People:
             status = 429
         page = login_page(
             action=action,
-            token=self.form_token(request.cookie(_COOKIE) or "", request),
+            token=self.form_token(request.cookie(_cookie(request)) or "", request),
             server=request.issuer,
             name=name[:100],
             fault=fault,
@@ -141,6 +142,12 @@ class People:
 
     def log_out(self, request: Request) -> None:
         """Forget who sits at the browser."""
-        cookie = request.cookie(_COOKIE)
+        cookie = request.cookie(_cookie(request))
         if cookie is not None:
             self._store.remove_login(digest(cookie))
+
+
+def _cookie(request: Request) -> str:
+    """Name the cookie: all ports of a host, and all paths, share what a browser keeps."""
+    prefix = "__Host-" if request.is_secure else ""
+    return f"{prefix}accord-{digest(request.issuer)[:8]}"

@@ -1,5 +1,6 @@
 """What the authorization server keeps: clients, grants, codes, device requests; and refusals."""
 
+import re
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -21,6 +22,8 @@ AUTHORIZATION_CODE: Final = "authorization_code"
 CLIENT_CREDENTIALS: Final = "client_credentials"
 DEVICE_CODE: Final = "urn:ietf:params:oauth:grant-type:device_code"
 REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105  # the name of a grant type
+
+_UNSAID: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post"]
 
@@ -93,5 +96,6 @@ class Refusal(Exception):
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(f"{error}: {description}")
         self.error = error
-        self.description = description
+        # RFC 6749, section 5.2: what a description may be made of.
+        self.description = _UNSAID.sub("?", description)
         self.status = status

@@ -6,6 +6,7 @@ Codes, refresh tokens, secrets and logins are kept as hashes. Several processes 
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
@@ -72,6 +73,8 @@ class Store:
         self._db = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=_BUSY
         )
+        # Closed with its last user: nobody has to remember it.
+        weakref.finalize(self, self._db.close)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA secure_delete=ON")
         self._db.executescript(_TABLES)
@@ -162,10 +165,12 @@ class Store:
         query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
         self._do(query, expires_at, grant_id)
 
-    def revoke(self, grant_id: str, now: float) -> None:
-        """Revoke a grant and all that came from it."""
-        query = "UPDATE grants SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
-        self._do(query, now, grant_id)
+    def revoke(self, grant_id: str, now: float, *, keep_until: float) -> None:
+        """Revoke a grant and all that came from it; it is forgotten once no token is alive."""
+        query = (
+            "UPDATE grants SET revoked_at = ?, expires_at = ? WHERE id = ? AND revoked_at IS NULL"
+        )
+        self._do(query, now, keep_until, grant_id)
         self._do("DELETE FROM refresh_tokens WHERE grant_id = ? AND used_at IS NULL", grant_id)
 
     def revoked(self) -> frozenset[str]:
@@ -287,8 +292,9 @@ class Store:
         return [Key(*row) for row in rows]
 
     def add_key(self, key: Key) -> None:
-        """Keep a key; those before it sign no more."""
-        self._do("UPDATE keys SET retired_at = ? WHERE retired_at IS NULL", key.created_at)
+        """Keep a key; those of its kind before it sign no more."""
+        query = "UPDATE keys SET retired_at = ? WHERE retired_at IS NULL AND algorithm = ?"
+        self._do(query, key.created_at, key.algorithm)
         query = "INSERT INTO keys (id, algorithm, pem, created_at) VALUES (?, ?, ?, ?)"
         self._do(query, key.key_id, key.algorithm, key.pem, key.created_at)
 

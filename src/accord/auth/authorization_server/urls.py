@@ -22,17 +22,15 @@ _URI: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 _LOOPBACK_URI: Final = re.compile(
     r"(?P<host>http://(?:localhost|127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?(?P<rest>(?:[/?].*)?)"
 )
+_LOOPBACK_HOST: Final = re.compile(
+    r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE
+)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 def is_loopback(host: str | None) -> bool:
     """Tell whether a host name, with or without port, means this machine."""
-    if not host:
-        return False
-    try:
-        return (urlsplit(f"//{host}").hostname or "") in _LOOPBACK
-    except ValueError:
-        return False
+    return host is not None and _LOOPBACK_HOST.fullmatch(host) is not None
 
 
 def is_loopback_url(url: str) -> bool:
