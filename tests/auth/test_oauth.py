@@ -237,6 +237,20 @@ def test_more_is_asked_for_when_it_is_needed_without_losing_what_was_had():
     run(main())
 
 
+def test_a_client_is_registered_for_all_that_it_may_need_later():
+    async def main():
+        needed = {"tools/call": "write", "ping": "more"}
+        async with scripted(needed=needed, prm={"scopes_supported": ["read", "write"]}) as script:
+            async with connect(script.url, auth=oauth(scopes=["read"])) as client:
+                await client.call_tool("x")
+                assert script.forms("/register")[0]["scope"] == "read write"
+                assert script.count("/register") == 1
+                await client.ping()
+                assert script.forms("/register")[1]["scope"] == "read write more"
+
+    run(main())
+
+
 def test_what_is_never_granted_is_asked_for_no_more_than_three_times():
     async def main():
         async with scripted(needed={"tools/call": "write"}) as script:

@@ -1,7 +1,7 @@
 """How a client says who it is at the token endpoint, and the grant that needs nobody else."""
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote_plus
 
@@ -26,6 +26,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
     client_secret: str | None = None
     method: AuthMethod = "none"
     redirect_uris: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
     secret_expires_at: float = 0
     is_registered: bool = False
 
@@ -35,6 +36,10 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
     def is_usable(self, now: float) -> bool:
         """Whether its secret, if any, is still good."""
         return not 0 < self.secret_expires_at <= now
+
+    def may_ask(self, scopes: Iterable[str]) -> bool:
+        """Whether it was registered for these scopes, or for no scopes in particular."""
+        return not self.scopes or set(scopes) <= set(self.scopes)
 
 
 def choose_method(server: ServerMetadata, *, has_secret: bool) -> AuthMethod:

@@ -117,9 +117,7 @@ class Obtaining:
         kept = await self._kept_client(found)
         async with self._redirect(kept) as redirect:
             client = kept
-            if client is None or (
-                client.is_registered and redirect.uri not in client.redirect_uris
-            ):
+            if client is None or not _serves(client, redirect.uri, scopes):
                 client = await self._registered(sender, found, redirect.uri, scopes)
             request = AuthorizationRequest(
                 found=found,
@@ -193,8 +191,16 @@ class Obtaining:
     async def _registered(
         self, sender: GuardedSender, found: Discovered, uri: str, scopes: tuple[str, ...]
     ) -> ClientIdentity:
+        # What may be asked for later is registered now: a step up needs no other client.
+        resource = found.resource_metadata
+        supported = () if resource is None else resource.scopes_supported or ()
         client = await sender.run(
-            register(found.server, self._description(), redirect_uris=[uri], scopes=scopes)
+            register(
+                found.server,
+                self._description(),
+                redirect_uris=[uri],
+                scopes=tuple(dict.fromkeys([*scopes, *supported])),
+            )
         )
         text = msgspec.json.encode(client).decode()
         await self._store.write(f"client {found.server.issuer}", text)
@@ -241,3 +247,9 @@ class Obtaining:
             client_secret=self._how.client_secret,
             metadata_url=self._how.client_metadata_url,
         )
+
+
+def _serves(client: ClientIdentity, uri: str, scopes: tuple[str, ...]) -> bool:
+    """Whether a client can be used for a request, or another has to be registered."""
+    is_given = not client.is_registered
+    return is_given or (uri in client.redirect_uris and client.may_ask(scopes))

@@ -88,7 +88,7 @@ def register(
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
         hint = "register the client by hand and pass OAuth(client_id=...)"
         raise FlowFailed(STEP, asked=request.shown, came=response.shown, hint=hint)
-    return _registered(said, redirect_uris)
+    return _registered(said, redirect_uris, scopes)
 
 
 def _document(
@@ -133,7 +133,9 @@ def _wished_method(server: ServerMetadata) -> AuthMethod:
     return "none"
 
 
-def _registered(said: Mapping[str, Any], redirect_uris: Sequence[str]) -> ClientIdentity:
+def _registered(
+    said: Mapping[str, Any], redirect_uris: Sequence[str], scopes: Sequence[str]
+) -> ClientIdentity:
     secret = said.get("client_secret")
     secret = secret if isinstance(secret, str) and secret else None
     named = said.get("token_endpoint_auth_method")
@@ -144,6 +146,7 @@ def _registered(said: Mapping[str, Any], redirect_uris: Sequence[str]) -> Client
         client_secret=secret,
         method=method if secret else "none",
         redirect_uris=tuple(redirect_uris),
+        scopes=tuple(scopes),
         secret_expires_at=float(expires) if isinstance(expires, int | float) else 0,
         is_registered=True,
     )
