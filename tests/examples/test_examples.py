@@ -26,6 +26,7 @@ TERSE = ("practice.tools.descriptive-schemas",)
 SCRIPTS = {
     "tour.py": "0 broken",
     "typed_client.py": "Booked Lima, row 7, aisle.",
+    "over_http.py": "a new session has begun\ncounted to 5",
 }
 SERVERS = ("ten_lines.py", "everything.py", "orchestrator.py", "plugins/server.py")
 PROTECTED = "protected.py"
