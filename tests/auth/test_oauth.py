@@ -240,13 +240,16 @@ def test_more_is_asked_for_when_it_is_needed_without_losing_what_was_had():
 def test_a_client_is_registered_for_all_that_it_may_need_later():
     async def main():
         needed = {"tools/call": "write", "ping": "more"}
-        async with scripted(needed=needed, prm={"scopes_supported": ["read", "write"]}) as script:
-            async with connect(script.url, auth=oauth(scopes=["read"])) as client:
-                await client.call_tool("x")
-                assert script.forms("/register")[0]["scope"] == "read write"
-                assert script.count("/register") == 1
-                await client.ping()
-                assert script.forms("/register")[1]["scope"] == "read write more"
+        prm = {"scopes_supported": ["read", "write"]}
+        async with (
+            scripted(needed=needed, prm=prm) as script,
+            connect(script.url, auth=oauth(scopes=["read"])) as client,
+        ):
+            await client.call_tool("x")
+            assert script.forms("/register")[0]["scope"] == "read write"
+            assert script.count("/register") == 1
+            await client.ping()
+            assert script.forms("/register")[1]["scope"] == "read write more"
 
     run(main())
 
