@@ -152,6 +152,23 @@ def test_many_requests_with_one_token_ask_once():
     asyncio.run(scenario())
 
 
+def test_a_flood_of_tokens_does_not_reach_the_issuer():
+    async def scenario():
+        endpoint = Endpoint(active=False)
+        endpoint.gate = asyncio.Event()
+        subject = verifier(endpoint)
+        flood = [asyncio.create_task(subject.verify(f"made up {n}")) for n in range(300)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        endpoint.gate.set()
+        outcomes = await asyncio.gather(*flood, return_exceptions=True)
+        assert len(endpoint.asked) == 100
+        assert sum(isinstance(each, AuthError) for each in outcomes) == 200
+        assert await subject.verify("another") is None
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("status", [0, 401, 500])
 def test_an_issuer_that_does_not_answer_leaves_it_open_and_nothing_is_remembered(status):
     async def scenario():

@@ -195,7 +195,7 @@ class Guard:
         try:
             principal = await place.verifier.verify(token)
         except AuthError as error:
-            log.warning("a token cannot be verified: %s", error)
+            log.info("a token cannot be verified: %s", error)  # who could not tell complains
             return resource.unavailable()
         if principal is None:  # auth.token.invalid-401
             return resource.invalid_token()

@@ -21,6 +21,8 @@ log = logging.getLogger("accord.auth")
 
 # Tokens that are not good are asked about again soon, but not with every request.
 _REFUSED_FOR: Final = 10.0
+# Made-up tokens must not turn us against the issuer.
+_ASKING_MOST: Final = 100
 # Where the issuer does not say when a token ends, it is asked again as if it ended now.
 _FAR: Final = 3600.0
 
@@ -92,6 +94,8 @@ class IntrospectionVerifier:
         loop = asyncio.get_running_loop()
         task = self._asking.get(digest)
         if task is None or task.get_loop() is not loop:
+            if len(self._asking) >= _ASKING_MOST:
+                raise AuthError("introspection failed: too many tokens are being asked about")
             # One question for all requests that bring the token meanwhile.
             task = self._asking[digest] = loop.create_task(self._ask(token, digest))
             task.add_done_callback(lambda _: self._asking.pop(digest, None))
