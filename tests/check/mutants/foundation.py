@@ -204,6 +204,33 @@ def elsewhere(
     return register
 
 
+def saying(*messages: Any, after: str = "notifications/initialized") -> Callable[[Between], None]:
+    """Return a hook that says something of its own once the client sent a message like this.
+
+    What the client answers to it is kept from the server.
+    """
+
+    def hook(wire: Between) -> None:
+        own = [each.get("id") for each in messages if isinstance(each, dict) and "id" in each]
+
+        def from_client(message: Message) -> Sent:
+            if "method" not in message and message.get("id") in own:
+                return None
+            if message.get("method") == after:
+                wire.later(0, lambda: [wire.to_client(each) for each in messages] and None)
+            return message
+
+        wire.from_client = from_client
+
+    return hook
+
+
+def params_of(message: Message) -> dict[str, Any]:
+    """Return the parameters of a message, empty where there are none that are an object."""
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
 def unbreakable(reason: str, *ids: str) -> None:
     """Name requirements that no mutant can break, with the reason."""
     for id in ids:
@@ -231,7 +258,7 @@ def in_memory(hook: Callable[[Between], None], server: Any = everything) -> Maki
             hook(wire)
             return wire
 
-        yield Subject(name="mutant", carrier=carrier, patience=0.5, settling=0.05, at_once=32)
+        yield Subject(name="mutant", carrier=carrier, patience=2.0, settling=0.05, at_once=32)
 
     return making
 

@@ -8,7 +8,7 @@ from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
 if TYPE_CHECKING:
     from accord.check.probing.probe import Facts, Probe
 
-__all__ = ["answered", "harmless", "is_alive", "replies", "reply_of", "settled"]
+__all__ = ["answered", "harmless", "is_alive", "replies", "reply_of", "strays"]
 
 _LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 
@@ -21,10 +21,10 @@ def harmless(facts: "Facts") -> str:
     return next((method for name, method in _LISTS.items() if facts.declares(name)), "ping")
 
 
-async def is_alive(probe: "Probe", line: Line, after: str) -> bool:
+async def is_alive(probe: "Probe", line: Line, after: str, *, id: int | None = None) -> bool:
     """Ask something harmless; a server that no longer answers gets its verdict."""
     try:
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless(probe.facts), id=id)
     except LineEnded as error:
         probe.broken("practice.server.survives-errors", f"ends after {after}: {error}")
         return False
@@ -40,11 +40,13 @@ def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
     return [Reply(each) for each in messages if "method" not in each]
 
 
-async def settled(probe: "Probe", line: Line, since: int) -> list[Reply]:
-    """Return the answers heard since then; where there are none yet, after a moment."""
-    if not replies(line.heard[since:]):
-        await line.hush(probe.subject.settling)
-    return replies(line.heard[since:])
+async def strays(probe: "Probe", line: Line, since: int, after: str) -> list[Reply] | None:
+    """Return answers since then to what must not be answered; None where the server is gone."""
+    asked = next_id()
+    if not await is_alive(probe, line, after, id=asked):
+        return None
+    await line.hush(probe.subject.settling)
+    return [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
 
 
 async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[Reply] | None:
@@ -77,10 +79,18 @@ async def answered(probe: "Probe", line: Line, id: Any, what: str) -> Reply | No
     try:
         reply = await line.reply_to(id, what=what)
     except Silence:
-        if any(str(each.message.get("id")) == str(id) for each in replies(line.heard)):
-            probe.broken("jsonrpc.response.id-echo", f"answers id {id!r} with an id unlike it")
-        else:
+        # An answer under an id that nobody used is what the monitor reports.
+        alike = [each for each in replies(line.heard) if str(each.message.get("id")) == str(id)]
+        if len(alike) > 1:
+            probe.broken("jsonrpc.response.id-echo", f"takes id {id!r} for one of another type")
+        elif not _has_strayed(line):
             probe.broken("jsonrpc.request.answered", f"leaves {what} (id {id!r}) unanswered")
         return None
     probe.holds("jsonrpc.request.answered", condition=True, why="")
     return reply
+
+
+def _has_strayed(line: Line) -> bool:
+    monitor = line.tape.monitor
+    tally = None if monitor is None else monitor.tallies.get("jsonrpc.response.id-echo")
+    return tally is not None and tally.breaches > 0
