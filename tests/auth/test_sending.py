@@ -289,3 +289,26 @@ def test_urls_are_shown_without_queries_and_names():
     assert shown_url("https://[bad") == "a malformed URL"
     response = HttpResponse(status=400, body=b'{"error": "x\\u001b[2J", "error_description": "y"}')
     assert response.shown == "HTTP 400 x [2J: y"
+
+
+def test_the_proxy_of_the_environment_is_used_and_inner_names_are_still_refused(monkeypatch):
+    async def relay(request):
+        return web.Response(text="{}")
+
+    async def work(url, seen):
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setenv("no_proxy", "inside.example")
+        policy = AddressPolicy.beside("https://m.example/mcp", ["http://auth.example"])
+        response = await GuardedSender(policy).send(get("http://auth.example/x"))
+        assert response.is_ok
+        assert seen[0][1]["Host"] == "auth.example"
+
+        async def resolve(host, *args, **more):
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 443))]
+
+        asyncio.get_running_loop().getaddrinfo = resolve
+        with pytest.raises(NoResponse, match="private address"):
+            await GuardedSender(policy).send(get("https://inside.example/x"))
+        assert len(seen) == 1
+
+    served(x=relay)(work)

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
     from aiohttp.abc import ResolveResult
 
-__all__ = ["AddressKind", "AddressPolicy", "GuardedSender", "address_kind", "is_loopback"]
+__all__ = [
+    "AddressKind",
+    "AddressPolicy",
+    "GuardedSender",
+    "address_kind",
+    "environment_proxy",
+    "is_loopback",
+]
 
 Value = TypeVar("Value")
 AddressKind: TypeAlias = Literal["public", "private", "loopback", "link-local", "unusable"]
@@ -149,7 +156,8 @@ class GuardedSender:
         size: most bytes of a body.
         seconds: most time of an exchange with all its redirects.
         tls: an `ssl.SSLContext` in place of the usual one.
-        proxy: the URL of a proxy, which then resolves names itself.
+        proxy: the URL of a proxy, which then resolves names itself; by default what the environment
+            says, "" for none.
     """
 
     def __init__(
@@ -166,6 +174,7 @@ class GuardedSender:
         self._seconds = seconds
         self._tls = tls
         self._proxy = proxy
+        self._proxies: set[str] = set()
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -245,6 +254,10 @@ class GuardedSender:
     async def _once(self, request: HttpRequest, url: str, session: "ClientSession") -> HttpResponse:
         aiohttp = _require_aiohttp()
         more: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls}
+        proxy = environment_proxy(url) if self._proxy is None else self._proxy
+        if proxy:
+            more["proxy"] = proxy
+            self._proxies.add(urlsplit(proxy).hostname or "")
         try:
             async with session.request(
                 request.method,
@@ -252,7 +265,6 @@ class GuardedSender:
                 headers=request.headers,
                 data=request.body,
                 allow_redirects=False,
-                proxy=self._proxy,
                 **more,
             ) as response:
                 return await self._read(response, url)
@@ -277,8 +289,7 @@ class GuardedSender:
 
     def _open(self) -> "ClientSession":
         aiohttp = _require_aiohttp()
-        proxied = urlsplit(self._proxy).hostname if self._proxy else None
-        resolver = _guarded_resolver(self.policy, proxied)
+        resolver = _guarded_resolver(self.policy, self._proxies)
         connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
         session: ClientSession = aiohttp.ClientSession(
             connector=connector,
@@ -298,7 +309,7 @@ class _Refused(OSError):
         self.why = why
 
 
-def _guarded_resolver(policy: AddressPolicy, proxy_host: str | None) -> Any:
+def _guarded_resolver(policy: AddressPolicy, proxies: set[str]) -> Any:
     """Make a resolver for aiohttp, which connects to nothing else than what it returns."""
     from aiohttp.abc import AbstractResolver
 
@@ -311,7 +322,7 @@ def _guarded_resolver(policy: AddressPolicy, proxy_host: str | None) -> Any:
             allowed: list[ResolveResult] = []
             for kind, _, proto, _, address in found:
                 try:
-                    if host != proxy_host:
+                    if host not in proxies:
                         policy.check_address(host, str(address[0]))
                 except NoResponse as error:
                     # One forbidden address among others is no accident.
@@ -332,6 +343,18 @@ def _guarded_resolver(policy: AddressPolicy, proxy_host: str | None) -> Any:
             return None
 
     return Resolver()
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL."""
+    import urllib.request
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return proxy if proxy and proxy.startswith("http") else None
 
 
 def _refusal_in(error: BaseException) -> NoResponse | None:

@@ -1,0 +1,105 @@
+"""The one redirect that is waited for, on this machine."""
+
+import asyncio
+
+import pytest
+
+from accord.auth.browser import LoopbackRedirect, params_in
+from support.waiting import run
+
+
+async def ask(redirect, data):
+    port = int(redirect.uri.split(":")[2].split("/")[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    await writer.drain()
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def line(target, method="GET"):
+    return f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+@pytest.mark.requirement("auth.state.verified", "auth.redirect.localhost-or-https")
+def test_only_the_redirect_with_our_state_is_taken():
+    async def main():
+        async with LoopbackRedirect() as redirect:
+            redirect.state = "right"
+            waiting = asyncio.ensure_future(redirect.received())
+            for data, status in (
+                (line("/callback?code=1&state=wrong"), b" 400 "),
+                (line("/callback?code=1"), b" 400 "),
+                (line("/other?code=1&state=right"), b" 404 "),
+                (line("/callback?code=1&state=right", "POST"), b" 405 "),
+                (line("/callback?code=1&state=right", "HEAD"), b" 405 "),
+                (b"nonsense\r\n\r\n", b" 405 "),
+            ):
+                assert status in await ask(redirect, data)
+                assert not waiting.done()
+            page = await ask(redirect, line("/callback?code=a%2Bb&state=right&iss=i"))
+            assert b"You can close this window" in page
+            assert b"no-store" in page
+            assert b"default-src 'none'" in page
+            assert await waiting == {"code": "a+b", "state": "right", "iss": "i"}
+
+    run(main())
+
+
+def test_before_there_is_a_request_nothing_is_taken():
+    async def main():
+        async with LoopbackRedirect() as redirect:
+            assert b" 400 " in await ask(redirect, line("/callback?code=1&state="))
+
+    run(main())
+
+
+def test_a_refusal_is_shown_and_taken():
+    async def main():
+        async with LoopbackRedirect() as redirect:
+            redirect.state = "right"
+            page = await ask(redirect, line("/callback?error=access_denied&state=right"))
+            assert b"was refused" in page
+            assert (await redirect.received())["error"] == "access_denied"
+
+    run(main())
+
+
+def test_what_is_sent_in_is_not_shown_on_the_page():
+    async def main():
+        async with LoopbackRedirect() as redirect:
+            redirect.state = "right"
+            page = await ask(redirect, line("/callback?code=%3Cscript%3E&state=right&x=%3Cb%3E"))
+            assert b"script" not in page.split(b"\r\n\r\n", 1)[1]
+
+    run(main())
+
+
+def test_an_endless_request_is_given_up():
+    async def main():
+        async with LoopbackRedirect() as redirect:
+            redirect.state = "right"
+            assert b"200 OK" not in await ask(redirect, b"GET /" + b"x" * 200_000)
+            await ask(redirect, line("/callback?code=1&state=right"))
+            assert (await redirect.received())["code"] == "1"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("pasted", "params"),
+    [
+        ("http://127.0.0.1:1/callback?code=c&state=x", {"code": "c", "state": "x"}),
+        ("?code=c&state=x", {"code": "c", "state": "x"}),
+        ("code=c&state=x", {"code": "c", "state": "x"}),
+        ("  c \n", {"code": "c", "state": "ours"}),
+        ("", {}),
+    ],
+    ids=repr,
+)
+def test_what_is_pasted_is_a_url_or_a_code(pasted, params):
+    assert params_in(pasted, "ours") == params
