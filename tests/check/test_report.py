@@ -1,7 +1,8 @@
 import pytest
 
-from accord.check.report import Coverage, Findings, build
-from accord.protocol.monitor import Verdict
+from accord.check.report import Coverage, Findings, Setting, build, merged
+from accord.protocol.catalogue import catalogue
+from accord.protocol.monitor import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
 
@@ -88,3 +89,67 @@ def test_a_breach_without_severity_or_record_is_a_failure_without_place():
     findings.add(Violation("ping.response.empty", "server", "sends nonsense"))
     [finding] = findings.sorted()
     assert (finding.severity, finding.numbers, finding.count) == ("fail", [], 1)
+
+
+def found(verdicts, *, level="MUST", id_="tools.call.content-array"):
+    return {
+        revision: [Verdict(id_, level, "server", (revision,), name, f"is {name}", [])]
+        for revision, name in verdicts.items()
+    }
+
+
+OLD = REVISION_IDS[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "message"),
+    [
+        ("pass", "pass", "pass", "is pass"),
+        ("pass", "fail", "fail", f"is fail (in {NEW})"),
+        ("warn", "fail", "fail", f"is fail (in {NEW})"),
+        ("fail", "fail", "fail", "is fail"),
+        ("warn", "not-applicable", "warn", f"is warn (in {OLD})"),
+        ("not-exercised", "pass", "pass", "is pass"),
+        ("not-applicable", "not-exercised", "not-exercised", "is not-exercised"),
+    ],
+)
+def test_of_several_revisions_the_worst_verdict_counts(old, new, verdict, message):
+    report = merged(found({NEW: new, OLD: old}), target="x", party="server")
+    [result] = report.results
+    assert (result.verdict, result.message) == (verdict, message)
+    assert result.by_revision == {OLD: old, NEW: new}
+    assert result.revisions == report.setting.revisions == (OLD, NEW)
+    assert report.setting.party == "server"
+    assert len(report.findings) == (verdict in ("fail", "warn"))
+
+
+def test_a_check_is_repeated_under_the_newest_revision_that_shows_the_verdict():
+    setting = Setting(command="accord check server x", command_end=" -- y")
+    report = merged(found({NEW: "pass", OLD: "fail"}), target="x", party="server", setting=setting)
+    assert report.results[0].repeat == (
+        f"accord check server x --only tools.call.content-array --revision {OLD} -- y"
+    )
+
+
+def test_a_result_has_the_clause_and_its_place_in_the_specification():
+    [result] = report_of(verdict("pass")).results
+    assert result.clause == catalogue()[result.id].text
+    assert result.anchor in catalogue()[result.id].source
+    assert result.anchor.startswith(NEW)
+    assert result.by_revision == {NEW: "pass"}
+    assert result.repeat is None
+
+
+def test_the_evidence_of_a_finding_is_the_last_message():
+    shown = [
+        Evidence("falls silent", "server"),
+        Evidence("message", "client", 1, "{}"),
+        Evidence("message", "server", 2, "[]"),
+    ]
+    wrong = Verdict("ping.response.empty", "MUST", "server", (NEW,), "warn", "errs", shown)
+    mute = Verdict("ping.response.prompt", "MUST", "server", (NEW,), "fail", "mute", shown[:1])
+    report = merged({NEW: [wrong, mute]}, target="x", party="server")
+    assert [(each.severity, each.evidence) for each in report.findings] == [
+        ("fail", None),
+        ("warn", "server: []"),
+    ]

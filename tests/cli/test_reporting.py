@@ -1,0 +1,166 @@
+import argparse
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from accord.cli import reporting
+from accord.cli.main import main
+from check.sessions import NEW, opening, request, result, text_of
+
+BAD = [*opening(), request(2, "ping"), result(2), {**request(2, "ping"), "t": 1}]
+BEGINNINGS = {
+    "report.txt": "{target}: revision ",
+    "report.json": '{{\n  "target": ',
+    "report.xml": "<?xml ",
+    "report.sarif": '{{\n  "$schema": ',
+    "report.sarif.json": '{{\n  "$schema": ',
+    "report.md": "### accord: ",
+    "report.HTML": "<!doctype html>",
+    "report.svg": "<svg ",
+    "report.unknown": "{target}: revision ",
+}
+SERVER = """
+from accord import Server
+
+server = Server("small")
+"""
+
+
+@pytest.fixture
+def bad(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text_of(BAD))
+    return path
+
+
+@pytest.fixture
+def server(tmp_path):
+    path = tmp_path / "small.py"
+    path.write_text(SERVER)
+    return path
+
+
+def beginning(name, target):
+    return BEGINNINGS[name].format(target=target)
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_the_ending_of_a_file_says_the_form(bad, tmp_path, name, capsys):
+    path = tmp_path / name
+    assert main(["check", "trace", str(bad), "--output", str(path)]) == 1
+    assert path.read_text().startswith(beginning(name, bad))
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_several_files_are_written_each_in_its_form(bad, tmp_path, capsys):
+    outputs = [word for name in BEGINNINGS for word in ("--output", str(tmp_path / name))]
+    assert main(["check", "trace", str(bad), *outputs]) == 1
+    for name in BEGINNINGS:
+        assert (tmp_path / name).read_text().startswith(beginning(name, bad))
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_named_form_counts_for_one_file_and_for_endings_that_name_none(bad, tmp_path):
+    command = ["check", "trace", str(bad), "--format", "sarif", "--output"]
+    assert main([*command, str(tmp_path / "one.json")]) == 1
+    assert "$schema" in json.loads((tmp_path / "one.json").read_text())
+    assert main([*command, str(tmp_path / "a.json"), "--output", str(tmp_path / "b.log")]) == 1
+    assert "$schema" not in json.loads((tmp_path / "a.json").read_text())
+    assert "$schema" in json.loads((tmp_path / "b.log").read_text())
+
+
+def test_reports_are_dated(bad, capsys):
+    main(["check", "trace", str(bad), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["at"].endswith(" UTC")
+
+
+@pytest.mark.parametrize("form", ["html", "badge", "sarif"])
+def test_every_form_can_be_printed(bad, form, capsys):
+    assert main(["check", "trace", str(bad), "--format", form]) == 1
+    assert len(capsys.readouterr().out) > 100
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("small.py", "small.py"),
+        ("./small.py:server", "small.py"),
+        ("python small.py --flag", "small.py"),
+        ("https://example.com/mcp", "pyproject.toml"),
+        ("../outside.py", "pyproject.toml"),
+        ("nul\0byte", "pyproject.toml"),
+    ],
+)
+def test_the_file_to_show_breaches_in_is_one_of_the_project(
+    server, monkeypatch, tmp_path, target, shown
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    assert reporting.shown_file(target) == shown
+
+
+def test_there_may_be_no_file_to_show(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert reporting.shown_file("https://example.com/mcp") is None
+
+
+def test_a_report_that_cannot_be_written_is_complained_about(bad, tmp_path, capsys):
+    path = tmp_path / "no" / "report.html"
+    assert main(["check", "trace", str(bad), "--output", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"accord: {path}: ")
+
+
+def test_options_have_the_agreed_defaults():
+    parser = argparse.ArgumentParser()
+    reporting.add_options(parser)
+    assert vars(parser.parse_args([])) == {"format": None, "output": [], "quiet": False}
+    assert parser.parse_args(["--output", "a"]).output == [Path("a")]
+
+
+CHECK = ("--only", "ping", "--revision", NEW)
+
+
+def test_a_server_check_says_how_it_was_made_and_keeps_secrets(accord, server):
+    secrets = ("--env", "KEY=hidden-1", "--header", "X-Key: hidden-2", "--bearer", "hidden-3")
+    done = accord("check", "server", server, *CHECK, *secrets, "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = json.loads(done.stdout)
+    assert (shown["target"], shown["party"], shown["transport"]) == (str(server), "server", "stdio")
+    assert shown["revisions"] == [NEW]
+    assert shown["seconds"] > 0
+    assert {each["repeat"] for each in shown["results"]} == {
+        f"accord check server {server} --header 'x-key: ...' --bearer \"$TOKEN\" --env KEY=..."
+        f" --only {each['id']} --revision {NEW}"
+        for each in shown["results"]
+    }
+    assert "hidden" not in done.stdout
+
+
+def test_a_command_to_repeat_ends_with_the_servers_own(accord, server):
+    words = ("python", "-m", "accord.cli.main", "run", server)
+    done = accord("check", "server", *CHECK, "--format", "junit", "--", *words)
+    assert done.returncode == 0, done.stderr
+    assert (
+        ET.fromstring(done.stdout).get("name") == f"accord: python -m accord.cli.main run {server}"
+    )
+    done = accord("check", "server", *CHECK, "--format", "json", "--", *words)
+    repeat = json.loads(done.stdout)["results"][0]["repeat"]
+    assert repeat.startswith("accord check server --only ping.")
+    assert repeat.endswith(f" --revision {NEW} -- python -m accord.cli.main run {server}")
+
+
+def test_a_terminal_shows_the_revision_and_what_is_tried(on_terminal, server):
+    code, shown = on_terminal("check", "server", server, "--only", "ping", COLUMNS="120")
+    assert code == 0
+    assert "checking" in shown
+    assert re.search(r"\d{4}-\d\d-\d\d \(\d of \d\)", shown)
+    assert "100%" in shown
+
+
+def test_nothing_is_shown_of_progress_where_nobody_looks(accord, server):
+    done = accord("check", "server", server, *CHECK)
+    assert done.stderr == ""
+    assert "checking" not in done.stdout
