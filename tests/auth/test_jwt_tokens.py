@@ -215,8 +215,8 @@ def test_claims_that_are_no_object_are_refused():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({}, "give one of"),
-        ({"keys": [], "secret": SECRET}, "give one of"),
+        ({"keys": [], "secret": SECRET}, "only one of"),
+        ({"keys": [], "jwks_url": "https://issuer.example/jwks"}, "only one of"),
         ({"secret": "short"}, "at least 32"),
         ({"secret": "-----BEGIN PUBLIC KEY-----" + "x" * 40}, "key of a pair"),
         ({"keys": [], "algorithms": ["HS256"]}, "HS256"),
@@ -224,7 +224,16 @@ def test_claims_that_are_no_object_are_refused():
         ({"secret": SECRET, "algorithms": ["RS256"]}, "RS256"),
         ({"keys": {}}, "no JWKS"),
     ],
-    ids=["nothing", "two", "short", "public", "hmac with keys", "none", "secret with rsa", "jwks"],
+    ids=[
+        "two",
+        "two others",
+        "short",
+        "public",
+        "hmac with keys",
+        "none",
+        "secret with rsa",
+        "jwks",
+    ],
 )
 def test_settings_that_would_be_unsafe_are_refused(settings, why):
     with pytest.raises(ValueError, match=why):

@@ -1,14 +1,16 @@
 """Keys: which are taken from a JWKS, and when they are fetched."""
 
 import asyncio
+import json
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from accord.auth.keys import FetchedKeys, FixedKeys, read_keys
+from accord.auth.http import HttpResponse, NoResponse
+from accord.auth.keys import FetchedKeys, FixedKeys, published_keys, read_keys
 from accord.errors import AuthError
-from support.issuer import Published, jwk, jwks
+from support.issuer import ISSUER, Published, jwk, jwks
 
 URL = "https://issuer.example/jwks"
 
@@ -22,7 +24,7 @@ class Clock:
 
 
 def fetched(published, clock, **settings):
-    return FetchedKeys(URL, published.send, clock=clock, **settings)
+    return FetchedKeys(ISSUER, URL, send=published.send, clock=clock, **settings)
 
 
 async def ids(keys, name, algorithm="ES256"):
@@ -216,7 +218,7 @@ def test_one_who_gives_up_waiting_does_not_stop_the_fetch_for_others():
             await gate.wait()
             return await published.send(request)
 
-        keys = FetchedKeys(URL, send)
+        keys = FetchedKeys(ISSUER, URL, send=send)
         hasty = asyncio.create_task(ids(keys, "a"))
         patient = asyncio.create_task(ids(keys, "a"))
         await asyncio.sleep(0)
@@ -227,3 +229,59 @@ def test_one_who_gives_up_waiting_does_not_stop_the_fetch_for_others():
         assert len(published.asked) == 1
 
     asyncio.run(scenario())
+
+
+# -- finding
+
+
+def found(answers, issuer=ISSUER):
+    """Play an issuer; returns its keys, and what it was asked for."""
+    flow, asked = published_keys(issuer), []
+    try:
+        request = next(flow)
+        while True:
+            asked.append(request.url)
+            answer = answers.get(request.url, 404)
+            if answer is None:
+                request = flow.throw(NoResponse("connection refused"))
+            elif isinstance(answer, int):
+                request = flow.send(HttpResponse(status=answer))
+            else:
+                request = flow.send(HttpResponse(status=200, body=json.dumps(answer).encode()))
+    except StopIteration as end:
+        return [key.id for key in end.value], asked
+
+
+OPENID = f"{ISSUER}/.well-known/openid-configuration"
+OAUTH = f"{ISSUER}/.well-known/oauth-authorization-server"
+SAID = {"issuer": ISSUER, "jwks_uri": URL}
+
+
+@pytest.mark.parametrize("place", [OPENID, OAUTH])
+@pytest.mark.parametrize("other", [404, None, {"issuer": ISSUER}], ids=["absent", "down", "bare"])
+def test_keys_are_found_by_the_metadata_of_the_issuer(place, other):
+    answers = {OPENID: other, OAUTH: other, place: SAID, URL: jwks("a")}
+    names, asked = found(answers)
+    assert names == ["a"]
+    assert asked[-1] == URL
+
+
+def test_an_issuer_below_a_path_is_asked_there():
+    issuer = f"{ISSUER}/tenant"
+    place = f"{issuer}/.well-known/openid-configuration"
+    names, _ = found({place: {"issuer": issuer, "jwks_uri": URL}, URL: jwks("a")}, issuer)
+    assert names == ["a"]
+
+
+def test_metadata_of_another_issuer_is_not_believed():
+    with pytest.raises(ValueError, match="another issuer"):
+        found({OAUTH: {**SAID, "issuer": "https://evil.example"}, URL: jwks("a")})
+
+
+def test_an_issuer_that_names_no_keys_has_none():
+    with pytest.raises(ValueError, match="names no keys"):
+        found({})
+    with pytest.raises(ValueError, match="no key that could verify"):
+        found({OAUTH: SAID, URL: {"keys": []}})
+    with pytest.raises(ValueError, match="HTTP 404"):
+        found({OAUTH: SAID})

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from accord import Context, Principal, Server, connect
-from accord.auth import FirstOf, Guard, JwtVerifier, Protected, StaticTokens
+from accord.auth import AuthorizationServer, FirstOf, Guard, JwtVerifier, Protected, StaticTokens
 from support.http_server import bounded, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.issuer import ISSUER, Published, jwks, token
@@ -392,6 +392,23 @@ def test_keys_come_from_a_real_endpoint_rotate_and_outlive_it(talk):
             assert await status(token("third", aud="desk")) == 401
 
         serve(scenario, auth=protected(verifier))
+
+
+@pytest.mark.requirement("auth.as-metadata.server")
+def test_with_an_authorization_server_of_its_own_a_server_publishes_the_metadata_of_both(talk):
+    auth = AuthorizationServer(auto_approve="ann", scopes=["read"])
+
+    async def scenario(port):
+        async with talk(port) as client:
+            assert (await client.post(initialize())).status == 401
+            found = await client.send("GET", path="/.well-known/oauth-authorization-server")
+            document = json.loads(await found.body())
+            assert document["authorization_endpoint"].startswith(f"http://127.0.0.1:{port}/")
+            described = await client.send("GET", path="/.well-known/oauth-protected-resource/mcp")
+            issuers = json.loads(await described.body())["authorization_servers"]
+            assert issuers == [document["issuer"]]
+
+    serve(scenario, auth=auth)
 
 
 # -- the ways to serve

@@ -49,7 +49,7 @@ class JwtVerifier:
         issuer: as the claim `iss` has it, exactly.
         audience: whom tokens must be meant for; by default the URL of the server that uses the
             verifier.
-        jwks_url: where the issuer's keys are.
+        jwks_url: where the issuer's keys are; by default where its metadata says.
         keys: the keys themselves, in place of the URL: a JWKS, or a list of JWKs.
         secret: a secret shared with the issuer, in place of keys; at least 32 bytes.
         algorithms: those that are accepted; only asymmetric ones unless there is a secret.
@@ -73,8 +73,8 @@ class JwtVerifier:
         leeway: float = 60.0,
         **settings: Any,
     ) -> None:
-        if sum(each is not None for each in (jwks_url, keys, secret)) != 1:
-            raise ValueError("give one of jwks_url, keys and secret")
+        if sum(each is not None for each in (jwks_url, keys, secret)) > 1:
+            raise ValueError("give only one of jwks_url, keys and secret")
         require_jwt()  # at once: it takes a moment
         self.issuer = issuer
         self.audience = _several(audience)
@@ -84,12 +84,13 @@ class JwtVerifier:
         self._clock: Callable[[], float] = settings.get("clock", time.time)
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
-        if jwks_url is not None:
-            self._keys = FetchedKeys(jwks_url, send or _sender(jwks_url), **settings)
+        if keys is None and secret is None:
+            send = send or _sender(jwks_url or issuer)
+            self._keys = FetchedKeys(issuer, jwks_url, send=send, **settings)
         else:
             settings.pop("clock", None)
             if settings:
-                raise TypeError(f"settings without jwks_url: {', '.join(sorted(settings))}")
+                raise TypeError(f"settings for fetched keys: {', '.join(sorted(settings))}")
             self._keys = FixedKeys(read_keys(keys) if keys is not None else ())
         self.memory = TokenMemory(clock=self._clock)
 

@@ -4,14 +4,26 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
-from accord.auth.http import HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.auth.discovery import metadata_urls
+from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, shown_url
 from accord.errors import AuthError, MissingExtra
 
-__all__ = ["FetchedKeys", "FixedKeys", "KeySource", "Send", "VerifyingKey", "read_keys"]
+__all__ = [
+    "FetchedKeys",
+    "FixedKeys",
+    "KeySource",
+    "Send",
+    "VerifyingKey",
+    "published_keys",
+    "read_keys",
+    "require_jwt",
+]
 
 log = logging.getLogger("accord.auth")
+
+Value = TypeVar("Value")
 
 Send: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Sends a request; raises NoResponse."""
@@ -131,10 +143,11 @@ class FixedKeys:
 
 
 class FetchedKeys:
-    """The keys at a URL: fetched once for all who wait, and again when an unknown one appears.
+    """An issuer's keys: fetched once for all who wait, and again when an unknown one appears.
 
     Args:
-        url: where the JWKS is.
+        issuer: whose keys they are.
+        url: where they are; None asks the issuer's metadata.
         send: sends requests.
         ttl: seconds after which keys are fetched anew, while those at hand go on to be used.
         pause: seconds between two fetches, whatever names tokens bring.
@@ -144,15 +157,18 @@ class FetchedKeys:
 
     def __init__(
         self,
-        url: str,
-        send: Send,
+        issuer: str,
+        url: str | None,
         *,
+        send: Send,
         ttl: float = 3600.0,
         pause: float = 10.0,
         keep: float = 86_400.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url = url
+        self._issuer = issuer
+        self._url = url
+        self._place = shown_url(url or issuer)
         self._send = send
         self._ttl = ttl
         self._pause = pause
@@ -176,7 +192,7 @@ class FetchedKeys:
             self._begin()  # nobody waits for it
         keys: tuple[VerifyingKey, ...] | None = self._keys
         if keys is None:
-            raise AuthError(f"no keys could be fetched from {shown_url(self.url)}")
+            raise AuthError(f"no keys could be fetched from {self._place}")
         found = _choose(keys, algorithm, id)
         if not found and id is not None and not any(key.id == id for key in keys):
             await self._fetch()
@@ -202,19 +218,65 @@ class FetchedKeys:
         return self._fetching
 
     async def _fetch_now(self) -> None:
-        request = HttpRequest(method="GET", url=self.url, headers={"Accept": "application/json"})
         try:
-            response = await self._send(request)
-            if response.status != 200:
-                raise ValueError(f"HTTP {response.status}")
-            keys = read_keys(response.object())
-            if not keys:
-                raise ValueError("it has no key that could verify a signature")
+            keys = await _carried(published_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
-            log.warning("keys could not be fetched from %s: %s", shown_url(self.url), error)
+            log.warning("keys could not be fetched from %s: %s", self._place, error)
             return
         self._keys = tuple(keys)
         self._fetched = self._clock()
+
+
+async def _carried(flow: Flow[Value], send: Send) -> Value:
+    """Carry a flow to its end."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                response = await send(request)
+            except NoResponse as error:
+                request = flow.throw(error)
+            else:
+                request = flow.send(response)
+    except StopIteration as end:
+        value: Value = end.value
+        return value
+
+
+def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
+    """Find an issuer's keys, by its metadata unless their URL is known.
+
+    Raises:
+        ValueError: what came are no keys, or the metadata is another issuer's.
+    """
+    response = yield _get(url if url is not None else (yield from _find_url(issuer)))
+    if response.status != 200:
+        raise ValueError(f"HTTP {response.status}")
+    keys = read_keys(response.object())
+    if not keys:
+        raise ValueError("there is no key that could verify a signature")
+    return keys
+
+
+def _find_url(issuer: str) -> Flow[str]:
+    for each in metadata_urls(issuer):
+        try:
+            response = yield _get(each)
+        except NoResponse:
+            continue
+        said = response.object()
+        if response.status != 200 or said is None:
+            continue
+        if said.get("issuer") != issuer:
+            raise ValueError(f"the metadata at {shown_url(each)} is that of another issuer")
+        found = said.get("jwks_uri")
+        if isinstance(found, str):
+            return found
+    raise ValueError("its metadata names no keys (jwks_uri)")
+
+
+def _get(url: str) -> HttpRequest:
+    return HttpRequest(method="GET", url=url, headers={"Accept": "application/json"})
 
 
 def require_jwt() -> Any:
