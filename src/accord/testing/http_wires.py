@@ -138,11 +138,13 @@ class _Served:
         await self.app.stop()
         state = self._server.server_state
         for connection in list(state.connections):
-            connection.transport.close()
+            connection.transport.abort()
         tasks = set(state.tasks)
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_STOP_EXPECTED)
             for task in late:
                 task.cancel()
-        while state.connections:
-            await asyncio.sleep(0)  # until the loop has told them that they are closed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_EXPECTED):
+                while state.connections:
+                    await asyncio.sleep(0)  # until the loop has told them that they are closed
