@@ -55,11 +55,12 @@ def choose_method(server: ServerMetadata, *, has_secret: bool) -> AuthMethod:
 def token_request(url: str, fields: Mapping[str, str], client: ClientIdentity) -> HttpRequest:
     """Make a request to the token endpoint, authenticated as the server wants it."""
     secret = client.client_secret
+    # The id alone proves nothing and may stand beside Basic; servers exist that look for it there.
+    named = {**fields, "client_id": client.client_id}
     if client.method == "client_secret_basic" and secret is not None:
         pair = f"{quote_plus(client.client_id)}:{quote_plus(secret)}"
         basic = b64encode(pair.encode()).decode("ascii")
-        return form_request(url, fields, {"Authorization": f"Basic {basic}"})
-    named = {**fields, "client_id": client.client_id}
+        return form_request(url, named, {"Authorization": f"Basic {basic}"})
     if client.method == "client_secret_post" and secret is not None:
         named["client_secret"] = secret
     return form_request(url, named)
