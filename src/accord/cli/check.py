@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from accord.cli import check_server, check_trace
+from accord.cli import check_client, check_server, check_trace
 
 if TYPE_CHECKING:
     import argparse
@@ -19,4 +19,5 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     )
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     check_server.register(kinds)
+    check_client.register(kinds)
     check_trace.register(kinds)

@@ -1,0 +1,1 @@
+"""Being the server for somebody's client: well, and badly on purpose."""

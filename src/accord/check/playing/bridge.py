@@ -1,0 +1,75 @@
+"""The command that a client under check launches: its standard streams, joined to the checker.
+
+Bytes pass as they are. A second connection tells the checker which signals came, and tells this
+process whether to heed them. Nothing but the standard library is imported: clients wait for it.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+__all__ = ["main"]
+
+_CHUNK = 64 * 1024
+
+
+def main() -> None:
+    """Join stdin and stdout to the port named in the arguments."""
+    port, key = int(sys.argv[1]), sys.argv[2]
+    data, control = (_connect(port, key, kind) for kind in ("data", "control"))
+    is_stubborn = threading.Event()
+
+    def heed(number: int, _frame: object) -> None:
+        control.sendall(f"signal {number}\n".encode())
+        if not is_stubborn.is_set():
+            os._exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, heed)
+    threading.Thread(target=_obey, args=(control, is_stubborn), daemon=True).start()
+    threading.Thread(target=_read_input, args=(data, control), daemon=True).start()
+    try:
+        while chunk := data.recv(_CHUNK):
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[os.write(1, rest) :]
+    except OSError:
+        pass
+    while is_stubborn.is_set():
+        is_stubborn.wait(1)
+    os._exit(0)
+
+
+def _connect(port: int, key: str, kind: str) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", port))
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.sendall(f"{key} {kind} {os.getpid()}\n".encode())
+    return made
+
+
+def _read_input(data: socket.socket, control: socket.socket) -> None:
+    try:
+        while chunk := os.read(0, _CHUNK):
+            data.sendall(chunk)
+        control.sendall(b"input ended\n")
+        data.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def _obey(control: socket.socket, is_stubborn: threading.Event) -> None:
+    """Do what the checker says: be stubborn, say something on stderr, or end with a code."""
+    for line in control.makefile():
+        word, _, rest = line.strip().partition(" ")
+        if word == "stubborn":
+            is_stubborn.set()
+        elif word == "stderr":
+            print(rest, file=sys.stderr, flush=True)
+        elif word == "exit":
+            os._exit(int(rest))
+
+
+if __name__ == "__main__":
+    main()

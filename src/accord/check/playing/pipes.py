@@ -1,0 +1,149 @@
+"""The stage for clients that launch their server: a port that the launched bridge connects to."""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from typing import TYPE_CHECKING, Final, Self
+
+from accord.check.probing.line import Line, LineEnded
+from accord.check.probing.tape import Tape
+
+if TYPE_CHECKING:
+    from accord.check.playing.actor import Actor
+
+__all__ = ["PipeStage"]
+
+_CHUNK: Final = 64 * 1024
+_LONGEST: Final = 64 * 1024 * 1024
+_CLOSING: Final = 1.0
+
+
+class _Seat:
+    """One launched server: the bytes of its standard streams."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.stays = False
+
+    async def open(self, line: Line) -> None:
+        """Nothing to do: the client has connected."""
+
+    async def send(self, data: bytes) -> None:
+        """Send a message and the end of its line."""
+        await self.write(data + b"\n")
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError:
+            raise LineEnded("the client no longer reads") from None
+
+    async def close(self) -> None:
+        """End the server's output, and with it the server."""
+        self._writer.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await self._writer.wait_closed()
+
+
+class PipeStage:
+    """Lets an actor play over the standard streams of launched bridges.
+
+    Attributes:
+        command: what the client has to launch.
+        pids: the processes that it launched.
+    """
+
+    def __init__(self, actor: "Actor", *, patience: float = 5.0) -> None:
+        self._actor = actor
+        self._patience = patience
+        self._key = secrets.token_hex(8)
+        self._server: asyncio.Server
+        self._controls: list[asyncio.StreamWriter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.pids: list[int] = []
+        self.command: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        module = "accord.check.playing.bridge"
+        self.command = [sys.executable, "-P", "-m", module, str(port), self._key]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for line in self._actor.lines:
+            await line.close()
+        for writer in self._controls:
+            with contextlib.suppress(OSError):
+                writer.write(b"exit 0\n")
+                writer.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING)
+
+    def tell(self, command: str) -> None:
+        """Tell the launched servers something: `stubborn`, `exit 3`, `stderr some text`."""
+        for writer in self._controls:
+            with contextlib.suppress(OSError):
+                writer.write(f"{command}\n".encode())
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            words = (await reader.readline()).decode(errors="replace").split()
+            if len(words) != 3 or not secrets.compare_digest(words[0], self._key):
+                writer.close()
+            elif words[1] == "control":
+                self.pids.append(int(words[2]))
+                self._controls.append(writer)
+                await self._hear_control(reader)
+            else:
+                await self._hear(reader, writer)
+        except (asyncio.CancelledError, OSError):
+            writer.close()
+        finally:
+            self._tasks.discard(task)
+
+    async def _hear_control(self, reader: asyncio.StreamReader) -> None:
+        while line := (await reader.readline()).decode(errors="replace"):
+            word, _, rest = line.strip().partition(" ")
+            if word == "signal":
+                self._actor.signals.append(int(rest))
+            elif line.startswith("input ended"):
+                self._actor.has_ended_input = True
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        actor = self._actor
+        tape = Tape("stdio", "client", is_judged=actor.is_judged)
+        line = Line(_Seat(writer), tape, patience=self._patience, me="server")
+        line.respond = actor.respond
+        actor.lines.append(line)
+        rest = b""
+        while chunk := await reader.read(_CHUNK):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for each in whole:
+                self._take(line, each)
+            if len(rest) > _LONGEST:
+                break
+        if rest:
+            self._take(line, rest)
+        line.end("the client closed the server's input")
+
+    def _take(self, line: Line, data: bytes) -> None:
+        line.hear(data)
+        if line.heard and line.heard[-1].get("method") == "notifications/initialized":
+            task = asyncio.get_running_loop().create_task(self._begun(line))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _begun(self, line: Line) -> None:
+        with contextlib.suppress(LineEnded):
+            await self._actor.begun(line)

@@ -1,0 +1,413 @@
+"""The stage for clients that connect by HTTP: both forms, with a say in every raw response."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from accord.bindings import headers as names
+from accord.bindings import sse
+from accord.check.probing.line import Line, LineEnded
+from accord.check.probing.tape import Tape
+from accord.errors import MissingExtra
+from accord.trace import HttpFacts, Transport
+
+if TYPE_CHECKING:
+    from accord.check.playing.actor import Actor
+
+__all__ = ["HttpAnswer", "HttpAsked", "WebStage"]
+
+_Scope = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_JSON: Final = "application/json"
+_STARTING: Final = 10.0
+_CLOSING: Final = 2.0
+
+
+class HttpAsked(msgspec.Struct):
+    """An HTTP request of the client."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def message(self) -> Any:
+        """The body as JSON, None where it is none."""
+        try:
+            return msgspec.json.decode(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def name(self) -> str | None:
+        """The method of the JSON-RPC message in it."""
+        message = self.message
+        return message.get("method") if isinstance(message, dict) else None
+
+
+class HttpAnswer(msgspec.Struct):
+    """A raw answer out of turn.
+
+    Attributes:
+        body: whole, or the beginning of it where the connection is cut.
+        is_cut: whether the connection breaks after the body.
+    """
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    is_cut: bool = False
+
+
+class _Cut(Exception):
+    """Ends a response without an end."""
+
+
+class _Seat:
+    """One session: where each message of the server goes."""
+
+    takes_down = True
+
+    def __init__(self, stage: "WebStage", session: str | None) -> None:
+        self._stage = stage
+        self.session = session
+        self.line: Line
+        # The requests that wait for their answer, and the way to each of them.
+        self.waiting: dict[Any, asyncio.Queue[bytes | None]] = {}
+        self.standing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.is_ended = False
+
+    async def open(self, line: Line) -> None:
+        """Nothing to do: the client has connected."""
+
+    async def send(self, data: bytes) -> None:
+        """Send a message: an answer to where it is waited for, the rest on the standing stream."""
+        message = _decoded(data)
+        is_answer = isinstance(message, dict) and "method" not in message
+        queue = self.waiting.get(_key(message.get("id"))) if is_answer else None
+        await self.send_to(self.standing if queue is None else queue, data)
+
+    async def send_to(self, queue: "asyncio.Queue[bytes | None]", data: bytes) -> None:
+        """Send a message on one stream, and take it down."""
+        facts = HttpFacts(status=200, headers={"content-type": self._stage.content_type})
+        self.line.tape.take("server", data, facts)
+        await queue.put(data)
+
+    async def say_beside(self, id: Any, message: Any) -> None:
+        """Send a message on the stream of a request that waits for its answer."""
+        queue = self.waiting.get(_key(id), self.standing)
+        await self.send_to(queue, msgspec.json.encode(message))
+
+    async def close(self) -> None:
+        """End all streams."""
+        self.is_ended = True
+        for queue in (*self.waiting.values(), self.standing):
+            queue.put_nowait(None)
+
+
+class WebStage:
+    """Lets an actor play over HTTP.
+
+    Attributes:
+        url: where the client connects.
+        requests: every request that came, in order.
+    """
+
+    def __init__(self, actor: "Actor", *, is_older: bool = False, patience: float = 5.0) -> None:
+        self._actor = actor
+        self._is_older = is_older
+        self._patience = patience
+        self._seats: dict[str, _Seat] = {}
+        self._numbers = count(1)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: Any = None
+        self._serving: asyncio.Task[None] | None = None
+        self.url = ""
+        self.origin = ""
+        self.requests: list[HttpAsked] = []
+
+    @property
+    def content_type(self) -> str:
+        """How answers are sent."""
+        return sse.CONTENT_TYPE if self._actor.streams or self._is_older else _JSON
+
+    async def __aenter__(self) -> Self:
+        try:
+            import uvicorn
+
+            from accord.transports.uvicorn_server import listen
+        except ImportError:
+            raise MissingExtra("http", needed_for="checking clients over HTTP") from None
+        sockets = listen("127.0.0.1", 0)
+        self.origin = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        self.url = f"{self.origin}{'/sse' if self._is_older else '/mcp'}"
+        config = uvicorn.Config(
+            self,
+            lifespan="off",
+            ws="none",
+            log_level="critical",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        # The checker's own signals are no affair of a stage.
+        self._server.capture_signals = contextlib.nullcontext
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets))
+        async with asyncio.timeout(_STARTING):
+            while not self._server.started:
+                await asyncio.sleep(0.005)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for line in self._actor.lines:
+            await line.close()
+        for task in self._tasks:
+            task.cancel()
+        self._server.should_exit = True
+        assert self._serving is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await self._serving
+
+    # -- one request
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        if scope["type"] != "http":
+            return
+        asked = HttpAsked(
+            scope["method"],
+            scope["path"],
+            scope["query_string"].decode("latin-1"),
+            {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]},
+            await _body(receive),
+        )
+        self.requests.append(asked)
+        answer = self._actor.http(asked)
+        if answer is not None:
+            await _answer(send, answer)
+        elif self._is_older:
+            await self._older(asked, receive, send)
+        elif asked.method == "POST":
+            await self._post(asked, receive, send)
+        elif asked.method == "GET":
+            await self._get(asked, receive, send)
+        elif asked.method == "DELETE":
+            await self._delete(asked, send)
+        else:
+            await _answer(send, HttpAnswer(405))
+
+    # -- Streamable HTTP
+
+    async def _post(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+        message = asked.message
+        seat = self._seat(asked, opens=asked.name == "initialize")
+        if seat is None:
+            status = 404 if names.SESSION in asked.headers else 400
+            await _answer(send, HttpAnswer(status))
+            return
+        wanted = [each for each in _single(message) if _is_request(each)]
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        for each in wanted:
+            seat.waiting[_key(each["id"])] = queue
+        self._hear(seat, asked)
+        if not wanted:
+            await _answer(send, HttpAnswer(202))
+            return
+        more = {} if seat.session is None else {names.SESSION: seat.session}
+        try:
+            if self._actor.streams:
+                await self._stream(queue, receive, send, more, answers=len(wanted))
+            else:
+                await self._whole(queue, send, more, answers=wanted, message=message)
+        finally:
+            for each in wanted:
+                seat.waiting.pop(_key(each["id"]), None)
+
+    async def _whole(
+        self,
+        queue: "asyncio.Queue[bytes | None]",
+        send: _Send,
+        headers: Mapping[str, str],
+        *,
+        answers: list[Any],
+        message: Any,
+    ) -> None:
+        found: list[bytes] = []
+        while len(found) < len(answers):
+            data = await queue.get()
+            if data is None:
+                break
+            found.append(data)
+        body = b",".join(found)
+        if isinstance(message, list):
+            body = b"[" + body + b"]"
+        await _answer(send, HttpAnswer(200, {"content-type": _JSON, **headers}, body))
+
+    async def _stream(
+        self,
+        queue: "asyncio.Queue[bytes | None]",
+        receive: _Receive,
+        send: _Send,
+        headers: Mapping[str, str],
+        *,
+        answers: int | None,
+    ) -> None:
+        """Send events as they come; so many answers end the stream, None leaves it open."""
+        await send(_head(200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        gone = asyncio.get_running_loop().create_task(_gone(receive))
+        try:
+            while answers is None or answers > 0:
+                data = await _first(queue, gone)
+                if data is None:
+                    break
+                message = _decoded(data)
+                if answers is not None and isinstance(message, dict) and "method" not in message:
+                    answers -= 1
+                event = b"id: %d\n" % next(self._numbers) + sse.encode(data)
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _get(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+        seat = self._seat(asked, opens=False)
+        if seat is None:
+            await _answer(send, HttpAnswer(404 if names.SESSION in asked.headers else 400))
+        elif not self._actor.listens:
+            await _answer(send, HttpAnswer(405))
+        else:
+            await self._stream(seat.standing, receive, send, {}, answers=None)
+
+    async def _delete(self, asked: HttpAsked, send: _Send) -> None:
+        seat = self._seat(asked, opens=False)
+        if seat is not None:
+            seat.line.end("the client ended the session")
+            await seat.close()
+        await _answer(send, HttpAnswer(404 if seat is None else 204))
+
+    def end_session(self, line: Line) -> None:
+        """Forget a session: whoever names it is answered with 404."""
+        seat: _Seat = line.carrier
+        self._seats.pop(seat.session or "", None)
+
+    def _seat(self, asked: HttpAsked, *, opens: bool) -> _Seat | None:
+        if not opens:
+            key = asked.headers.get(names.SESSION, "")
+            seat = self._seats.get(key)
+            return None if seat is None or seat.is_ended else seat
+        session = secrets.token_urlsafe(16) if self._actor.has_sessions else None
+        return self._begin(session or "", _Seat(self, session))
+
+    def _begin(self, key: str, seat: _Seat) -> _Seat:
+        transport: Transport = "sse" if self._is_older else "http"
+        tape = Tape(transport, "client", is_judged=self._actor.is_judged)
+        seat.line = Line(seat, tape, patience=self._patience, me="server")
+        seat.line.respond = self._actor.respond
+        self._actor.lines.append(seat.line)
+        self._seats[key] = seat
+        return seat
+
+    def _hear(self, seat: _Seat, asked: HttpAsked) -> None:
+        seat.line.hear(asked.body, HttpFacts(method=asked.method, headers=asked.headers))
+        if asked.name == "notifications/initialized":
+            task = asyncio.get_running_loop().create_task(self._begun(seat.line))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _begun(self, line: Line) -> None:
+        with contextlib.suppress(LineEnded):
+            await self._actor.begun(line)
+
+    # -- the older form
+
+    async def _older(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+        if asked.method == "GET" and asked.path == "/sse":
+            key = secrets.token_urlsafe(16)
+            seat = self._begin(key, _Seat(self, key))
+            await send(_head(200, {"content-type": sse.CONTENT_TYPE}))
+            place = f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode()
+            await send({"type": "http.response.body", "body": place, "more_body": True})
+            gone = asyncio.get_running_loop().create_task(_gone(receive))
+            while (data := await _first(seat.standing, gone)) is not None:
+                await send(
+                    {"type": "http.response.body", "body": sse.encode(data), "more_body": True}
+                )
+            gone.cancel()
+            seat.line.end("the client left the stream")
+            return
+        key = asked.query.removeprefix("session_id=")
+        known = self._seats.get(key) if asked.path == "/messages" else None
+        if asked.method != "POST" or known is None:
+            # What Streamable HTTP would be: its clients are to fall back.
+            await _answer(send, HttpAnswer(405 if asked.path == "/sse" else 404))
+            return
+        await _answer(send, HttpAnswer(202))
+        self._hear(known, asked)
+
+
+def _key(id: Any) -> Any:
+    return (type(id).__name__, id) if isinstance(id, int | str) else None
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _single(message: Any) -> list[Any]:
+    return message if isinstance(message, list) else [message]
+
+
+def _is_request(message: Any) -> bool:
+    return isinstance(message, dict) and "method" in message and "id" in message
+
+
+async def _body(receive: _Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def _gone(receive: _Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _first(queue: "asyncio.Queue[bytes | None]", gone: "asyncio.Task[None]") -> bytes | None:
+    """Return what is next in a queue; None once its reader is gone."""
+    getting = asyncio.get_running_loop().create_task(queue.get())
+    await asyncio.wait({getting, gone}, return_when=asyncio.FIRST_COMPLETED)
+    if getting.done():
+        return getting.result()
+    getting.cancel()
+    return None
+
+
+def _head(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
+    shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": shown}
+
+
+async def _answer(send: _Send, answer: HttpAnswer) -> None:
+    headers = dict(answer.headers)
+    if answer.is_cut:
+        # More is promised than comes: the server drops the connection.
+        headers.setdefault("content-length", str(len(answer.body) + 1000))
+    await send(_head(answer.status, headers))
+    await send({"type": "http.response.body", "body": answer.body, "more_body": answer.is_cut})
+    if answer.is_cut:
+        raise _Cut

@@ -1,0 +1,113 @@
+"""`accord check client`: be the server for somebody's client, and judge it."""
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.cli import reporting
+from accord.cli.options import UsageError, one_of, seconds, variable
+from accord.cli.terminal import complain, progress
+from accord.errors import ConnectFailed, MissingExtra
+from accord.types import REVISION_IDS
+
+if TYPE_CHECKING:
+    from accord.check.client_check import ClientPlan
+
+__all__ = ["register"]
+
+_TRANSPORTS: Final = ("http", "sse")
+_ABOUT: Final = """\
+Run a client against one server after another, servers that behave well and badly, and judge it by
+every requirement that binds a client.
+
+The command runs the client once and ends; what it does is up to it, and the more it does the more
+can be judged: list, call, read, get, answer questions. {url} in it stands for the URL of the
+server, {server} for a command line that the client launches as its server.
+
+Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
+2 the client could not be run, or never connected.
+"""
+_EXAMPLES: Final = """\
+examples:
+  accord check client -- python client.py {url}
+  accord check client -- node client.js --stdio {server}
+  accord check client --transport sse -- python client.py {url}
+  accord check client --only session --format html --output report.html -- ./client {url}
+"""
+
+
+def register(kinds: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = kinds.add_parser(
+        "client",
+        help="hold a client to every requirement",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--revision",
+        metavar="R",
+        action="append",
+        default=[],
+        help="agree on this revision; may be repeated (default: what the client asks for, and all)",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="check this requirement or area alone; may be repeated",
+    )
+    parser.add_argument(
+        "--transport", metavar="T", default="http", help="what {url} speaks: http (default) or sse"
+    )
+    parser.add_argument(
+        "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=seconds,
+        default=30.0,
+        help="seconds that one run of the client may take (default: 30)",
+    )
+    reporting.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check a client and print the report."""
+    from accord.check.client_check import check_client
+
+    plan = _plan(options)
+    try:
+        with progress("checking", None) as done:
+            report = asyncio.run(check_client(plan, step=lambda _name, count, _total: done(count)))
+    except (ConnectFailed, MissingExtra) as error:
+        complain(str(error))
+        return 2
+    return reporting.deliver(report, reporting.chosen_form(options), options)
+
+
+def _plan(options: argparse.Namespace) -> "ClientPlan":
+    from accord.check.client_check import ClientPlan
+    from accord.protocol.catalogue import catalogue
+
+    if not options.command:
+        raise UsageError("check client needs the client's command after --, with {url} or {server}")
+    if not any("{url}" in word or "{server}" in word for word in options.command):
+        raise UsageError("the client's command needs {url} or {server}, where the server is")
+    plan = ClientPlan(
+        command=options.command,
+        transport=one_of(options.transport, _TRANSPORTS, "transport"),
+        revisions=[one_of(each, REVISION_IDS, "revision") for each in options.revision],
+        only=options.only,
+        timeout=options.timeout,
+        env=dict(options.env),
+    )
+    for each in options.only:
+        if not any(ClientPlan(command=[], only=[each]).wants(id) for id in catalogue()):
+            raise UsageError(f"there is no requirement {each!r}; accord requirements lists them")
+    return plan
