@@ -20,8 +20,8 @@ _CHUNK: Final = 64 * 1024
 # A line beyond this is a flood, and is cut: memory is for other things.
 _LONGEST: Final = 64 * 1024 * 1024
 _STDERR_KEPT: Final = 40
-# How long a server may take to end, by itself and after each signal.
-_LEAVING: Final = 3.0
+# How long readers may take to end once their process has.
+_CLOSING: Final = 3.0
 
 
 class StdioCarrier:
@@ -39,6 +39,7 @@ class StdioCarrier:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        leaving: float = 3.0,
     ) -> None:
         self.command = list(command)
         self.stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
@@ -46,6 +47,7 @@ class StdioCarrier:
         self.left_by_itself: bool | None = None
         self._env = {**os.environ, **(env or {})}
         self._cwd = cwd
+        self._leaving = leaving
         self._line: Line
         self._process: Process
         self._readers: list[asyncio.Task[None]] = []
@@ -100,7 +102,7 @@ class StdioCarrier:
                 return
         if rest and len(rest) <= _LONGEST:
             self._line.hear(bytes(rest))
-        code = await self._exited(_LEAVING)
+        code = await self._exited(self._leaving)
         how = "closed its output" if code is None else f"ended with exit code {code}"
         self._line.end(f"the server {how}")
 
@@ -135,8 +137,9 @@ class StdioCarrier:
         except (OSError, RuntimeError, TimeoutError):
             raise LineEnded("the server no longer reads its input") from None
 
-    async def end_input(self, patience: float = _LEAVING) -> bool:
+    async def end_input(self, patience: float | None = None) -> bool:
         """Close the server's input; returns whether it ended by itself within this time."""
+        patience = self._leaving if patience is None else patience
         stdin = self._process.stdin
         if stdin is not None and not stdin.is_closing():
             stdin.close()
@@ -154,11 +157,11 @@ class StdioCarrier:
             else:
                 self._process.send_signal(number)
 
-    async def exit_after(self, number: int, patience: float = _LEAVING) -> int | None:
+    async def exit_after(self, number: int, patience: float | None = None) -> int | None:
         """Send a signal and return how the server ended, None where it did not."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
-        return await self._exited(patience)
+        return await self._exited(self._leaving if patience is None else patience)
 
     async def close(self) -> None:
         """End the server: kindly, then by force."""
@@ -169,12 +172,12 @@ class StdioCarrier:
         for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             if self.exit_code is None:
                 self.signal(number)
-                await self._exited(_LEAVING)
+                await self._exited(self._leaving)
         # What it launched may have outlived it.
         self.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
         for reader in self._readers:
             reader.cancel()
-        await asyncio.wait(self._readers, timeout=_LEAVING)
+        await asyncio.wait(self._readers, timeout=_CLOSING)
         # Pipes that a survivor holds open would keep the transport alive.
         transport = getattr(self._process, "_transport", None)
         if transport is not None:

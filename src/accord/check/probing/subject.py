@@ -42,6 +42,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
         patience: seconds to wait for an answer.
         settling: seconds after which what has not come will not come.
+        leaving: seconds that a launched server may take to end, by itself and after each signal.
         at_once: how many scenarios may run at the same time.
     """
 
@@ -56,6 +57,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     carrier: Callable[[], Any] | None = None
     patience: float = 5.0
     settling: float = 0.3
+    leaving: float = 3.0
     at_once: int = 4
 
     @property
@@ -86,7 +88,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         if self.server is not None:
             return MemoryCarrier(self.server)
         if not self.url:
-            return StdioCarrier(self.command, env=self.env, cwd=self.cwd)
+            return StdioCarrier(self.command, env=self.env, cwd=self.cwd, leaving=self.leaving)
         kind = HttpCarrier if self.form == "http" else SseCarrier
         return kind(self.url, self.headers if headers is None else headers)
 

@@ -94,7 +94,7 @@ async def sends_what_must_be_ignored(probe: "Probe") -> None:
 
 @scenario("errors.code.method-not-found")
 async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.open() as line:
         reply = await line.ask("accord-check/no-such-method", {})
         probe.holds(
             "errors.code.method-not-found",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from accord.check.probing.line import Silence
 from accord.check.probing.stdio import StdioCarrier
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+_STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
 _EXITS: Final = "stdio.shutdown.server-exits"
 _SIGNALS: Final = "practice.shutdown.signals"
 _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
@@ -35,8 +37,23 @@ def _launched(probe: "Probe", *ids: str) -> bool:
     return False
 
 
+@scenario(_STREAMS, on=("stdio",))
+async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
+    if not _launched(probe, _STREAMS):
+        return
+    async with probe.open(begins=False, is_judged=False) as line:
+        try:
+            await line.initialize(probe.revision, is_confirmed=False)
+        except Silence:
+            # Whoever copies its traffic to its log also answers.
+            if any('"jsonrpc"' in text and _is_message(text) for text in line.carrier.stderr):
+                probe.broken(_STREAMS, "answers on standard error, not on standard output")
+                return
+            raise
+        probe.holds(_STREAMS, condition=True, why="")
+
+
 @scenario(
-    "stdio.server.reads-stdin-writes-stdout",
     "stdio.server.stderr-logging",
     "practice.stdio.log-to-stderr",
     _ONLY_MESSAGES,
@@ -50,7 +67,6 @@ async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
         return
     async with probe.open() as line:
         await line.ask(harmless(probe.facts))
-        probe.holds("stdio.server.reads-stdin-writes-stdout", line.opening, "answers nothing there")
         await line.hush(probe.subject.settling)
         carrier: StdioCarrier = line.carrier
         probe.holds(

@@ -14,14 +14,19 @@ __all__: list[str] = []
 _PROGRESS: Final = "notifications/progress"
 # Nobody can read more than this in a second.
 _MOST: Final = 200
-
-
-@scenario(
+_REPORTED: Final = (
     "progress.notification.token",
-    "progress.notification.active-only",
+    "progress.notification.progress",
+    "progress.notification.total",
+    "progress.notification.message",
+    "progress.notification.method-name",
+    "progress.value.increases",
+    "progress.stops-after-completion",
     "progress.rate-limited",
-    needs="tools",
 )
+
+
+@scenario(*_REPORTED, needs="tools")
 async def asks_for_progress(probe: "Probe") -> None:
     tools = probe.facts.callable_tools()
     async with probe.open() as line:
@@ -42,6 +47,8 @@ async def asks_for_progress(probe: "Probe") -> None:
         await line.hush(probe.subject.settling)
         reports = [each for each in line.heard if each.get("method") == _PROGRESS]
         if not reports:
+            for id in _REPORTED:
+                probe.skip(id, "no tool that may be called reports progress")
             return
         counts = Counter(str((each.get("params") or {}).get("progressToken")) for each in reports)
         token, most = counts.most_common(1)[0]

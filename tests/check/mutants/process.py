@@ -1,0 +1,63 @@
+"""Servers that are bad processes: area stdio, and what is usual among them."""
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from accord.check.probing.subject import Subject
+from check.mutants.foundation import Making, elsewhere, unbreakable
+
+AWKWARD = Path(__file__).parent.parent / "awkward.py"
+ONLY = ("stdio", "practice.shutdown")
+
+
+def awkward(habit: str, **settings: Any) -> Subject:
+    """Return a server with a bad habit; it starts within milliseconds."""
+    command = [sys.executable, "-S", "-E", str(AWKWARD), habit]
+    return Subject(
+        name=habit, command=command, **{"patience": 5, "settling": 0.1, "leaving": 2, **settings}
+    )
+
+
+def launched(
+    id: str, habit: str, *, also: dict[str, str] | None = None, only: Sequence[str] = ONLY
+) -> None:
+    """Register a server with a bad habit."""
+
+    @asynccontextmanager
+    async def making() -> AsyncIterator[Subject]:
+        yield awkward(habit, leaving=1, patience=3)
+
+    made: Making = making
+    made.__name__ = habit.replace(" ", "_")
+    elsewhere(id, also=also, only=only)(made)
+
+
+NO_MESSAGE = {"stdio.server.stdout-only-messages": "neither line is a message of its own"}
+
+launched("stdio.server.stdout-only-messages", "banner")
+launched("stdio.server.stdout-only-messages", "garbage")
+launched("stdio.server.stdout-only-messages", "farewell")
+launched("stdio.framing.newline-delimited", "joins messages", also=NO_MESSAGE)
+launched("stdio.framing.no-embedded-newline", "spreads messages", also=NO_MESSAGE)
+launched("stdio.shutdown.server-exits", "stays")
+launched("practice.shutdown.signals", "default signals")
+launched(
+    "stdio.server.reads-stdin-writes-stdout",
+    "speaks on stderr",
+    only=("stdio", "jsonrpc.request.answered"),
+    also={"jsonrpc.request.answered": "on standard output it answers nothing"},
+)
+
+unbreakable("a permission to write there", "stdio.server.stderr-logging")
+unbreakable(
+    "text on standard output is reported as stdio.server.stdout-only-messages",
+    "practice.stdio.log-to-stderr",
+)
+unbreakable(
+    "nobody outside can make a server fail within",
+    "practice.startup.fatal-exit-code",
+    "practice.errors.unhandled-exit",
+)
