@@ -221,6 +221,16 @@ def test_a_refreshed_token_stays_for_its_resource(desk):
     assert desk.refresh(client, token).status == 200
 
 
+def test_a_token_that_allows_nothing_in_particular_has_no_scope():
+    desk = Desk(scopes={})
+    tokens = desk.tokens(desk.client(), scope=None)
+    assert "scope" not in tokens
+    assert "scope" not in claims_of(tokens["access_token"])
+    principal = verified(desk, tokens["access_token"])
+    assert principal is not None
+    assert principal.scopes == frozenset()
+
+
 def test_who_did_not_register_for_refresh_tokens_gets_none(desk):
     client = desk.client(grant_types=["authorization_code"])
     assert "refresh_token" not in desk.tokens(client)
@@ -315,6 +325,7 @@ def test_guessing_at_the_token_endpoint_is_slowed_down():
     answer = desk.token(client_secret="long secret", **form)
     assert answer.status == 429
     assert answer.headers["retry-after"] == "60"
+    assert desk.send("GET", "/jwks").status == 200
     desk.address = "192.0.2.2"
     assert desk.token(client_secret="long secret", **form).status == 200
     desk.address = "192.0.2.1"

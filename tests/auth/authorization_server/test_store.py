@@ -1,6 +1,7 @@
 """The store: survives a restart, is shared between processes, shows nothing to others."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,6 +50,29 @@ def test_two_processes_cannot_use_one_refresh_token(tmp_path):
     token = one.tokens(client)["refresh_token"]
     assert one.refresh(client, token).status == 200
     assert two.refresh(client, token).error == "invalid_grant"
+
+
+def test_of_eight_that_refresh_at_once_one_succeeds(tmp_path):
+    path = str(tmp_path / "auth.db")
+    first = Desk(store=Store(path))
+    client = first.client()
+    token = first.tokens(client)["refresh_token"]
+    desks = [Desk(store=Store(path)) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda desk: desk.refresh(client, token), desks))
+    assert sorted(answer.status for answer in answers) == [200] + [400] * 7
+
+
+def test_of_eight_that_redeem_a_code_at_once_at_most_one_succeeds(tmp_path):
+    path = str(tmp_path / "auth.db")
+    first = Desk(store=Store(path))
+    client = first.client()
+    code = first.code(client)
+    desks = [Desk(store=Store(path)) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda desk: desk.redeem(client, code), desks))
+    assert sorted(answer.status for answer in answers) == [200] + [400] * 7
+    assert len(first.store.revoked()) == 1
 
 
 def test_two_processes_sign_with_one_key(tmp_path):

@@ -197,22 +197,23 @@ class Grants:
     ) -> dict[str, Any]:
         settings = self._settings
         granted = grant.scopes if scopes is None else scopes
-        claims = {
+        scope = {"scope": " ".join(granted)} if granted else {}
+        claims: dict[str, Any] = {
             "iss": issuer,
             "sub": grant.subject,
             "aud": grant.resource,
             "client_id": grant.client_id,
-            "scope": " ".join(granted),
             "iat": int(now),
             "exp": int(now + settings.access_ttl),
             "jti": new_secret(12),
             "grant": grant.grant_id,
+            **scope,
         }
         answer: dict[str, Any] = {
             "access_token": self._keys.sign(claims, now),
             "token_type": "Bearer",
             "expires_in": int(settings.access_ttl),  # auth.token.short-lived
-            "scope": " ".join(granted),
+            **scope,
         }
         kept_until = now + settings.access_ttl
         # Whoever has a secret needs no refresh token to ask again.
