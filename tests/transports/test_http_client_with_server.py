@@ -160,6 +160,32 @@ def test_a_restart_costs_no_call_that_comes_after_it(path, answers):
     run(main())
 
 
+def test_a_restart_in_the_middle_of_calls_costs_none():
+    async def main():
+        renewed, done = [], []
+        async with (
+            Running() as server,
+            connect(server.url(), on_renewed=lambda: renewed.append(1)) as client,
+        ):
+
+            async def call(number):
+                for step in range(10):
+                    arguments = {"a": number, "b": step}
+                    total = await client.call_tool("add", arguments, result_type=int)
+                    assert total == number + step
+                    done.append(total)
+
+            calls = [asyncio.create_task(call(number)) for number in range(50)]
+            await until(lambda: len(done) > 100)
+            await server.stop()
+            await server.start()
+            await asyncio.gather(*calls)
+            assert renewed == [1]
+            assert len(server.app.sessions) == 1
+
+    run(main())
+
+
 def test_calls_under_way_when_the_server_stops_are_finished_by_it():
     async def main():
         async with Running() as server, connect(server.url()) as client:

@@ -210,6 +210,33 @@ def test_a_connection_that_was_closed_unnoticed_is_not_used_again():
     run(main())
 
 
+def test_a_request_that_met_a_closing_server_counts_as_not_sent():
+    async def main():
+        unread = asyncio.Event()
+
+        async def serve(reader, writer):
+            await reader.readuntil(b"{}")
+            writer.write(OK)
+            # As a server does that stops: what it has not read is answered by a reset.
+            writer.transport.pause_reading()
+            await unread.wait()
+            writer.close()
+
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        await whole(await ask(sender, url))
+        asking = asyncio.create_task(ask(sender, url))
+        await asyncio.sleep(0.05)
+        unread.set()
+        with pytest.raises(NotSent, match="was closing the connection"):
+            await asking
+        await sender.close()
+        listening.close()
+
+    run(main())
+
+
 def test_an_answer_that_nobody_wants_ends_its_connection():
     async def main():
         async with answering([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"], OK) as (

@@ -6,7 +6,7 @@ No proxies, no redirects, no caches; who needs the first of these gets aiohttp.
 import asyncio
 import contextlib
 import os
-import selectors
+import select
 import ssl
 import zlib
 from base64 import b64encode
@@ -23,12 +23,11 @@ __all__ = ["SocketSender"]
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
 _IDLE: Final = 4.0
-# From here on it is worth looking whether the server has closed the connection meanwhile.
-_UNNOTICED: Final = 0.01
 # asyncio would allocate four times as much for each read.
 _READ: Final = 64 * 1024
 # What is read ahead of whoever wants it.
 _AHEAD_MOST: Final = 256 * 1024
+_RESET: Final = (ConnectionResetError, BrokenPipeError)
 _HEAD_MOST: Final = 64 * 1024
 _REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
@@ -140,8 +139,8 @@ class SocketSender:
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
-            idle = self._loop.time() - connection.used
-            if not connection.is_lost and idle < _IDLE and not connection.has_news(idle):
+            is_fresh = self._loop.time() - connection.used < _IDLE
+            if is_fresh and not connection.is_lost and not connection.has_news():
                 return connection
             connection.abort()
         return None
@@ -271,6 +270,9 @@ class _Connection(asyncio.Protocol):
         if response is None:
             return
         if not response.head.done():
+            if self.used and not self._head_size and isinstance(error, _RESET):
+                # A reset says that the request was not read: it met a server that was closing.
+                response.head.set_exception(NotSent("the server was closing the connection"))
             response.end("the server closed the connection")
         elif error is None and response.ends_with_connection:
             response.end()
@@ -329,13 +331,14 @@ class _Connection(asyncio.Protocol):
             raise
         return response
 
-    def has_news(self, idle: float) -> bool:
+    def has_news(self) -> bool:
         """Whether something came while nobody asked: most often the end, not yet noticed."""
-        if idle < _UNNOTICED:
-            return False
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.transport.get_extra_info("socket"), selectors.EVENT_READ)
-            return bool(selector.select(0))
+        fd = self.transport.get_extra_info("socket").fileno()
+        if not hasattr(select, "poll"):
+            return bool(select.select([fd], (), (), 0)[0])
+        waiting = select.poll()
+        waiting.register(fd, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def release(self, response: "_Response") -> None:
         """Take note that nobody reads a response any more."""
