@@ -1,0 +1,150 @@
+"""The scripts of the Action, run as a runner runs them; steps of other authors are left out."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from accord.cli.main import main
+from check.sessions import NEW
+
+ROOT = Path(__file__).parents[2]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
+DEFAULTS = {name: row["default"] for name, row in ACTION["inputs"].items()}
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """Return what runs a step by its name, with inputs; gives exit code, output and outputs."""
+    (tmp_path / "accord" / "bin").mkdir(parents=True)
+    python = shlex.quote(sys.executable)
+    for name, command in {"accord": f"{python} -m accord.cli.main", "python": python}.items():
+        path = tmp_path / "accord" / "bin" / name
+        path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        path.chmod(0o755)
+    (tmp_path / "server.py").write_text('from accord import Server\n\nserver = Server("small")\n')
+
+    def run(name, inputs=(), outputs=()):
+        known = {f"inputs.{key}": value for key, value in {**DEFAULTS, **dict(inputs)}.items()}
+        known |= {f"steps.check.outputs.{key}": value for key, value in dict(outputs).items()}
+        env = {
+            key: known.get(value.removeprefix("${{ ").removesuffix(" }}"), "")
+            for key, value in STEPS[name]["env"].items()
+        }
+        (tmp_path / "outputs").write_text("")
+        (tmp_path / "summary").write_text("")
+        facts = {"RUNNER_TEMP": ".", "GITHUB_OUTPUT": "outputs", "GITHUB_STEP_SUMMARY": "summary"}
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS[name]["run"]],
+            cwd=tmp_path,
+            env={**os.environ, **facts, **env},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        told = dict(line.split("=", 1) for line in (tmp_path / "outputs").read_text().splitlines())
+        return done, told
+
+    return run
+
+
+def test_no_input_is_ever_part_of_a_script():
+    for step in STEPS.values():
+        assert "${{" not in step.get("run", "")
+    used = {value for step in STEPS.values() for value in step.get("env", {}).values()}
+    assert {f"${{{{ inputs.{name} }}}}" for name in ("target", "command", "bearer")} <= used
+
+
+def test_every_input_and_output_is_explained_and_every_input_used():
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "checking.md").read_text(encoding="utf-8")
+    for name, row in {**ACTION["inputs"], **ACTION["outputs"]}.items():
+        assert row["description"]
+        assert f"`{name}`" in page
+    assert all(f"inputs.{name}" in text for name in ACTION["inputs"])
+
+
+OPTIONS = "--only\nping\n"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"target": "server.py"},
+        {"command": f"{sys.executable}\n-m\naccord.cli.main\nrun\nserver.py\n"},
+    ],
+    ids=["target", "command"],
+)
+def test_the_check_writes_every_report_and_tells_the_score(runner, tmp_path, inputs):
+    done, told = runner(
+        "Check the server", {**inputs, "revisions": NEW, "options": OPTIONS, "folder": "a b"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert (told["exit-code"], told["is-written"], told["score"]) == ("0", "true", "100.0")
+    assert int(told["exercised"]) <= int(told["applicable"])
+    assert told["warnings"] == "0"
+    assert sorted(path.name for path in (tmp_path / "a b").iterdir()) == [
+        "badge.svg",
+        "report.html",
+        "report.json",
+        "report.sarif",
+        "report.xml",
+        "summary.md",
+    ]
+    assert json.loads((tmp_path / "a b" / "report.json").read_text())["revisions"] == [NEW]
+    assert (tmp_path / "summary").read_text().startswith("### accord: ")
+
+
+def test_a_server_that_cannot_be_reached_leaves_no_report(runner, tmp_path):
+    done, told = runner("Check the server", {"target": "missing.py"})
+    assert done.returncode == 0
+    assert told == {"exit-code": "2"}
+    assert "missing.py" in done.stderr
+
+
+def test_inputs_are_words_and_never_commands(runner, tmp_path):
+    evil = "$(touch pwned); `touch pwned` \"; touch pwned; '"
+    runner(
+        "Check the server",
+        {"target": evil, "revisions": evil, "options": evil, "bearer": evil, "command": evil},
+    )
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code", "warnings", "ends"),
+    [
+        ("failure", "0", "3", 0),
+        ("failure", "1", "0", 1),
+        ("failure", "2", "", 2),
+        ("warning", "0", "0", 0),
+        ("warning", "0", "3", 1),
+        ("warning", "2", "", 2),
+        ("never", "1", "3", 0),
+        ("sometimes", "0", "0", 2),
+    ],
+)
+def test_the_job_fails_on_what_was_asked(runner, fail_on, code, warnings, ends):
+    outputs = {"exit-code": code, "warnings": warnings}
+    done, _ = runner("Decide", {"fail-on": fail_on}, outputs)
+    assert done.returncode == ends
+
+
+def test_hooks_run_commands_that_exist(capsys):
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert hooks
+    for hook in hooks:
+        assert {"id", "name", "entry", "language"} <= set(hook)
+        name, *words = shlex.split(hook["entry"])
+        assert name == "accord"
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--help"])
+        assert ended.value.code == 0
+    capsys.readouterr()
