@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, negotiate
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, later_than, negotiate
 from accord.types._base import REVISION_IDS
 
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
@@ -62,3 +62,15 @@ def test_otherwise_the_newest_with_a_handshake_is_offered(requested):
 def test_nothing_can_be_negotiated_without_a_handshake():
     with pytest.raises(ValueError, match="no supported revision has a handshake"):
         negotiate("2025-06-18", ["2026-07-28"])
+
+
+@pytest.mark.parametrize(
+    ("id", "later"),
+    [
+        ("2025-06-18", ["2025-11-25", "2026-07-28"]),
+        ("2026-07-28", []),
+        ("2025-12-01", ["2026-07-28"]),
+    ],
+)
+def test_what_is_later_than_a_revision(id, later):
+    assert [row.id for row in later_than(id)] == later

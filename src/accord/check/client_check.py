@@ -23,7 +23,7 @@ from accord.check.report import Report, Setting, merged
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
 from accord.types import RevisionId
@@ -135,7 +135,7 @@ def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
 
 async def _perform(plan: ClientPlan, actor: Actor) -> Performance:
     over = plan.played_over
-    newest = max(row.id for row in REVISIONS.values() if row.handshake)
+    newest = BEFORE_HANDSHAKE.id
     stage: Any
     if over == "stdio":
         stage = PipeStage(actor, patience=plan.patience)

@@ -85,6 +85,13 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         action="store_true",
         help="also call tools that change something, short of destroying it",
     )
+    _add_reaching(parser)
+    reporting.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_reaching(parser: argparse.ArgumentParser) -> None:
+    """Add how the server is reached."""
     parser.add_argument(
         "--header",
         metavar="'NAME: VALUE'",
@@ -105,8 +112,6 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         default=5.0,
         help="seconds to wait for each answer (default: 5)",
     )
-    reporting.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,12 +5,12 @@ known it holds the opening back, so that `initialize` is judged by the revision 
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from accord.protocol.catalogue import Level, Requirement, catalogue
+from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import META_VERSION, Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
@@ -21,47 +21,16 @@ from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import Index, complete
 from accord.protocol.rules._rule import breaches
 from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
-from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Severity, Violation
+from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
 from accord.trace import LINE_LIMIT, Record
 from accord.types._base import ProgressToken, RequestId, RevisionId
-
-VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 
 # An opening is three messages; whoever says more without naming a revision is judged by the default
 # one.
 _HELD_BACK: Final = 64
 _EVIDENCE_LENGTH: Final = 400
 _VERSION_2_0: Final = "jsonrpc.message.version-2-0"
-
-
-class Tally(msgspec.Struct):
-    """How one requirement fared: how often it was tested and broken, and the first breaches."""
-
-    exercised: int = 0
-    breaches: int = 0
-    worst: Severity | None = None
-    kept: list[Violation] = []
-
-
-class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a breach was seen."""
-
-    why: str
-    party: Party
-    number: int | None = None
-    message: str | None = None
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What is said of one requirement in the end."""
-
-    id: str
-    level: Level
-    party: str
-    revisions: tuple[str, ...]
-    verdict: VerdictName
-    message: str
-    evidence: list[Evidence]
 
 
 class Monitor:

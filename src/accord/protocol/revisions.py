@@ -48,6 +48,11 @@ BEFORE_HANDSHAKE: Final = max(
 )
 
 
+def later_than(id: str) -> list[Revision]:
+    """Return the revisions after one, which need not be known."""
+    return [row for row in REVISIONS.values() if row.id > id]
+
+
 def negotiate(requested: str, supported: Iterable[RevisionId]) -> Revision:
     """Choose what a server answers to `initialize`: the revision asked for, else the newest it has.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from accord.check.probing.line import Line, next_id
 from accord.errors import RequestError
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.trace import Transport
 from accord.types import RevisionId
 
@@ -143,7 +143,7 @@ class Actor:
         """Return the answer to initialize."""
         asked = params.get("protocolVersion")
         named = REVISIONS.get(asked) if isinstance(asked, str) else None
-        newest = max(row.id for row in REVISIONS.values() if row.handshake)
+        newest = BEFORE_HANDSHAKE.id
         line.revision = self.revision or (newest if named is None else named.id)
         declared = params.get("capabilities")
         line.client_capabilities = declared if isinstance(declared, dict) else {}

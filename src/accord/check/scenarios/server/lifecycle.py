@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from accord.check.probing.line import LineEnded, Silence
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import answered, harmless, is_alive
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, later_than
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -45,8 +45,7 @@ async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
         if not is_other:
             probe.skip("lifecycle.version.server-offers-latest", "the server offers no other")
             return
-        known = [row.id for row in REVISIONS.values() if row.id > str(offered)]
-        later = [id for id in known if await _speaks(probe, id)]
+        later = [row.id for row in later_than(str(offered)) if await _speaks(probe, row.id)]
         probe.holds(
             "lifecycle.version.server-offers-latest",
             not later,
