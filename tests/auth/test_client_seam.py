@@ -9,7 +9,7 @@ import accord
 from accord import Server, connect
 from accord.client.blocking import connect as connect_blocking
 from accord.errors import FlowFailed, Forbidden, Unauthorized
-from accord.transports.http_authorization import Bearer, Challenge
+from accord.transports.http_authorization import Authorization, Bearer, Challenge
 from support.http_server import serving
 from support.waiting import run, until
 
@@ -298,6 +298,25 @@ def test_a_token_goes_to_no_other_origin():
         assert other.seen == []
 
     guarded(gate, work)
+
+
+@pytest.mark.parametrize(
+    ("home", "there", "goes"),
+    [
+        ("https://h.example/mcp", "https://h.example/other", True),
+        ("https://h.example/mcp", "https://H.example:443/mcp", True),
+        ("https://h.example/mcp", "https://h.example:8443/mcp", False),
+        ("https://h.example/mcp", "http://h.example/mcp", False),
+        ("https://h.example/mcp", "https://sub.h.example/mcp", False),
+        ("https://h.example/mcp", "https://h.example@evil.example/mcp", False),
+        ("http://h.example/mcp", "https://h.example/mcp", True),
+        ("http://h.example:8000/mcp", "https://h.example:9000/mcp", False),
+        ("http://h.example:8000/mcp", "https://h.example/mcp", False),
+    ],
+)
+def test_a_token_goes_to_the_origin_it_is_for(home, there, goes):
+    authorization = Authorization(Bearer("good"), home, lambda: pytest.fail("nobody is asked"))
+    assert asyncio.run(authorization.token(there)) == ("good" if goes else None)
 
 
 def test_a_token_follows_to_another_path_of_the_same_server():

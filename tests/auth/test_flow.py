@@ -221,7 +221,16 @@ def test_what_is_no_bearer_token_is_not_taken_for_one(said):
 
 @pytest.mark.parametrize(
     ("expires_in", "expires_at"),
-    [(60, 160.0), ("60", 160.0), (None, None), ("soon", None), (-1, None), (True, None)],
+    [
+        (60, 160.0),
+        ("60", 160.0),
+        (None, None),
+        ("soon", None),
+        (0, None),
+        ("0", None),
+        (-1, None),
+        (True, None),
+    ],
     ids=str,
 )
 def test_the_end_of_a_token_is_an_absolute_time(expires_in, expires_at):

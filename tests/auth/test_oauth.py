@@ -142,7 +142,7 @@ def test_a_registered_port_that_is_taken_means_a_new_registration():
 @pytest.mark.parametrize("rotates", [True, False], ids=["rotating", "keeping"])
 def test_a_token_is_renewed_before_a_browser_is_opened(rotates):
     async def main():
-        async with scripted(rotates=rotates, token={"expires_in": 0}) as script:
+        async with scripted(rotates=rotates, token={"expires_in": 0.001}) as script:
             async with connect(script.url, auth=oauth()) as client:
                 for _ in range(3):
                     await client.ping()
@@ -165,6 +165,56 @@ def test_a_token_that_the_server_took_back_is_renewed_first():
             script.refreshable.clear()
             await client.ping()
             assert script.count("/authorize") == 2
+
+    run(main())
+
+
+def test_without_a_refresh_token_a_token_is_used_to_its_end():
+    async def main():
+        said = {"refresh_token": None, "expires_in": 0.001}
+        async with scripted(token=said) as script:
+            async with connect(script.url, auth=oauth(), http=DEAF) as client:
+                await client.ping()
+                script.token = {"refresh_token": None}
+                await client.ping()
+                before = script.count("/authorize")
+                await client.ping()
+                assert script.count("/authorize") == before
+            assert {each["grant_type"] for each in script.forms("/token")} == {"authorization_code"}
+
+    run(main())
+
+
+def test_a_provider_that_rejects_the_resource_while_renewing_is_asked_without_it():
+    async def main():
+        async with scripted() as script, connect(script.url, auth=oauth(), http=DEAF) as client:
+            await client.ping()
+            script.expire()
+            script.token_errors = [(400, {"error": "invalid_target"})]
+            await client.ping()
+            assert ["resource" in each for each in script.forms("/token")] == [True, True, False]
+            script.expire()
+            await client.ping()
+            assert "resource" not in script.forms("/token")[-1]
+            assert script.count("/authorize") == 1
+
+    run(main())
+
+
+def test_what_was_stepped_up_to_is_kept_when_a_person_is_asked_again():
+    async def main():
+        needed = {"tools/call": "write"}
+        async with (
+            scripted(needed=needed, challenge='Bearer scope="read"') as script,
+            connect(script.url, auth=oauth(), http=DEAF) as client,
+        ):
+            await client.call_tool("x")
+            script.expire()
+            script.token_errors = [(400, {"error": "temporarily_unavailable"})]
+            with pytest.raises(FlowFailed, match="temporarily_unavailable"):
+                await client.call_tool("x")
+            await client.call_tool("x")
+            assert [each["scope"] for each in script.forms("/authorize")] == ["read", "read write"]
 
     run(main())
 

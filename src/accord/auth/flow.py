@@ -320,10 +320,10 @@ def _granted(grant: Grant, said: Mapping[str, Any], now: float) -> Grant:
 
 
 def _seconds(value: object) -> float | None:
-    """Read a lifetime, which some servers write as text."""
+    """Read a lifetime, which some servers write as text; none at all means that it is unknown."""
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 12:
-        return float(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
+        value = float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e12:
         return float(value)
     return None
 

@@ -130,14 +130,11 @@ class OAuth:
         grant = known.grant
         if grant is None:
             return None
-        if not grant.is_due(time.time()):
+        # One that cannot be renewed is shown until the server refuses it.
+        if not grant.is_due(time.time()) or grant.refresh_token is None:
             return grant.access_token
-        if grant.refresh_token is not None:
-            # A new one is tried, however short its life: the server may see it otherwise.
-            await self._renew(resource_url, known, grant)
-            return None if known.grant is None else known.grant.access_token
-        is_over = grant.expires_at is not None and time.time() > grant.expires_at
-        return None if is_over else grant.access_token
+        await self._renew(resource_url, known, grant)
+        return None if known.grant is None else known.grant.access_token
 
     async def challenged(self, challenge: Challenge) -> bool:
         """Obtain another token, once for all who wait; true where it is worth trying.
@@ -255,7 +252,7 @@ class OAuth:
                 found,
                 wanted=self.scopes,
                 challenged=bearer.scopes,
-                held=before if challenge.status == 403 else (),
+                held=before,
                 offline=self.offline and self.grant != "client_credentials",
             )
             if is_repeated and is_same and set(scopes) <= set(before):
