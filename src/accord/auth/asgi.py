@@ -32,6 +32,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
+_UNKNOWN: Final = (None, 0.0)
 _HEALTH: Final = ("/healthz", "/readyz")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = (b"content-type", b"application/json")
@@ -167,7 +168,8 @@ class Guard:
 
     def _recall(self, scope: Scope, place: _Place) -> Principal | None:
         """Return who sends a request, where its token was found to be good a moment ago."""
-        if place.memory is None or scope.get("query_string"):
+        memory = place.memory
+        if memory is None or scope.get("query_string"):
             return None
         given = b""
         for name, value in scope["headers"]:
@@ -177,11 +179,8 @@ class Guard:
                 given = value
         if not given.startswith(b"Bearer "):
             return None
-        known = place.memory.known.get(digest_of(given[7:]))
-        if known is None or known[1] <= time():
-            return None
-        principal = known[0]
-        if principal is None or not self._required <= principal.scopes:
+        principal, until = memory.known.get(digest_of(given[7:]), _UNKNOWN)
+        if principal is None or until <= time() or not self._required <= principal.scopes:
             return None
         return principal
 

@@ -151,4 +151,4 @@ def digest_of(token: str | bytes) -> bytes:
     """Return what a token is remembered by."""
     given = token.encode() if isinstance(token, str) else token
     # Of the hashes that nobody can forge the quickest one: it stands in the way of every request.
-    return blake2b(given, digest_size=32).digest()
+    return blake2b(given).digest()
