@@ -85,7 +85,7 @@ async def check_server(
         setting: what the report says of the check; transport and duration are filled in.
 
     Raises:
-        ConnectFailed: the server cannot be reached at all, or speaks no revision.
+        ConnectFailed: the server cannot be reached at all, ends at once, or speaks no revision.
     """
     began = monotonic()
     plan = plan or Plan()
@@ -175,6 +175,8 @@ async def _check_revision(
                 if tool.get("annotations")
             )
         except (Silence, LineEnded) as error:
+            if isinstance(error, LineEnded) and not line.opening:
+                raise ConnectFailed(f"{subject.name}: {_with_stderr(str(error), line)}") from None
             _blame(probe, error)
         await _run_all(probe, _chosen(plan, revision), tell)
     assert line.tape.monitor is not None
