@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -175,8 +176,26 @@ def test_what_was_good_a_moment_ago_is_looked_at_again_where_it_matters():
         assert ask(guard=guard, authorization=given).status == status
     query = {"query_string": b"access_token=x"}
     assert ask(guard=lax, scope=query, authorization=given).status == 400
-    twice = [(b"host", b"desk.example"), *[(b"authorization", given.encode())] * 2]
-    assert ask(guard=lax, scope={"headers": twice}).status == 400
+    for first in (given.encode(), b"", b"Basic YTpi"):
+        twice = [(b"authorization", first), (b"authorization", given.encode())]
+        assert ask(guard=lax, scope={"headers": twice}).status == 400
+
+
+def test_a_token_that_was_just_good_is_refused_from_the_moment_it_expires():
+    async def scenario():
+        now = [time.time()]
+        verifier = JwtVerifier(ISSUER, keys=jwks("first"), leeway=0, clock=lambda: now[0])
+        client = Asgi(protected(verifier).guard(Inner()))
+        soon = time.time() + 1.0
+        given = {"authorization": f"Bearer {token(exp=soon)}"}
+        for _ in range(3):
+            assert (await client.post(b"{}", **given)).status == 200
+        now[0] = soon + 1
+        while time.time() < soon:
+            await asyncio.sleep(0.02)
+        assert (await client.post(b"{}", **given)).status == 401
+
+    asyncio.run(scenario())
 
 
 def test_when_nobody_can_tell_it_is_503_and_not_401():

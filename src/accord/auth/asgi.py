@@ -15,7 +15,13 @@ import msgspec
 
 from accord.auth import resource
 from accord.auth.resource import METADATA, Refusal
-from accord.auth.verifiers import TokenMemory, TokenVerifier, digest_of, for_audience
+from accord.auth.verifiers import (
+    RecentTokens,
+    TokenMemory,
+    TokenVerifier,
+    digest_of,
+    for_audience,
+)
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -82,6 +88,7 @@ class _Place(msgspec.Struct, frozen=True):
     metadata_url: str
     verifier: TokenVerifier
     memory: TokenMemory | None
+    recent: RecentTokens
     challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
 
 
@@ -168,20 +175,25 @@ class Guard:
 
     def _recall(self, scope: Scope, place: _Place) -> Principal | None:
         """Return who sends a request, where its token was found to be good a moment ago."""
-        memory = place.memory
-        if memory is None or scope.get("query_string"):
+        if place.memory is None or scope.get("query_string"):
             return None
-        given = b""
+        given = None
         for name, value in scope["headers"]:
             if name == b"authorization":
-                if given:
+                if given is not None:
                     return None
                 given = value
+        if given is None:
+            return None
+        recent = place.recent.known.get(given)
+        if recent is not None and recent[1] > time():
+            return recent[0]
         if not given.startswith(b"Bearer "):
             return None
-        principal, until = memory.known.get(digest_of(given[7:]), _UNKNOWN)
-        if principal is None or until <= time() or not self._required <= principal.scopes:
+        principal, until = place.memory.find(digest_of(given[7:])) or _UNKNOWN
+        if principal is None or not self._required <= principal.scopes:
             return None
+        place.recent.keep(given, principal, until)
         return principal
 
     async def _admit(self, scope: Scope, place: _Place) -> Principal | Refusal:
@@ -220,7 +232,8 @@ class Guard:
             memory = getattr(verifier, "memory", None)
             described_at = resource.metadata_url(url, self.path)
             challenge_for = partial(_challenge_for, self._required, described_at)
-            found = _Place(url, described_at, verifier, memory, challenge_for)
+            recent = RecentTokens()
+            found = _Place(url, described_at, verifier, memory, recent, challenge_for)
             if len(self._places) < _PLACES_MOST:
                 self._places[url] = found
         return found
