@@ -20,6 +20,7 @@ _CHUNK: Final = 64 * 1024
 # A line beyond this is a flood, and is cut: memory is for other things.
 _LONGEST: Final = 64 * 1024 * 1024
 _STDERR_KEPT: Final = 40
+_LAST_WORDS: Final = 1.0
 # How long readers may take to end once their process has.
 _CLOSING: Final = 3.0
 
@@ -147,6 +148,9 @@ class StdioCarrier:
                 async with asyncio.timeout(patience):
                     await stdin.wait_closed()
         self.left_by_itself = await self._exited(patience) is not None
+        if self.left_by_itself:
+            # Its last words are still in the pipe; a survivor may hold that open.
+            await asyncio.wait(self._readers, timeout=_LAST_WORDS)
         return self.left_by_itself
 
     def signal(self, number: int) -> None:

@@ -1,0 +1,185 @@
+"""Lines to a server in memory: what is said, heard, answered and waited for."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.subject import Subject
+from check.mutants.everything import server
+from check.mutants.foundation import Between
+
+NEW = "2025-06-18"
+
+
+def memory(hook=None):
+    def carrier():
+        wire = Between(server, {})
+        if hook is not None:
+            hook(wire)
+        return wire
+
+    return Subject(name="memory", carrier=carrier, patience=5, settling=0.05)
+
+
+def on_a_line(work, hook=None, **options):
+    async def run():
+        async with asyncio.timeout(30), memory(hook).line(**options) as line:
+            await line.initialize(NEW)
+            return await work(line)
+
+    return asyncio.run(run())
+
+
+def test_a_request_is_answered_and_both_are_on_the_tape():
+    async def work(line):
+        reply = await line.ask("ping", id="mine")
+        return reply, [record.sender for record in line.tape.records]
+
+    reply, senders = on_a_line(work)
+    assert (reply.message["id"], reply.result, reply.code) == ("mine", {}, None)
+    assert senders == ["client", "server", "client", "client", "server"]
+
+
+def test_an_error_has_its_code_and_a_short_text():
+    async def work(line):
+        return await line.ask("no/such", {"x": "y" * 500})
+
+    reply = on_a_line(work)
+    assert reply.is_error
+    assert reply.code == -32601
+    assert len(str(reply)) <= 203
+
+
+def test_a_missing_answer_is_silence_that_names_what_was_expected():
+    def deaf(wire):
+        wire.from_client = lambda message: None if message.get("method") == "ping" else message
+
+    async def work(line):
+        with pytest.raises(Silence, match=r"an answer to ping did not come within 0\.02 s"):
+            await line.ask("ping", patience=0.02)
+
+    on_a_line(work, deaf)
+
+
+def test_a_line_that_ended_says_why_to_whoever_waits_or_speaks():
+    async def work(line):
+        line.carrier.crash("the server ended with exit code 3")
+        with pytest.raises(LineEnded, match="exit code 3, while word was expected"):
+            await line.until(lambda message: False, "word")
+        with pytest.raises(LineEnded, match="exit code 3"):
+            await line.ask("ping")
+        assert await line.hush(5) == []
+
+    on_a_line(work)
+
+
+def test_ids_are_told_apart_by_their_type():
+    def confused(wire):
+        def from_server(message, request):
+            return (
+                message | {"id": str(message["id"])} if request.get("method") == "ping" else message
+            )
+
+        wire.from_server = from_server
+
+    async def work(line):
+        with pytest.raises(Silence):
+            await line.ask("ping", id=77, patience=0.02)
+
+    on_a_line(work, confused)
+
+
+def test_what_was_heard_before_is_found_too_unless_one_asks_for_later():
+    async def work(line):
+        await line.ask("ping", id=5)
+        found = await line.until(lambda message: message.get("id") == 5, "it", patience=0)
+        assert found["result"] == {}
+        with pytest.raises(Silence):
+            await line.until(
+                lambda message: message.get("id") == 5, "it", since=len(line.heard), patience=0.02
+            )
+
+    on_a_line(work)
+
+
+def test_listening_returns_what_came_meanwhile():
+    async def work(line):
+        line.carrier.later(0.01, lambda: line.carrier.to_client({"jsonrpc": "2.0", "method": "x"}))
+        return await line.hush(0.2)
+
+    assert [message["method"] for message in on_a_line(work)] == ["x"]
+
+
+def test_questions_of_the_server_are_answered_by_what_was_declared():
+    async def work(line):
+        params = {"name": "query_model", "arguments": {}}
+        return await line.ask("tools/call", params)
+
+    assert on_a_line(work).result["content"][0]["text"] == "an answer of the checker"
+
+
+def test_a_line_that_does_not_answer_leaves_questions_open():
+    async def work(line):
+        line.answers_questions = False
+        await line.begin("tools/call", {"name": "query_model", "arguments": {}})
+        asked = await line.until(lambda message: "method" in message and "id" in message, "it")
+        return asked["method"], [record.sender for record in line.tape.records][-1]
+
+    assert on_a_line(work) == ("sampling/createMessage", "server")
+
+
+def test_the_members_of_a_batch_are_heard_one_by_one():
+    async def work(line):
+        line.hear(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]')
+        return [message["method"] for message in line.heard[-2:]], line.tape.count
+
+    names, count = on_a_line(work)
+    assert names == ["a", "b"]
+    assert count == 4
+
+
+def test_a_flood_ends_the_line_and_costs_no_more_memory():
+    notice = msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+    async def work(line):
+        for _ in range(20_100):
+            line.hear(notice)
+        return line
+
+    line = on_a_line(work, is_judged=False)
+    assert "floods the line" in line.ended
+    assert len(line.heard) <= 20_000
+    assert len(line.tape.records) == 400
+
+
+def test_a_large_message_is_judged_whole_and_kept_in_part():
+    async def work(line):
+        large = {"jsonrpc": "2.0", "method": "notifications/message"}
+        large["params"] = {"level": "info", "data": "x" * 100_000}
+        line.hear(msgspec.json.encode(large))
+        return line
+
+    line = on_a_line(work)
+    assert len(line.heard[-1]["params"]["data"]) == 100_000
+    assert len(line.tape.records[-1].raw) == 400
+    assert not any(tally.breaches for tally in line.tape.monitor.tallies.values())
+
+
+@pytest.mark.requirement("jsonrpc.encoding.utf8")
+def test_a_message_in_another_encoding_is_reported_as_that():
+    async def work(line):
+        line.hear(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xe4"}}')
+        line.hear(b"\xe4 is no message in any encoding")
+        return {id for id, tally in line.tape.monitor.tallies.items() if tally.breaches}
+
+    assert on_a_line(work) == {"jsonrpc.encoding.utf8", "stdio.server.stdout-only-messages"}
+
+
+def test_an_unjudged_line_has_no_monitor():
+    async def work(line):
+        await line.say(b"no message")
+        return line.tape.monitor
+
+    assert on_a_line(work, is_judged=False) is None

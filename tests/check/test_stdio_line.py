@@ -1,0 +1,170 @@
+"""Lines to launched servers with bad habits: none of them harms the checker."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.subject import Subject
+from accord.errors import ConnectFailed
+from check.mutants.process import awkward
+from support.waiting import until_sync
+
+NEW = "2025-06-18"
+
+
+@asynccontextmanager
+async def launched(habit, **settings):
+    async with asyncio.timeout(60), awkward(habit, **settings).line(is_judged=False) as line:
+        yield line
+
+
+def is_dead(pid):
+    """Tell whether a process has ended and nobody has collected it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].startswith("Z")
+    except FileNotFoundError:
+        return True
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_good_server_answers_and_ends_with_its_input():
+    async def run():
+        async with launched("none") as line:
+            reply = await line.initialize(NEW)
+            assert reply.result["protocolVersion"] == NEW
+            assert await line.carrier.end_input()
+            return line
+
+    line = asyncio.run(run())
+    assert (line.carrier.exit_code, line.carrier.left_by_itself) == (0, True)
+    assert line.ended == "the server ended with exit code 0"
+
+
+def test_a_server_that_exits_at_once_leaves_its_code_and_its_last_words():
+    async def run():
+        async with launched("exits") as line:
+            with pytest.raises(LineEnded, match="exit code 1"):
+                await line.initialize(NEW)
+            return line
+
+    assert list(asyncio.run(run()).carrier.stderr) == ["no configuration"]
+
+
+def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
+    async def run():
+        async with launched("hangs", leaving=0.2) as line:
+            with pytest.raises(Silence, match="initialize"):
+                await line.ask("initialize", {}, patience=0.3)
+            return line.carrier
+
+    carrier = asyncio.run(run())
+    assert carrier.left_by_itself is False
+    assert carrier.exit_code == -signal.SIGTERM
+    assert not is_running(carrier.pid)
+
+
+def test_a_server_that_ignores_signals_is_killed():
+    async def run():
+        async with launched("ignores signals", leaving=0.3) as line:
+            await line.initialize(NEW)
+            assert await line.carrier.exit_after(signal.SIGTERM) is None
+            return line.carrier
+
+    carrier = asyncio.run(run())
+    assert carrier.exit_code == -signal.SIGKILL
+    assert not is_running(carrier.pid)
+
+
+def test_a_signal_ends_a_server_with_the_code_it_chooses():
+    async def run(habit):
+        async with launched(habit) as line:
+            await line.initialize(NEW)
+            return await line.carrier.exit_after(signal.SIGINT)
+
+    assert asyncio.run(run("none")) == 0
+    assert asyncio.run(run("default signals")) not in (0, None)
+
+
+def test_a_server_that_floods_ends_the_line():
+    async def run():
+        async with launched("floods", leaving=1) as line:
+            with pytest.raises(LineEnded, match="floods"):
+                await line.until(lambda message: False, "an end of it", patience=50)
+            return line
+
+    line = asyncio.run(run())
+    assert len(line.heard) <= 20_000
+    assert not is_running(line.carrier.pid)
+
+
+def test_garbage_is_kept_as_text_and_what_follows_is_heard():
+    async def run():
+        async with launched("garbage") as line:
+            await line.initialize(NEW)
+            return [record.raw for record in line.tape.records if record.raw]
+
+    odd = asyncio.run(run())
+    assert len(odd) == 2
+    assert "garbage" in odd[0]
+    assert odd[1] == "{]"
+
+
+def test_a_line_without_its_end_is_heard_when_the_server_ends():
+    code = 'import sys; sys.stdout.write(\'{"jsonrpc":"2.0","method":"last"}\')'
+    subject = Subject(name="one", command=[sys.executable, "-S", "-c", code])
+
+    async def run():
+        async with asyncio.timeout(30), subject.line(is_judged=False) as line:
+            return await line.until(lambda message: message.get("method") == "last", "it")
+
+    assert asyncio.run(run())["jsonrpc"] == "2.0"
+
+
+def test_whoever_no_longer_reads_has_ended_the_line():
+    async def run():
+        async with launched("exits") as line:
+            with pytest.raises(LineEnded):
+                await line.until(lambda message: False, "word")
+            with pytest.raises(LineEnded):
+                await line.carrier.write(b"x" * 1_000_000)
+
+    asyncio.run(run())
+
+
+def test_a_command_that_is_not_there_cannot_be_reached():
+    async def run():
+        async with Subject(name="none", command=["/no/such/command"]).line():
+            pass
+
+    with pytest.raises(ConnectFailed, match="/no/such/command"):
+        asyncio.run(run())
+
+
+def test_what_a_server_launched_does_not_outlive_the_line():
+    code = (
+        "import subprocess, sys, json; child = subprocess.Popen(['sleep', '60']);"
+        "print(json.dumps({'jsonrpc': '2.0', 'method': 'child', 'params': {'pid': child.pid}}),"
+        " flush=True); sys.stdin.read()"
+    )
+    subject = Subject(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
+
+    async def run():
+        async with asyncio.timeout(30), subject.line(is_judged=False) as line:
+            told = await line.until(lambda message: message.get("method") == "child", "a child")
+            return told["params"]["pid"]
+
+    pid = asyncio.run(run())
+    until_sync(lambda: not is_running(pid) or is_dead(pid))
