@@ -182,11 +182,11 @@ def test_all_that_is_shown_unfolds_at_once(look: Look, address: str) -> None:
 
 
 def test_a_command_to_repeat_a_check_is_copied(look: Look, tmp_path: Path) -> None:
-    server = tmp_path / "mute.py"
-    server.write_text("import sys\nsys.exit(3)\n")
+    server = tmp_path / "small.py"
+    server.write_text('from accord import Server\n\nServer("small").run()\n')
     page = tmp_path / "report.html"
     command = [sys.executable, "-m", "accord.cli.main", "check", "server", "--revision"]
-    command += ["2025-06-18", "--only", "practice.server", "--output", page]
+    command += ["2025-06-18", "--only", "ping", "--output", page]
     done = subprocess.run(
         [*command, "--", sys.executable, server],
         capture_output=True,
@@ -207,7 +207,7 @@ def test_a_command_to_repeat_a_check_is_copied(look: Look, tmp_path: Path) -> No
         return str(await page.run("return copied"))
 
     copied = look(page.as_uri(), at)
-    assert copied.startswith("accord check server --only practice.server.")
+    assert copied.startswith("accord check server --only ping.")
     assert copied.endswith(f" --revision 2025-06-18 -- {sys.executable} {server}")
 
 

@@ -1,6 +1,7 @@
 import argparse
 import json
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -102,6 +103,20 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
     assert reporting.shown_file(target) == shown
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("https://example.com/mcp", "https://example.com/mcp"),
+        ("https://me:w@rd@example.com/mcp", "https://...@example.com/mcp"),
+        ("http://h/mcp?a=1&key=2#part", "http://h/mcp?a=...&key=...#part"),
+        ("desk.py:server", "desk.py:server"),
+        ("", ""),
+    ],
+)
+def test_urls_are_named_without_what_may_be_secret(target, shown):
+    assert reporting.shown_target(target) == shown
+
+
 def test_there_may_be_no_file_to_show(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert reporting.shown_file("https://example.com/mcp") is None
@@ -140,16 +155,15 @@ def test_a_server_check_says_how_it_was_made_and_keeps_secrets(accord, server):
 
 
 def test_a_command_to_repeat_ends_with_the_servers_own(accord, server):
-    words = ("python", "-m", "accord.cli.main", "run", server)
+    words = (sys.executable, "-m", "accord.cli.main", "run", server)
+    command = " ".join(map(str, words))
     done = accord("check", "server", *CHECK, "--format", "junit", "--", *words)
     assert done.returncode == 0, done.stderr
-    assert (
-        ET.fromstring(done.stdout).get("name") == f"accord: python -m accord.cli.main run {server}"
-    )
+    assert ET.fromstring(done.stdout).get("name") == f"accord: {command}"
     done = accord("check", "server", *CHECK, "--format", "json", "--", *words)
     repeat = json.loads(done.stdout)["results"][0]["repeat"]
     assert repeat.startswith("accord check server --only ping.")
-    assert repeat.endswith(f" --revision {NEW} -- python -m accord.cli.main run {server}")
+    assert repeat.endswith(f" --revision {NEW} -- {command}")
 
 
 def test_a_terminal_shows_the_revision_and_what_is_tried(on_terminal, server):

@@ -107,7 +107,12 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
         revision: _verdicts(plan, revision, [each for each in shows if each.revision == revision])
         for revision in sorted({each.revision for each in shows}, reverse=True)
     }
-    setting = Setting(transport=plan.played_over, seconds=round(monotonic() - began, 3))
+    setting = Setting(
+        transport=plan.played_over,
+        seconds=round(monotonic() - began, 3),
+        command=f"accord check client --transport {plan.transport}",
+        command_end=f" -- {shlex.join(plan.command)}",
+    )
     return merged(found, target=shlex.join(plan.command), party="client", setting=setting)
 
 

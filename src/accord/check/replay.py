@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from accord.check.report import Findings, Report, build
+from accord.check.report import Findings, Report, Setting, build
 from accord.errors import TraceError
 from accord.protocol.catalogue import requirements
 from accord.protocol.monitor import JUDGED_HERE, Monitor
@@ -34,8 +34,10 @@ def replay(
     monitor = Monitor(revision=revision)
     findings = Findings()
     messages = 0
+    transports: set[str] = set()
     for count, record in enumerate(records, 1):
         messages += record.message is not None or record.raw is not None
+        transports.add(record.transport)
         for violation in monitor.observe(record):
             findings.add(violation)
         if seen is not None:
@@ -52,6 +54,7 @@ def replay(
         judged_by=judged_by,
         decidable=decidable(judged_by),
         findings=findings.sorted(),
+        setting=Setting(transport=" and ".join(sorted(transports))),
     )
 
 

@@ -151,7 +151,7 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
 
     found = command_of(options.target, options.rest, options.command)
     transport = _transport(options, is_url=isinstance(found, str))
-    name = options.target or " ".join(options.command)
+    name = reporting.shown_target(options.target) or " ".join(options.command)
     headers = dict(options.header)
     if options.bearer:
         headers["authorization"] = f"Bearer {options.bearer}"
@@ -188,7 +188,7 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     """Return what the report says of this check; secrets are named there, and never told."""
     from accord.check.report import Setting
 
-    words = ["accord check server", *([quote(options.target)] if options.target else [])]
+    words = ["accord check server", *([quote(target)] if options.target else [])]
     chosen = {"transport": options.transport, "cwd": options.cwd}
     words += [f"--{name} {quote(value)}" for name, value in chosen.items() if value is not None]
     words += [f"--tool {quote(tool)}" for tool in options.tool]

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
 
     from accord.check.report import Report
 
-__all__ = ["add_options", "chosen_form", "deliver", "rendered", "shown_file", "written"]
+__all__ = [
+    "add_options",
+    "chosen_form",
+    "deliver",
+    "rendered",
+    "shown_file",
+    "shown_target",
+    "written",
+]
 
 
 class _Form(NamedTuple):
@@ -34,6 +43,9 @@ _FORMS: Final[dict[str, _Form]] = {
     "html": _Form("html.as_html", (".html", ".htm")),
     "badge": _Form("badge.as_badge", (".svg",)),
 }
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_USER: Final = re.compile(r"//[^/?#\s]*@")
+_VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
 # Files that stand for a project where the target is none of its files.
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
@@ -78,6 +90,17 @@ def _form_of(path: Path, otherwise: str) -> str:
         if path.name.lower().endswith(ending)
     ]
     return max(fitting)[1] if fitting else otherwise
+
+
+def shown_target(target: str) -> str:
+    """Return a target as reports name it: a URL without what may be secret in it.
+
+    >>> shown_target("https://me:word@example.com/mcp?key=1#x")
+    'https://...@example.com/mcp?key=...#x'
+    """
+    if not _URL.match(target):
+        return target
+    return _VALUE.sub(r"\1...", _USER.sub("//...@", target, count=1))
 
 
 def shown_file(target: str) -> str | None:

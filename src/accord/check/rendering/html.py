@@ -278,17 +278,20 @@ def _sections(report: Report) -> Iterator[str]:
 
 def _result(result: Result, *, is_open: bool) -> Iterator[str]:
     id, verdict = _safe(result.id), result.verdict
-    told = harmless(result.message) if verdict != "pass" else result.clause
+    is_broken = verdict in ("fail", "warn")
+    told = _safe(result.message if is_broken else result.clause)
+    if verdict in ("not-exercised", "not-applicable") and result.message:
+        told += f" <i>({_safe(result.message)})</i>"
     yield (
         f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'
         f' data-area="{_safe(area_of(result.id))}" data-party="{_safe(result.party)}"'
         f"{' open' if is_open else ''}>"
     )
-    quiet = "" if verdict in ("fail", "warn") else " quiet"
+    quiet = "" if is_broken else " quiet"
     yield (
         f'<summary>{_mark(verdict)}<span class="id">{id}</span>'
         f'<span class="tag">{result.level}, {_safe(result.party)}</span>'
-        f'<span class="told{quiet}">{escape(told)}</span></summary>'
+        f'<span class="told{quiet}">{told}</span></summary>'
     )
     yield '<div class="inside">'
     yield f'<h3>Clause</h3><p class="clause"><b>{result.level}</b>: {_safe(result.clause)}'
