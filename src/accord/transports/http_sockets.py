@@ -235,6 +235,8 @@ class _Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._head_size = 0
         self._has_surplus = False
+        self._fd = -1
+        self._news = select.poll() if hasattr(select, "poll") else None  # Windows has none
 
     # -- of asyncio
 
@@ -243,6 +245,9 @@ class _Connection(asyncio.Protocol):
         self.transport = transport
         if hasattr(transport, "max_size"):
             transport.max_size = _READ
+        self._fd = transport.get_extra_info("socket").fileno()
+        if self._news is not None:
+            self._news.register(self._fd, select.POLLIN)
         self.sender.joined(self)
 
     def data_received(self, data: bytes) -> None:
@@ -333,12 +338,9 @@ class _Connection(asyncio.Protocol):
 
     def has_news(self) -> bool:
         """Whether something came while nobody asked: most often the end, not yet noticed."""
-        fd = self.transport.get_extra_info("socket").fileno()
-        if not hasattr(select, "poll"):
-            return bool(select.select([fd], (), (), 0)[0])
-        waiting = select.poll()
-        waiting.register(fd, select.POLLIN)
-        return bool(waiting.poll(0))
+        if self._news is None:
+            return bool(select.select([self._fd], (), (), 0)[0])
+        return bool(self._news.poll(0))
 
     def release(self, response: "_Response") -> None:
         """Take note that nobody reads a response any more."""
