@@ -160,3 +160,23 @@ def test_messages_are_laid_out_and_stay_exact(text, lines):
     assert "|".join(shown).endswith(lines)
     if text.startswith(("{", "[")):
         assert "".join("".join(_laid_out(text)).split()) == "".join(text.split())
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (
+        each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out_from_what_is_behind_it(theme):
+    block = re.findall(r":root \{(.*?)\}", as_html(spotless_report()), re.DOTALL)[theme]
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block))
+    pairs = [("ink", "card"), ("soft", "card"), ("soft", "page"), ("soft", "code")]
+    pairs += [("link", "card"), ("ink", "code")]
+    pairs += [(name, f"{name}-back") for name in ("fail", "warn", "pass", "untried", "beside")]
+    for text, back in pairs:
+        darker, lighter = sorted(luminance(colours[each]) for each in (text, back))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (text, back)
