@@ -83,8 +83,12 @@ def run(options: argparse.Namespace) -> int:
 
     plan = _plan(options)
     try:
-        with progress("checking", None) as done:
-            report = asyncio.run(check_client(plan, step=lambda _name, count, _total: done(count)))
+        with progress("checking", 1000) as done:
+
+            def step(name: str, count: int, total: int) -> None:
+                done(round(1000 * count / max(total, 1)), name)
+
+            report = asyncio.run(check_client(plan, step=step))
     except (ConnectFailed, MissingExtra) as error:
         complain(str(error))
         return 2
