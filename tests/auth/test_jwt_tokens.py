@@ -314,3 +314,12 @@ def test_when_the_keys_cannot_be_fetched_nobody_can_tell():
         assert await subject.verify(unsigned({"alg": "none"})) is None
 
     asyncio.run(scenario())
+
+
+def test_settings_of_fetching_need_keys_to_fetch():
+    with pytest.raises(TypeError, match="settings for fetched keys: ttl"):
+        JwtVerifier(ISSUER, keys=jwks("first"), ttl=5)
+
+
+def test_a_token_must_name_its_key_by_a_text():
+    assert verify(unsigned({"alg": "ES256", "kid": 7}) + "x") is None
