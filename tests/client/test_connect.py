@@ -234,7 +234,8 @@ def test_a_url_needs_an_extra(run, monkeypatch):
         with pytest.raises(MissingExtra, match="needs the extra 'http'"):
             await connect("https://example.com/mcp")
 
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    for name in ("aiohttp", "httptools"):
+        monkeypatch.setitem(sys.modules, name, None)
     run(main())
 
 
