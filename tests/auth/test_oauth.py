@@ -1,7 +1,6 @@
 """From a 401 to the answer, with real servers on loopback: some helpful, some hostile."""
 
 import asyncio
-import time
 import urllib.error
 from urllib.parse import parse_qsl, urlsplit
 
@@ -626,11 +625,8 @@ def test_a_request_that_is_given_up_leaves_nothing_behind():
             await opened.wait()
             uri = script.forms("/register")[0]["redirect_uris"][0]
             task.cancel()
-            began = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert time.monotonic() - began < 10
-            await asyncio.sleep(0)
             with pytest.raises(OSError):
                 await asyncio.open_connection("127.0.0.1", urlsplit(uri).port)
 
