@@ -12,6 +12,7 @@ from accord.check.outcomes import Outcome, judged
 from accord.check.probing.line import Line, LineEnded, Silence
 from accord.check.probing.probe import Facts, Probe, Rules, all_of
 from accord.check.probing.subject import Subject
+from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
 from accord.check.scenarios._scenario import Scenario
 from accord.errors import AccordError, ConnectFailed
@@ -92,16 +93,29 @@ async def check_server(
     # The newest first: it says most about the tools.
     revisions = tuple(sorted(plan.revisions or await spoken(subject), reverse=True))
     annotations: dict[str, Any] = {}
+    slow: dict[str, str] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     for revision in revisions:
         tell = None if step is None else _telling(step, revision, revisions)
-        found[revision] = await _check_revision(subject, plan, revision, annotations, tell)
-    facts = msgspec.structs.replace(
+        facts = Facts(
+            revision=revision,
+            transport=subject.transport,
+            annotations=annotations,
+            slow=slow,
+            rules=plan.rules,
+        )
+        found[revision] = await _check_revision(subject, plan, facts, tell)
+        annotations |= {
+            str(tool.get("name")): tool["annotations"]
+            for tool in facts.tools
+            if tool.get("annotations")
+        }
+    settled = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
     )
-    return merged(found, target=subject.name, party="server", setting=facts)
+    return merged(found, target=subject.name, party="server", setting=settled)
 
 
 def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]) -> _Tell:
@@ -155,25 +169,17 @@ def _with_stderr(text: str, line: Line) -> str:
 
 
 async def _check_revision(
-    subject: Subject,
-    plan: Plan,
-    revision: RevisionId,
-    annotations: dict[str, Any],
-    tell: _Tell | None,
+    subject: Subject, plan: Plan, facts: Facts, tell: _Tell | None
 ) -> list[Verdict]:
-    facts = Facts(
-        revision=revision, transport=subject.transport, annotations=annotations, rules=plan.rules
-    )
+    revision = facts.revision
     line = subject.line()
     probe = Probe(subject, facts, line)
     async with line:
         try:
             await _get_to_know(facts, line)
-            annotations.update(
-                (str(tool.get("name")), tool.get("annotations"))
-                for tool in facts.tools
-                if tool.get("annotations")
-            )
+            if facts.callable_tools():
+                async with probe.open() as other:
+                    await try_tools(facts, other)
         except (Silence, LineEnded) as error:
             if isinstance(error, LineEnded) and not line.opening:
                 raise ConnectFailed(f"{subject.name}: {_with_stderr(str(error), line)}") from None
@@ -204,10 +210,13 @@ def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
     from accord.check.scenarios.server import SCENARIOS
 
     rows = catalogue()
+    wanted = {id for id, row in rows.items() if row.holds_in(revision) and plan.wants(id)}
+    # What the monitor judges may show in the traffic of any scenario.
+    is_everywhere = any(rows[id].check == "wire" for id in wanted)
     return [
         each
         for each in SCENARIOS
-        if any(rows[id].holds_in(revision) and plan.wants(id) for id in each.ids)
+        if any(id in wanted or (is_everywhere and rows[id].holds_in(revision)) for id in each.ids)
     ]
 
 

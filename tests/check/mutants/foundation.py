@@ -7,6 +7,8 @@ client and server and hooks into both ways. What no mutant can break is named wi
 
 import asyncio
 import contextlib
+import importlib
+import pkgutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
@@ -236,6 +238,15 @@ def unbreakable(reason: str, *ids: str) -> None:
     for id in ids:
         assert id not in UNBREAKABLE, f"{id} is named twice"
         UNBREAKABLE[id] = reason
+
+
+def all_mutants() -> dict[str, Mutant]:
+    """Return the mutants of all areas, by name."""
+    import check.mutants
+
+    for module in pkgutil.iter_modules(check.mutants.__path__):
+        importlib.import_module(f"check.mutants.{module.name}")
+    return MUTANTS
 
 
 def _register(id: str, function: Any, making: Making, **settings: Any) -> None:

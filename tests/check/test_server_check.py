@@ -1,0 +1,220 @@
+"""Checks of whole servers: which revisions, which requirements, and what is said in the end."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from accord.check.probing.subject import Subject
+from accord.check.server_check import Plan, check_server, spoken
+from accord.errors import ConnectFailed
+from accord.protocol.catalogue import catalogue
+from check.mutants.everything import server
+from check.mutants.foundation import Between, all_mutants, in_memory
+from check.mutants.process import awkward
+
+MUTANTS = all_mutants()
+NEW, MIDDLE, OLD = "2025-06-18", "2025-03-26", "2024-11-05"
+
+
+def checked(subject, **plan):
+    async def run():
+        async with asyncio.timeout(100):
+            return await check_server(subject, Plan(**plan))
+
+    return asyncio.run(run())
+
+
+def in_process(hook=None):
+    def carrier():
+        wire = Between(server, {})
+        if hook is not None:
+            hook(wire)
+        return wire
+
+    return Subject(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
+
+
+def by_id(report):
+    return {result.id: result for result in report.results}
+
+
+def test_a_plan_wants_ids_and_what_begins_with_them():
+    plan = Plan(only=["tools.list", "ping.*", "errors"])
+    assert plan.wants("tools.list.method")
+    assert plan.wants("ping.response.empty")
+    assert plan.wants("errors.code.parse-error")
+    assert not plan.wants("tools.listing")
+    assert not plan.wants("tools.call.method")
+    assert Plan().wants("anything")
+
+
+def test_the_revisions_that_a_server_speaks_are_found():
+    assert asyncio.run(spoken(awkward("none"))) == [OLD, MIDDLE, NEW]
+
+
+def test_a_good_server_passes_and_every_requirement_on_servers_has_a_verdict():
+    report = checked(in_process(), revisions=[NEW])
+    counts = Counter(result.verdict for result in report.results)
+    assert (counts["fail"], counts["warn"]) == (0, 0)
+    assert not report.has_failed
+    assert report.score == 100
+    bound = {"server", "both", "sender", "receiver", "authorization-server"}
+    rows = [row for row in catalogue().values() if row.holds_in(NEW) and row.party in bound]
+    assert {row.id for row in rows} == set(by_id(report))
+
+
+def test_only_what_was_asked_for_is_reported():
+    report = checked(in_process(), revisions=[NEW], only=["ping", "errors.code.parse-error"])
+    assert {result.id.split(".")[0] for result in report.results} == {"ping", "errors"}
+    assert by_id(report)["errors.code.parse-error"].verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ping.response.empty-says-pong",
+        "jsonrpc.error.code-and-message-leaves-the-message-of-errors-out",
+        "errors.code.parse-error-says-nothing-to-bad-text",
+        "progress.value.increases-does-not-come-forward",
+    ],
+)
+def test_a_breach_is_found_again_when_only_its_requirement_is_checked(name):
+    mutant = MUTANTS[name]
+
+    async def run():
+        async with mutant.making() as subject, asyncio.timeout(60):
+            return await check_server(subject, Plan(revisions=[mutant.revision], only=[mutant.id]))
+
+    report = asyncio.run(run())
+    assert [(result.id, result.verdict in ("fail", "warn")) for result in report.results] == [
+        (mutant.id, True)
+    ]
+
+
+def test_scenarios_that_decide_nothing_asked_for_are_not_run():
+    tried = []
+
+    async def run():
+        plan = Plan(revisions=[NEW], only=["errors.code.parse-error"])
+        await check_server(in_process(), plan, step=lambda stage: tried.append(stage.scenario))
+
+    asyncio.run(run())
+    assert tried == ["sends text that is no json", ""]
+
+
+def test_the_worst_verdict_of_all_revisions_counts_and_says_where():
+    def hook(wire):
+        def from_server(message, request):
+            if request.get("method") == "initialize" and "result" in message:
+                wire.shared["revision"] = message["result"]["protocolVersion"]
+            if request.get("method") == "ping" and wire.shared.get("revision") == MIDDLE:
+                message["result"] = {"pong": 1}
+            return message
+
+        wire.from_server = from_server
+
+    report = checked(in_process(hook), revisions=[NEW, MIDDLE], only=["ping.response"])
+    empty = by_id(report)["ping.response.empty"]
+    assert (empty.verdict, empty.revisions) == ("fail", (MIDDLE, NEW))
+    assert f"(in {MIDDLE})" in empty.message
+    assert by_id(report)["ping.response.prompt"].verdict == "pass"
+    assert report.has_failed
+
+
+def test_a_capability_that_was_not_declared_is_not_applicable():
+    results = by_id(checked(awkward("none"), revisions=[NEW], only=["resources", "prompts"]))
+    judged = Counter(result.verdict for result in results.values())
+    assert set(judged) <= {"not-applicable", "not-exercised"}
+    assert results["resources.list.array"].verdict == "not-applicable"
+
+
+def test_a_breach_comes_with_the_messages_that_show_it():
+    mutant = MUTANTS["errors.code.method-not-found-calls-an-unknown-method-an-internal-error"]
+
+    async def run():
+        async with mutant.making() as subject:
+            return await check_server(subject, Plan(revisions=[NEW], only=[mutant.id]))
+
+    found = by_id(asyncio.run(run()))[mutant.id]
+    assert "expected error -32601" in found.message
+    shown = [each.message for each in found.evidence if each.message]
+    assert any("accord-check/no-such-method" in text for text in shown)
+    assert any("-32603" in text for text in shown)
+
+
+def test_a_tool_that_destroys_is_not_called():
+    called = []
+
+    def hook(wire):
+        def from_client(message):
+            if message.get("method") == "tools/call":
+                called.append(message.get("params", {}).get("name"))
+            return message
+
+        wire.from_client = from_client
+
+    checked(in_process(hook), revisions=[NEW])
+    assert "greet" in called
+    assert "delete_everything" not in called
+
+
+# -- servers that misbehave: verdicts, never a crash
+
+
+@pytest.mark.parametrize(
+    ("habit", "reason"),
+    [
+        ("exits", r"exit code 1.*no configuration"),
+        ("floods", "floods the line"),
+        ("hangs", "did not come within"),
+    ],
+)
+def test_a_server_that_never_opens_a_conversation_cannot_be_reached(habit, reason):
+    with pytest.raises(ConnectFailed, match=reason):
+        checked(awkward(habit, patience=1.5, leaving=0.3))
+
+
+def test_a_server_that_ends_at_once_cannot_be_reached_under_a_chosen_revision():
+    with pytest.raises(ConnectFailed, match="no configuration"):
+        checked(awkward("exits"), revisions=[NEW])
+
+
+def test_a_server_that_crashes_in_use_gets_a_verdict():
+    report = checked(awkward("crashes"), revisions=[NEW], only=["practice.server"])
+    survival = by_id(report)["practice.server.survives-errors"]
+    assert survival.verdict == "warn"
+    assert "exit code 1" in survival.message
+
+
+def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
+    def hook(wire):
+        def from_client(message):
+            # Deaf from the first odd thing on.
+            wire.shared["deaf"] = wire.shared.get("deaf") or "no-such" in str(message.get("method"))
+            return None if wire.shared["deaf"] else message
+
+        wire.from_client = from_client
+
+    async def run():
+        async with in_memory(hook)() as subject, asyncio.timeout(100):
+            return await check_server(subject, Plan(revisions=[NEW]))
+
+    results = by_id(asyncio.run(run()))
+    assert results["jsonrpc.request.answered"].verdict == "fail"
+    assert len(results) > 200
+
+
+def test_a_scenario_that_falls_over_odd_answers_is_left_open():
+    def hook(wire):
+        def from_server(message, request):
+            if "error" in message:
+                message["error"] = "text"
+            return message
+
+        wire.from_server = from_server
+
+    report = checked(in_process(hook), revisions=[NEW], only=["errors"])
+    verdicts = {result.id: result.verdict for result in report.results}
+    assert verdicts["errors.code.method-not-found"] == "fail"
+    assert set(verdicts.values()) <= {"fail", "warn", "not-exercised", "not-applicable"}
