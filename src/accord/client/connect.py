@@ -118,6 +118,7 @@ async def _connect(target: Target, settings: Settings) -> Client:
         async with asyncio.timeout(settings.connect_timeout) as link.deadline:
             await link.open()
             opening = await _handshake(link)
+        link.deadline = None  # it knows the task, and would keep a forgotten client alive
     except TimeoutError:
         what = f"no answer to initialize within {settings.connect_timeout:g} s"
         failure: AccordError = _failure(what, link)
