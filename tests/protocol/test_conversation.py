@@ -521,3 +521,11 @@ def test_a_discovery_teaches_what_a_server_can_do():
 def test_paths_that_were_flattened_before_are_taken_as_they_are():
     paths = frozenset({"tools", "tools.listChanged"})
     assert capability_paths(paths) is paths
+
+
+def test_a_conversation_is_blank_until_something_is_open_in_it():
+    conversation = Conversation()
+    conversation.begin(LATEST, server={"tools": {}})
+    assert conversation.is_blank
+    conversation.advance(ask(CLIENT, 1, "tools/list", token=5))
+    assert not conversation.is_blank
