@@ -6,7 +6,6 @@ from check.mutants.foundation import (
     Sent,
     interloper,
     mutant,
-    params_of,
     unbreakable,
 )
 
@@ -64,15 +63,6 @@ def ends_at_bad_text(wire: Between) -> None:
         return message
 
     wire.from_server = from_server
-
-
-@mutant("practice.server.validates-inputs")
-def calls_tools_with_anything(message: Message, request: Message) -> Message:
-    params = params_of(request)
-    if request.get("method") == "tools/call" and params.get("name") in ("greet", "find_suitcase"):
-        message.pop("error", None)
-        message["result"] = {"content": [{"type": "text", "text": "done"}], "isError": False}
-    return message
 
 
 unbreakable("nobody outside can make a server fail within", "errors.code.internal-error")

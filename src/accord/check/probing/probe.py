@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, Final
 
 import msgspec
 
 from accord.check.outcomes import Outcomes
 from accord.check.probing.line import Line
-from accord.check.probing.samples import sample
+from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
 from accord.check.probing.tools import why_not
 from accord.trace import Transport
@@ -17,8 +18,13 @@ from accord.types import RevisionId
 __all__ = ["Facts", "Probe", "Rules"]
 
 _PAGES: Final = 50
+# A server with hundreds of tools is known by these.
+_TOOLS: Final = 20
 # Seconds that even a server gets that hung before.
 _LEAST_PATIENCE: Final = 1.0
+
+# The line that a scenario opened last: several scenarios run at once, each as a task of its own.
+_in_use: ContextVar[Line] = ContextVar("line_in_use")
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +40,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, kw_only=True):
-    """What a server says of itself under one revision."""
+    """What a server says of itself under one revision.
+
+    Attributes:
+        annotations: of tools, by name, as any revision has them.
+        slow: tools that are not called any more, with the reason.
+    """
 
     revision: RevisionId
     transport: Transport
@@ -44,6 +55,7 @@ class Facts(msgspec.Struct, kw_only=True):
     templates: list[dict[str, Any]] = []
     prompts: list[dict[str, Any]] = []
     annotations: Mapping[str, Any] = {}
+    slow: dict[str, str] = {}
     rules: Rules = Rules()
 
     def declares(self, path: str) -> bool:
@@ -58,14 +70,16 @@ class Facts(msgspec.Struct, kw_only=True):
     def callable_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the tools that may be called, each with plain valid arguments."""
         return [
-            (tool, arguments)
+            (tool, arguments | hasty(tool.get("inputSchema")))
             for tool in self.tools
             if self.why_not(tool) is None
             and isinstance(arguments := sample(tool.get("inputSchema")), dict)
-        ]
+        ][:_TOOLS]
 
     def why_not(self, tool: Mapping[str, Any]) -> str | None:
         """Say why a tool is not called; None where it may be."""
+        if str(tool.get("name")) in self.slow:
+            return self.slow[str(tool.get("name"))]
         # Only later revisions have annotations, and a tool is the same tool in all of them.
         notes = tool.get("annotations") or self.annotations.get(str(tool.get("name")))
         known = {**tool, "annotations": notes}
@@ -113,12 +127,14 @@ class Probe:
         """
         line = self.subject.line(is_judged=is_judged, headers=headers)
         self._lines.append(line)
+        before = _in_use.set(line)
         try:
             async with line:
                 if begins:
                     await line.initialize(self.revision, capabilities=capabilities)
                 yield line
         finally:
+            _in_use.reset(before)
             if line.tape.monitor is not None:
                 self.outcomes.tallies.append(line.tape.monitor.tallies)
 
@@ -140,7 +156,7 @@ class Probe:
             why: what the server does if it is not, to be read after "the server".
             evidence: how many of the last messages show it.
         """
-        shown = () if condition else self._lines[-1].tape.last(evidence)
+        shown = () if condition else _in_use.get(self.line).tape.last(evidence)
         return self.outcomes.hold(id, condition, why, evidence=shown)
 
     def broken(self, id: str, why: str) -> None:

@@ -4,12 +4,15 @@ Not a validator and not a generator of surprises: the smallest value that the us
 for. What cannot be satisfied this way is left to whoever knows the tool.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["sample"]
+__all__ = ["hasty", "sample"]
 
 _DEEPEST: Final = 12
+# How long something takes, by what its parameter is called; short, and long enough to be cancelled.
+_DURATIONS: Final = {"seconds": 0.2, "duration": 0.2, "delay": 0.2, "milliseconds": 200, "ms": 200}
 _FORMATS: Final = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T12:00:00Z",
@@ -50,6 +53,24 @@ def sample(schema: Any, *, root: Any = None, depth: int = 0) -> Any:
         parts = [_resolved(part, root) for part in schema["allOf"]]
         return sample(_merged([rest, *parts]), root=root, depth=depth + 1)
     return _of_kind(_kind(schema), schema, root, depth)
+
+
+def hasty(schema: Any) -> dict[str, Any]:
+    """Return arguments for those parameters that say how long a tool shall take."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    made: dict[str, Any] = {}
+    for name, rule in properties.items() if isinstance(properties, dict) else ():
+        words = re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", str(name)).lower())
+        wanted = next((_DURATIONS[word] for word in words[::-1] if word in _DURATIONS), None)
+        if wanted is None or not isinstance(rule, dict) or _kind(rule) not in ("integer", "number"):
+            continue
+        limits = {key: value for key, value in rule.items() if key not in ("default", "examples")}
+        least = rule.get("minimum", 0)
+        fits = _kind(rule) == "number" or isinstance(wanted, int)
+        most = rule.get("maximum", wanted)
+        is_allowed = _is_number(least) and _is_number(most) and least <= wanted <= most
+        made[name] = wanted if fits and is_allowed else sample(limits)
+    return made
 
 
 def _plainest(choices: list[Any]) -> Any:

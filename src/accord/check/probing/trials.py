@@ -1,0 +1,42 @@
+"""Trying the tools of a server once, before scenarios rely on them: those that take long are left
+alone from then on, for a stranger cannot tell a long task from a lost answer.
+"""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from accord.check.probing.line import Line, LineEnded, Silence
+from accord.check.probing.probe import Facts
+
+__all__ = ["try_tools"]
+
+# Scenarios call each tool several times, so that one which takes longer would cost too much.
+_LONG: Final = 1.5
+
+
+async def try_tools(facts: Facts, line: Line) -> None:
+    """Call each tool that may be called, all at once; note those that do not answer soon.
+
+    Args:
+        facts: gets what was found out.
+        line: a line of its own, opened: a tool may bring its server to a stand.
+    """
+    calls = [
+        (
+            str(tool["name"]),
+            await line.begin("tools/call", {"name": tool["name"], "arguments": args}),
+        )
+        for tool, args in facts.callable_tools()
+    ]
+    deadline = asyncio.get_running_loop().time() + min(_LONG, line.patience)
+    for name, id in calls:
+        left = max(deadline - asyncio.get_running_loop().time(), 0)
+        try:
+            await line.reply_to(id, patience=left)
+        except Silence:
+            facts.slow[name] = f"it takes longer than {_LONG:g} s"
+            with contextlib.suppress(LineEnded):
+                await line.notify("notifications/cancelled", {"requestId": id})
+        except LineEnded:
+            return

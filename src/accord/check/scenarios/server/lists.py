@@ -1,0 +1,64 @@
+"""Lists: whether their changes are told, and whether what is on them was declared at all."""
+
+from typing import TYPE_CHECKING, Final
+
+from accord.check.probing.probe import all_of
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._calling import call_all, is_listening
+
+if TYPE_CHECKING:
+    from accord.check.probing.line import Line
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_LISTS: Final = {
+    "tools": "tools/list",
+    "resources": "resources/list",
+    "prompts": "prompts/list",
+}
+
+
+@scenario(*(f"{name}.list-changed.sent" for name in _LISTS))
+async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
+    wanted = [name for name in _LISTS if probe.facts.declares(f"{name}.listChanged")]
+    for name in set(_LISTS).difference(wanted):
+        reason = f"the server did not declare {name}.listChanged"
+        probe.not_applicable(f"{name}.list-changed.sent", reason)
+    if not wanted:
+        return
+    async with probe.open() as line:
+        before = {name: await all_of(line, _LISTS[name], name) for name in wanted}
+        await call_all(probe, line)
+        await line.hush(probe.subject.settling)
+        for name in wanted:
+            id = f"{name}.list-changed.sent"
+            if _is_told(line, name):
+                probe.holds(id, condition=True, why="")
+                continue
+            is_changed = await all_of(line, _LISTS[name], name) != before[name]
+            if is_changed:
+                await line.hush(probe.subject.settling)
+            if is_changed and is_listening(line):
+                probe.holds(id, _is_told(line, name), f"does not tell that its {name} changed")
+            probe.skip(id, f"the list of {name} did not change during the check")
+
+
+def _is_told(line: "Line", name: str) -> bool:
+    wanted = f"notifications/{name}/list_changed"
+    return any(each.get("method") == wanted for each in line.heard)
+
+
+@scenario(*(f"{name}.capability.declared" for name in _LISTS))
+async def asks_for_lists_that_were_not_declared(probe: "Probe") -> None:
+    undeclared = [name for name in _LISTS if not probe.facts.declares(name)]
+    if not undeclared:
+        return
+    # Asking is against the rules, so that only what comes of it can be judged.
+    async with probe.open(is_judged=False) as line:
+        for name in undeclared:
+            reply = await line.ask(_LISTS[name])
+            if reply.result.get(name):
+                probe.broken(f"{name}.capability.declared", f"has {name} that it did not declare")
+            else:
+                probe.not_applicable(f"{name}.capability.declared", f"the server has no {name}")

@@ -1,0 +1,82 @@
+"""Log messages: each level is set, what lies below it is listened for."""
+
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import is_alive
+from accord.check.scenarios.server._calling import call_together
+from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.types import LoggingLevel
+
+if TYPE_CHECKING:
+    from accord.check.probing.line import Line
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_SET: Final = "logging/setLevel"
+_LEAST: Final = "logging.message.min-level"
+_INVALID: Final = "logging.set-level.invalid-params"
+_LEVELS: Final[tuple[str, ...]] = get_args(LoggingLevel)
+_OF_MESSAGES: Final = (
+    "logging.levels.rfc5424",
+    "logging.message.method",
+    "logging.message.level-and-data",
+    "logging.message.logger-optional",
+    "logging.session-wide",
+)
+
+
+@scenario(*_OF_MESSAGES, needs="logging")
+async def asks_for_all_log_messages(probe: "Probe") -> None:
+    async with probe.open() as line:
+        await line.ask(_SET, {"level": _LEVELS[0]})
+        await call_together(probe, line)
+        await line.hush(probe.subject.settling)
+        for id in _OF_MESSAGES:
+            probe.skip(id, "the server logs nothing while its tools are called")
+
+
+@scenario(_LEAST, needs="logging")
+async def sets_every_log_level(probe: "Probe") -> None:
+    # The monitor would report the same under another name.
+    async with probe.open(is_judged=False) as line:
+        refused = [level for level in _LEVELS if (await line.ask(_SET, {"level": level})).is_error]
+        if refused:
+            probe.broken(_LEAST, f"does not take the level {refused[0]}")
+            return
+        spoken = await _logged(probe, line, _LEVELS[0])
+        if not spoken:
+            probe.skip(_LEAST, "the server logs nothing while its tools are called")
+            return
+        middle = _LEVELS[min(_LEVELS.index(level) for level in spoken) + 1 :][:1]
+        for level in dict.fromkeys((*middle, _LEVELS[-1])):
+            below = await _logged(probe, line, level) & set(_LEVELS[: _LEVELS.index(level)])
+            probe.holds(_LEAST, not below, f"logs at {min(below, default='')} when {level} was set")
+
+
+async def _logged(probe: "Probe", line: "Line", level: str) -> set[str]:
+    """Return the levels of messages that come while tools are called under this level."""
+    await line.ask(_SET, {"level": level})
+    since = len(line.heard)
+    await call_together(probe, line)
+    await line.hush(probe.subject.settling)
+    params: list[Any] = [
+        each.get("params")
+        for each in line.heard[since:]
+        if each.get("method") == "notifications/message"
+    ]
+    found = {str(each.get("level")) for each in params if isinstance(each, dict)}
+    return found & set(_LEVELS)
+
+
+@scenario(_INVALID, needs="logging")
+async def sets_a_level_that_does_not_exist(probe: "Probe") -> None:
+    async with probe.open(is_judged=False) as line:
+        reply = await line.ask(_SET, {"level": "accord-check"})
+        probe.holds(
+            _INVALID,
+            reply.code == INVALID_PARAMS,
+            f"answers an unknown level with {reply}, expected error -32602",
+        )
+        await is_alive(probe, line, "an unknown log level")

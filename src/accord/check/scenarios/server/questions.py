@@ -1,0 +1,178 @@
+"""Questions of the server: answered well, refused, answered wrongly, and by a client with less."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.check.probing.line import EVERYTHING
+from accord.check.probing.questions import answer_to
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import is_alive
+from accord.check.scenarios.server._calling import call, text_of
+
+if TYPE_CHECKING:
+    from accord.check.probing.line import Line, Respond
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_METHODS: Final = {
+    "roots.list.method": "roots/list",
+    "sampling.create.method": "sampling/createMessage",
+    "elicitation.create.method": "elicitation/create",
+}
+_VALIDATED: Final = "elicitation.answers.validated"
+_MODES: Final = "elicitation.mode.supported-only"
+_TOOLS: Final = "sampling.tools.not-without-capability"
+_TOOL_USE: Final = "sampling.tool-use.server-answers-all"
+_URL_ERROR: Final = ("elicitation.required-error.only-for-url", "elicitation.required-error.used")
+_DIALECT: Final = (
+    "schema.dialect.default-2020-12",
+    "schema.dialect.supports-2020-12",
+    "schema.dialect.validated-as-declared",
+)
+_WRONG: Final = "accord-check-wrong"
+_OBJECTION: Final = re.compile(
+    r"error|invalid|expected|must|fail|not a|wrong answer", re.IGNORECASE
+)
+
+
+@scenario(*_METHODS, _MODES, _TOOLS)
+async def answers_what_the_server_asks(probe: "Probe") -> None:
+    async with probe.open() as line:
+        for tool, arguments in probe.facts.callable_tools():
+            await call(probe, line, tool, arguments)
+        questions = [each for each in line.heard if "method" in each and "id" in each]
+        methods = {str(each["method"]) for each in questions}
+        for id, method in _METHODS.items():
+            area = method.partition("/")[0]
+            strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
+            if strange:
+                probe.broken(id, f"asks by {strange[0]}, expected {method}")
+            elif method in methods:
+                probe.holds(id, condition=True, why="")
+            probe.skip(id, f"no tool that may be called asks by {method}")
+        for question in questions:
+            _judge_question(probe, question)
+        probe.skip(_MODES, "no tool that may be called asks the user")
+        probe.skip(_TOOLS, "no tool that may be called asks for a model")
+
+
+def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
+    params = question.get("params")
+    params = params if isinstance(params, dict) else {}
+    if question["method"] == "elicitation/create":
+        mode = params.get("mode", "form")
+        probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
+    elif question["method"] == "sampling/createMessage":
+        has_tools = "tools" in params or "toolChoice" in params
+        probe.holds(_TOOLS, not has_tools, "offers tools to a model that was declared without")
+
+
+@scenario("practice.server.survives-errors")
+async def refuses_what_the_server_asks(probe: "Probe") -> None:
+    asking = await _asking_tools(probe)
+    if not asking:
+        return
+    for respond in (_refusing("decline"), _refusing("cancel"), _failing):
+        async with probe.open() as line:
+            line.respond = respond
+            for tool, arguments in asking:
+                await call(probe, line, tool, arguments)
+            await is_alive(probe, line, "questions that were refused")
+
+
+def _refusing(action: str) -> "Respond":
+    async def respond(line: "Line", question: dict[str, Any]) -> None:
+        answer = answer_to(question, line.client_capabilities)
+        if question.get("method") == "elicitation/create":
+            answer["result"] = {"action": action}
+        await line.say(answer)
+
+    return respond
+
+
+async def _failing(line: "Line", question: dict[str, Any]) -> None:
+    error = {"code": -1, "message": "refused by the user"}
+    await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
+
+
+async def _asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Find the tools that ask something."""
+    found = []
+    async with probe.open() as line:
+        for tool, arguments in probe.facts.callable_tools():
+            since = len(line.heard)
+            await call(probe, line, tool, arguments)
+            if any("method" in each and "id" in each for each in line.heard[since:]):
+                found.append((tool, arguments))
+    return found
+
+
+@scenario(_VALIDATED)
+async def answers_the_server_wrongly(probe: "Probe") -> None:
+    async with probe.open() as line:
+        line.respond = _answering_wrongly
+        for tool, arguments in probe.facts.callable_tools():
+            since = len(line.heard)
+            reply = await call(probe, line, tool, arguments)
+            methods = [each.get("method") for each in line.heard[since:]]
+            if reply is None or "elicitation/create" not in methods:
+                continue
+            text = text_of(reply)
+            is_taken = not reply.is_error and reply.result.get("isError") is not True
+            is_used = is_taken and _WRONG in text and not _OBJECTION.search(text)
+            probe.holds(
+                _VALIDATED,
+                not is_used,
+                f"takes {_WRONG!r} for what its form asks for, in a call of {tool['name']}",
+            )
+        probe.skip(_VALIDATED, "no tool that may be called asks the user")
+
+
+async def _answering_wrongly(line: "Line", question: dict[str, Any]) -> None:
+    answer = answer_to(question, line.client_capabilities)
+    params = question.get("params")
+    schema = params.get("requestedSchema") if isinstance(params, dict) else None
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if question.get("method") == "elicitation/create" and isinstance(properties, dict):
+        # No field takes this: neither a number, nor a choice, nor a text of a form.
+        answer["result"] = {"action": "accept", "content": dict.fromkeys(properties, _WRONG)}
+    await line.say(answer)
+
+
+@scenario(_TOOL_USE)
+async def lets_the_model_use_tools(probe: "Probe") -> None:
+    used: list[str] = []
+    answered: list[str] = []
+
+    async def respond(line: "Line", question: dict[str, Any]) -> None:
+        answer = answer_to(question, line.client_capabilities)
+        params = question.get("params")
+        tools = params.get("tools") if isinstance(params, dict) else None
+        if isinstance(tools, list) and tools and not used:
+            use = {"type": "tool_use", "id": "accord-check-1", "input": {}}
+            used.append("accord-check-1")
+            answer["result"]["content"] = [use | {"name": str(tools[0].get("name"))}]
+            answer["result"]["stopReason"] = "toolUse"
+        elif used and isinstance(params, dict):
+            answered.append(str(params.get("messages")))
+        await line.say(answer)
+
+    capabilities = {**EVERYTHING, "sampling": {"tools": {}}}
+    async with probe.open(capabilities=capabilities) as line:
+        line.respond = respond
+        for tool, arguments in probe.facts.callable_tools():
+            await call(probe, line, tool, arguments)
+        if answered:
+            told = any("accord-check-1" in text for text in answered)
+            probe.holds(_TOOL_USE, told, "asks on without a result of the tool that was used")
+        probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
+
+
+@scenario(*_URL_ERROR, *_DIALECT)
+async def leaves_to_others_what_a_stranger_cannot_see(probe: "Probe") -> None:
+    for id in _URL_ERROR:
+        probe.skip(id, "no request is known that needs the user to visit a page")
+    for id in _DIALECT:
+        probe.skip(id, "no schema of this server tells the dialects apart")

@@ -1,0 +1,127 @@
+"""Resources: each kind is read, templates are filled in, changes are waited for."""
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import is_alive
+from accord.check.scenarios.server._calling import is_listening
+from accord.check.scenarios.server.completion import suggestions
+from accord.protocol import uri_template
+
+if TYPE_CHECKING:
+    from accord.check.probing.line import Line
+    from accord.check.probing.probe import Facts, Probe
+
+__all__: list[str] = []
+
+_READ: Final = "resources/read"
+_UPDATED: Final = "notifications/resources/updated"
+_SENT: Final = "resources.updated.sent"
+_VALIDATED: Final = "resources.uri.validated"
+_OF_CONTENTS: Final = (
+    "resources.read.contents-array",
+    "resources.contents.uri",
+    "resources.contents.text-or-blob",
+    "resources.contents.mime-type",
+    "resources.binary.encoded",
+)
+_OF_UPDATES: Final = ("resources.updated.uri-param", "resources.updated.subscribers-only")
+_READ_AT_MOST: Final = 10
+_NO_URIS: Final = ("accord check: no uri", "::", "http://[accord-check", "desk//\\no\\scheme")
+# What passes by itself is no change of a resource: clock times, and moments as numbers.
+_TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?")
+
+
+@scenario(*_OF_CONTENTS, needs="resources")
+async def reads_every_resource(probe: "Probe") -> None:
+    async with probe.open() as line:
+        uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
+        for template in probe.facts.templates[:_READ_AT_MOST]:
+            uri = await _expanded(probe, line, template)
+            if uri is not None:
+                uris.append(uri)
+        found = [await line.ask(_READ, {"uri": uri}) for uri in uris]
+        if all(reply.is_error for reply in found):
+            for id in _OF_CONTENTS:
+                probe.skip(id, "no resource could be read" if found else "no resource is listed")
+        probe.skip("resources.binary.encoded", "no resource that was read is binary")
+
+
+async def _expanded(probe: "Probe", line: "Line", template: dict[str, Any]) -> str | None:
+    """Fill a template in, with what the server suggests where it does."""
+    text = template.get("uriTemplate")
+    if not isinstance(text, str):
+        return None
+    try:
+        parsed = uri_template.parse(text)
+        values: dict[str, str] = {}
+        for name in parsed.variables:
+            reference = {"type": "ref/resource", "uri": text}
+            found = await suggestions(probe, line, reference, name, values)
+            values[name] = found[0] if found else "1"
+        return parsed.expand(values)
+    except ValueError:
+        return None
+
+
+@scenario(_VALIDATED, needs="resources")
+async def reads_what_is_no_uri(probe: "Probe") -> None:
+    async with probe.open(is_judged=False) as line:
+        for text in _NO_URIS:
+            reply = await line.ask(_READ, {"uri": text})
+            probe.holds(
+                _VALIDATED,
+                reply.is_error,
+                f"reads {text!r}, which is no URI, and answers {reply}",
+            )
+        await is_alive(probe, line, "URIs that are none")
+
+
+def _has_no_resources(facts: "Facts") -> str | None:
+    return None if facts.resources else "no resource is listed that could be subscribed to"
+
+
+@scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
+async def subscribes_to_resources(probe: "Probe") -> None:
+    async with probe.open() as line:
+        watched: dict[str, list[str]] = {}
+        for resource in probe.facts.resources[:_READ_AT_MOST]:
+            uri = str(resource.get("uri"))
+            reply = await line.ask("resources/subscribe", {"uri": uri})
+            if not reply.is_error:
+                watched[uri] = [await _contents(line, uri) for _ in range(3)]
+        await line.hush(probe.subject.settling)
+        changed = [uri for uri in watched if await _has_changed(line, uri, watched[uri])]
+        if changed and not _told(line):
+            await line.hush(probe.subject.settling)
+        for uri in _told(line):
+            probe.holds(_SENT, condition=True, why=f"{uri} was told of")
+        silent = [uri for uri in changed if not any(told.startswith(uri) for told in _told(line))]
+        if silent and is_listening(line):
+            probe.broken(_SENT, f"sends no update although {silent[0]!r} changed")
+        for id in (_SENT, *_OF_UPDATES):
+            probe.skip(id, "no resource with a subscription changed during the check")
+        for uri in watched:
+            await line.ask("resources/unsubscribe", {"uri": uri})
+        # The monitor reports updates that come now.
+        await line.hush(probe.subject.settling)
+
+
+async def _contents(line: "Line", uri: str) -> str:
+    reply = await line.ask(_READ, {"uri": uri})
+    return _TIME.sub("", msgspec.json.encode(reply.result.get("contents")).decode())
+
+
+async def _has_changed(line: "Line", uri: str, before: list[str]) -> bool:
+    """Tell whether a resource changed meanwhile, and not just because it was read."""
+    is_made_by_reading = all(one != other for one, other in pairwise(before))
+    return not is_made_by_reading and await _contents(line, uri) != before[-1]
+
+
+def _told(line: "Line") -> list[str]:
+    found = [each.get("params") for each in line.heard if each.get("method") == _UPDATED]
+    return [str(params.get("uri")) for params in found if isinstance(params, dict)]
