@@ -7,14 +7,17 @@ import os
 import shlex
 import signal
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.check.outcomes import Outcome, judged
 from accord.check.playing.actor import Actor
+from accord.check.playing.conclusions import CONCLUSIONS
+from accord.check.playing.observations import observe
 from accord.check.playing.performance import Performance
 from accord.check.playing.pipes import PipeStage
 from accord.check.playing.web import WebStage
@@ -23,22 +26,31 @@ from accord.check.report import Report, Setting, merged
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
 from accord.types import RevisionId
 
-__all__ = ["ClientPlan", "check_client"]
+__all__ = ["ClientPlan", "Place", "check_client"]
 
 log = logging.getLogger("accord.check")
 
 _AT_ONCE: Final = 3
 _LEAVING: Final = 3.0
 _STDERR_KEPT: Final = 40
+_LOOK: Final = 0.02
+_LOOKS: Final = 25
 _BOUND: Final = frozenset({"client", "host", "both", "sender", "receiver"})
 
 Step: TypeAlias = Callable[[str, int, int], None]
 """Told before each run: what the server does in it, how many are done, and of how many."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the server is: a URL, or a command to launch; the other one is empty."""
+
+    url: str
+    command: list[str]
 
 
 class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +63,10 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         only: ids of requirements, or their beginnings; empty checks all.
         timeout: seconds that one run of the client may take.
         env: variables for the client, beside those of this process.
+        patience: seconds to wait for an answer of the client.
+        plays: names of the classes of plays to run; empty runs all.
+        client: in place of a command, a client in this process: called with the place of the
+            server, it returns its exit code.
     """
 
     command: Sequence[str]
@@ -60,6 +76,8 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 30.0
     patience: float = 5.0
     env: Mapping[str, str] = {}
+    plays: Collection[str] = ()
+    client: Callable[[Place], Awaitable[int]] | None = None
 
     @property
     def played_over(self) -> Transport:
@@ -82,42 +100,56 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
         ConnectFailed: the client cannot be launched, or never connects.
     """
     began = monotonic()
-    actors = _cast(plan)
-    room, done = asyncio.Semaphore(_AT_ONCE), 0
+    well, bad = _cast(plan)
+    room, done, total = asyncio.Semaphore(_AT_ONCE), 0, len(well) + len(bad)
     shows: list[Performance] = []
 
-    async def run(actor: Actor) -> None:
+    async def run(actor: Actor, usual_exit: int | None = None) -> Performance:
         nonlocal done
         async with room:
             if step is not None:
-                step(actor.name, done, len(actors))
-            shows.append(await _perform(plan, actor))
+                step(actor.name, done, total)
+            show = await _perform(plan, actor, usual_exit)
+            shows.append(show)
             done += 1
+        return show
 
-    # The first alone: a client that cannot be launched need not be launched twenty times.
-    await run(actors[0])
+    # The first alone: a client that cannot be launched need not be launched forty times.
+    usual = {well[0].revision: await run(well[0])}
     if not shows[0].lines and not shows[0].requests:
-        told = " | ".join(list(shows[0].stderr)[-3:])
-        ended = f"it ended with exit code {shows[0].exit_code}"
-        raise ConnectFailed(f"the client never connected; {ended}{told and f': {told}'}"[:1000])
+        raise ConnectFailed(_never_connected(shows[0]))
     async with asyncio.TaskGroup() as group:
-        for actor in actors[1:]:
-            group.create_task(run(actor))
+        others = {actor.revision: group.create_task(run(actor)) for actor in well[1:]}
+    usual |= {revision: task.result() for revision, task in others.items()}
+    async with asyncio.TaskGroup() as group:
+        for actor in bad:
+            known = usual.get(actor.revision, shows[0])
+            group.create_task(run(actor, known.exit_code))
+    for conclude in CONCLUSIONS:
+        conclude(shows)
+    spoken = _spoken(plan, shows)
     found = {
         revision: _verdicts(plan, revision, [each for each in shows if each.revision == revision])
-        for revision in sorted({each.revision for each in shows}, reverse=True)
+        for revision in spoken
     }
-    setting = Setting(
-        transport=plan.played_over,
-        seconds=round(monotonic() - began, 3),
-        command=f"accord check client --transport {plan.transport}",
-        command_end=f" -- {shlex.join(plan.command)}",
-    )
+    setting = Setting(transport=plan.played_over, seconds=round(monotonic() - began, 3))
     return merged(found, target=shlex.join(plan.command), party="client", setting=setting)
 
 
-def _cast(plan: ClientPlan) -> list[Actor]:
-    """Return the actors of all runs: the one who does all well under each revision, then others."""
+def _never_connected(show: Performance) -> str:
+    told = " | ".join(list(show.stderr)[-3:])
+    ended = "it had to be stopped" if show.exit_code is None else f"exit code {show.exit_code}"
+    return f"the client never connected; {ended}{told and f': {told}'}"[:1000]
+
+
+def _spoken(plan: ClientPlan, shows: Sequence[Performance]) -> list[RevisionId]:
+    """Return the revisions under which the client went on, or else the one it asked for."""
+    spoken = {each.revision for each in shows if each.has_gone_on}
+    return sorted(spoken or {shows[0].revision}, reverse=True)
+
+
+def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
+    """Return the actors of all runs: who does all well under each revision, and the others."""
     from accord.check.scenarios.client import PLAYS
 
     over = plan.played_over
@@ -127,35 +159,46 @@ def _cast(plan: ClientPlan) -> list[Actor]:
         if row.handshake and (over != "http" or row.streamable_http)
     ]
     well = [Actor(None), *(Actor(revision) for revision in sorted(spoken, reverse=True))]
-    bad = [kind(None) for kind in PLAYS if over in kind.on and _is_wanted(plan, kind)]
-    return [*(well[1:] if plan.revisions else well), *bad]
+    bad = []
+    for kind in PLAYS:
+        if over in kind.on and _is_wanted(plan, kind):
+            under: Sequence[RevisionId | None] = plan.revisions or (None,)
+            if kind.revisions:
+                under = [each for each in kind.revisions if not plan.revisions or each in under]
+            bad += [kind(revision) for revision in under]
+    return (well[1:] if plan.revisions else well), bad
 
 
 def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
-    return not plan.only or any(plan.wants(id) for id in kind.ids)
+    if plan.plays and kind.__name__ not in plan.plays:
+        return False
+    return not plan.only or not kind.ids or any(plan.wants(id) for id in kind.ids)
 
 
 # -- one run
 
 
-async def _perform(plan: ClientPlan, actor: Actor) -> Performance:
+async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Performance:
     over = plan.played_over
-    newest = BEFORE_HANDSHAKE.id
-    stage: Any
-    if over == "stdio":
-        stage = PipeStage(actor, patience=plan.patience)
-    else:
-        stage = WebStage(actor, is_older=over == "sse", patience=plan.patience)
+    newest = max(row.id for row in REVISIONS.values() if row.handshake)
+    stage: Any = (
+        PipeStage(actor, patience=plan.patience)
+        if over == "stdio"
+        else WebStage(actor, is_older=over == "sse", patience=plan.patience)
+    )
     show = Performance(actor, over, actor.revision or newest)
+    show.usual_exit = usual_exit
     actor.stage = stage
     async with stage:
-        place = {"{server}": shlex.join(getattr(stage, "command", ())), "{url}": stage_url(stage)}
-        await _run_client(plan, _filled(plan.command, place, stage), show)
-        show.requests = getattr(stage, "requests", [])
-        agreed = next((each.revision for each in actor.lines if each.revision), None)
-        if agreed is not None and agreed in REVISIONS:
-            show.outcomes.revision = REVISIONS[agreed].id
+        place = Place(getattr(stage, "url", ""), getattr(stage, "command", []))
+        await _run(plan, place, show)
+        show.path = urlsplit(place.url).path
+        show.requests = list(getattr(stage, "requests", []))
+        show.most_streams = getattr(stage, "most_streams", 0)
+        _settle_revision(show)
         try:
+            if actor.is_judged:
+                observe(show)
             await actor.judge(show)
         except (LineEnded, Silence) as error:
             _leave_open(show, str(error))
@@ -170,22 +213,38 @@ async def _perform(plan: ClientPlan, actor: Actor) -> Performance:
     return show
 
 
-def stage_url(stage: Any) -> str:
-    """Return where a stage is reached by HTTP; empty where it is not."""
-    return str(getattr(stage, "url", ""))
+def _settle_revision(show: Performance) -> None:
+    """Judge by what was agreed on; by what the client asked for where it did not go on."""
+    agreed = next((each.revision for each in show.lines if each.revision), None)
+    asked = next(iter(show.actor.asked_for), None)
+    for named in (agreed if show.has_gone_on else None, asked, agreed):
+        if named is not None and named in REVISIONS and REVISIONS[named].handshake:
+            show.outcomes.revision = REVISIONS[named].id
+            return
 
 
-def _filled(command: Sequence[str], place: Mapping[str, str], stage: Any) -> list[str]:
+def _filled(command: Sequence[str], place: Place) -> list[str]:
     """Put the place of the server into the command; `{server}` alone becomes several words."""
     words: list[str] = []
     for word in command:
         if word == "{server}":
-            words += stage.command
-            continue
-        for name, value in place.items():
-            word = word.replace(name, value)
-        words.append(word)
+            words += place.command
+        else:
+            text = shlex.join(place.command)
+            words.append(word.replace("{server}", text).replace("{url}", place.url))
     return words
+
+
+async def _run(plan: ClientPlan, place: Place, show: Performance) -> None:
+    """Let the client play, and note how it ended."""
+    if plan.client is not None:
+        try:
+            async with asyncio.timeout(plan.timeout):
+                show.exit_code = await plan.client(place)
+        except TimeoutError:
+            show.was_connected = any(each.ended is None for each in show.lines)
+    else:
+        await _run_client(plan, _filled(plan.command, place), show)
 
 
 async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performance) -> None:
@@ -197,7 +256,7 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **plan.env},
+            env={**os.environ, **show.actor.env, **plan.env},
             start_new_session=os.name == "posix",
         )
     except OSError as error:
@@ -206,9 +265,13 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
     assert process.stderr is not None
     reading = asyncio.get_running_loop().create_task(_keep(process.stderr, kept))
     try:
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(plan.timeout):
                 show.exit_code = await process.wait()
+        except TimeoutError:
+            show.was_connected = any(each.ended is None for each in show.lines)
+        else:
+            await _look_around(show)
     finally:
         for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -221,6 +284,16 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
                     await process.wait()
         reading.cancel()
         await asyncio.wait({reading})
+
+
+async def _look_around(show: Performance) -> None:
+    """Note whether launched servers outlive the client; those that are just ending do not."""
+    launched = len(getattr(show.actor.stage, "pids", ()))
+    for _ in range(_LOOKS):
+        show.left_running = show.actor.events.count("gone") < launched
+        if not show.left_running:
+            return
+        await asyncio.sleep(_LOOK)
 
 
 async def _keep(stream: asyncio.StreamReader, kept: deque[str]) -> None:

@@ -1,9 +1,11 @@
 """A server that plays a part for a client under check: by the book, until a play overrides it."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from accord.check.probing.line import Line, next_id
+from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.trace import Transport
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from accord.check.playing.performance import Performance
     from accord.check.playing.web import HttpAnswer, HttpAsked
 
-__all__ = ["PLAYS", "Actor", "play"]
+__all__ = ["LISTS", "PLAYS", "Actor", "play"]
 
 TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
     {
@@ -39,7 +41,7 @@ RESOURCES: Final = ({"uri": "play://note", "name": "note", "mimeType": "text/pla
 PROMPTS: Final = (
     {"name": "greet", "arguments": [{"name": "name", "description": "who", "required": False}]},
 )
-_PAGED: Final = {
+LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
     "tools/list": ("tools", TOOLS),
     "resources/list": ("resources", RESOURCES),
     "resources/templates/list": (
@@ -61,16 +63,29 @@ class Actor:
         on: the transports on which it can be played.
         lines: the conversations that clients began, in order.
         is_judged: whether a monitor judges the client; not where the play breaks rules itself.
+        revisions: those that it can be played under; empty for all.
+        env: variables for the client in this play.
+        events: over stdio, what happened to the launched servers: `input ended`, `signal 15`,
+            `gone`.
+        orders: over stdio, what each launched server is told: `stubborn`, `stderr some text`.
+        odd: over stdio, what the client wrote that is no line of JSON.
+        unanswered: what the client was asked and never answered, though it stayed.
         page: how many entries a page of a list has; None for all.
         capabilities: what the server declares.
         streams: over HTTP, whether answers come as event streams.
         listens: over HTTP, whether a GET is answered with a stream.
+        retry: over HTTP, the milliseconds of the `retry` field of events.
         has_sessions: over HTTP, whether there are session ids.
+        is_older: over HTTP, whether it speaks the older form though it need not.
+        refusal: how the older form answers what belongs to the newer one.
     """
 
     ids: ClassVar[tuple[str, ...]] = ()
     on: ClassVar[tuple[Transport, ...]] = ("stdio", "http", "sse")
     is_judged: ClassVar[bool] = True
+    revisions: ClassVar[tuple[RevisionId, ...]] = ()
+    env: ClassVar[Mapping[str, str]] = {}
+    orders: tuple[str, ...] = ()
     page: int | None = None
     capabilities: Mapping[str, Any] = {
         "tools": {"listChanged": True},
@@ -81,14 +96,30 @@ class Actor:
     }
     streams = False
     listens = True
+    retry: int | None = None
     has_sessions = True
+    is_older = False
+    refusal = 405
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         self.revision = revision
         self.lines: list[Line] = []
         self.stage: Any = None
-        self.has_ended_input = False
-        self.signals: list[int] = []
+        self.events: list[str] = []
+        self.odd: list[bytes] = []
+        self.unanswered: list[str] = []
+        self.asked_for: list[str] = []
+        self._staged: set[Line] = set()
+
+    @property
+    def signals(self) -> list[int]:
+        """The signals that launched servers got."""
+        return [int(each.split()[1]) for each in self.events if each.startswith("signal")]
+
+    @property
+    def has_ended_input(self) -> bool:
+        """Whether the client closed the input of a launched server."""
+        return "input ended" in self.events
 
     @property
     def name(self) -> str:
@@ -103,6 +134,11 @@ class Actor:
         id, method = request.get("id"), str(request.get("method"))
         params = request.get("params")
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
+        if method not in ("initialize", "ping", "server/discover") and line not in self._staged:
+            self._staged.add(line)
+            with contextlib.suppress(LineEnded, Silence):
+                await _ready(line)
+                await self.scene(line, request)
         try:
             result = await self.result(line, method, params if isinstance(params, dict) else {})
         except RequestError as error:
@@ -123,7 +159,7 @@ class Actor:
         """
         if method == "initialize":
             return self.opening(line, params)
-        if method in _PAGED:
+        if method in LISTS:
             return self.listed(method, params)
         if method == "tools/call":
             return await self.call(line, params)
@@ -142,6 +178,7 @@ class Actor:
     def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to initialize."""
         asked = params.get("protocolVersion")
+        self.asked_for.append(str(asked))
         named = REVISIONS.get(asked) if isinstance(asked, str) else None
         newest = BEFORE_HANDSHAKE.id
         line.revision = self.revision or (newest if named is None else named.id)
@@ -159,7 +196,7 @@ class Actor:
         Raises:
             RequestError: the cursor is not one of ours.
         """
-        member, entries = _PAGED[method]
+        member, entries = LISTS[method]
         if self.page is None:
             return {member: list(entries)}
         cursor = params.get("cursor", "page-0")
@@ -183,11 +220,42 @@ class Actor:
     async def begun(self, line: Line) -> None:
         """Do what the play has to do once the client is ready; called once for each line."""
 
-    async def ask(self, line: Line, method: str, params: Any = None) -> dict[str, Any]:
-        """Ask the client something and wait for its answer."""
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        """Do what the play has to do while the client waits for its first real answer."""
+
+    async def ask(
+        self,
+        line: Line,
+        method: str,
+        params: Any = None,
+        *,
+        beside: Mapping[str, Any] | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        """Ask the client something and wait for its answer; None where it stays and gives none.
+
+        Over HTTP it is asked on the stream of the request `beside` which it is asked.
+
+        Raises:
+            LineEnded: the client left.
+        """
         id = f"ask-{next_id()}"
-        await line.begin(method, params, id=id)
-        return dict((await line.reply_to(id, what=method)).message)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        if params is not None:
+            message["params"] = params
+        await self.say(line, message, beside=beside)
+        try:
+            return await line.reply_to(id, what=method, patience=patience)
+        except Silence:
+            self.unanswered.append(method)
+            return None
+
+    async def say(self, line: Line, message: Any, *, beside: Mapping[str, Any] | None) -> None:
+        """Say something, over HTTP on the stream of a request that waits for its answer."""
+        if beside is not None and self.streams and hasattr(line.carrier, "say_beside"):
+            await line.carrier.say_beside(beside.get("id"), message)
+        else:
+            await line.say(message)
 
     # -- HTTP
 
@@ -208,13 +276,28 @@ class Actor:
 PLAYS: Final[list[type[Actor]]] = []
 
 
+async def _ready(line: Line) -> None:
+    """Wait until the client has said that it is ready; some requests overtake that."""
+    with contextlib.suppress(Silence):
+        await line.until(
+            lambda message: message.get("method") == "notifications/initialized",
+            "the client's readiness",
+            patience=1.0,
+        )
+    # What the client does at the same time, such as opening a stream, is done first.
+    await asyncio.sleep(0)
+
+
 def play(
-    *ids: str, on: tuple[Transport, ...] = ("stdio", "http", "sse"), is_judged: bool = True
+    *ids: str,
+    on: tuple[Transport, ...] = ("stdio", "http", "sse"),
+    is_judged: bool = True,
+    revisions: tuple[RevisionId, ...] = (),
 ) -> Callable[[type[Actor]], type[Actor]]:
     """Register a play of a client check: an Actor that decides these requirements."""
 
     def register(actor: type[Actor]) -> type[Actor]:
-        actor.ids, actor.on, actor.is_judged = ids, on, is_judged
+        actor.ids, actor.on, actor.is_judged, actor.revisions = ids, on, is_judged, revisions
         PLAYS.append(actor)
         return actor
 

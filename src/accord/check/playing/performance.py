@@ -1,9 +1,10 @@
-"""One run of a client under check against an actor: where it connects, how it ended."""
+"""One run of a client under check against an actor: what it did, how it ended."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from accord.check.outcomes import Outcomes
 from accord.check.probing.line import Line
+from accord.protocol.monitor import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
 
@@ -22,10 +23,14 @@ class Performance:
     Attributes:
         actor: the server's part.
         transport: what was played over.
-        revision: what the requirements are judged by.
         outcomes: the verdicts.
+        path: over HTTP, the path of the server.
         requests: every HTTP request of the client, in order.
+        most_streams: over HTTP, how many event streams were open at the same time.
         exit_code: how the client ended; None where it had to be stopped.
+        usual_exit: how it ends where the server does everything right.
+        was_connected: whether a connection was still open when the client had to be stopped.
+        left_running: over stdio, whether a launched server outlived the client.
         stderr: the last lines that it wrote.
     """
 
@@ -33,8 +38,13 @@ class Performance:
         self.actor = actor
         self.transport = transport
         self.outcomes = Outcomes("client", revision)
+        self.path = ""
         self.requests: list[HttpAsked] = []
+        self.most_streams = 0
         self.exit_code: int | None = None
+        self.usual_exit: int | None = None
+        self.was_connected = False
+        self.left_running = False
         self.stderr: Sequence[str] = ()
 
     @property
@@ -52,7 +62,17 @@ class Performance:
         """The first conversation, None where the client began none."""
         return self.actor.lines[0] if self.actor.lines else None
 
-    def heard(self, method: str) -> list[dict[str, object]]:
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether the client said that it is ready."""
+        return bool(self.heard("notifications/initialized"))
+
+    @property
+    def ended_as_usual(self) -> bool:
+        """Whether the client ended as it does where the server does everything right."""
+        return self.exit_code is not None and self.exit_code == self.usual_exit
+
+    def heard(self, method: str) -> list[dict[str, Any]]:
         """Return all messages of the client with this method."""
         return [
             message
@@ -61,14 +81,32 @@ class Performance:
             if message.get("method") == method
         ]
 
-    def holds(self, id: str, condition: object, why: str, *, evidence: int = 4) -> bool:
-        """Note whether a requirement was kept; a breach outweighs all that was kept."""
-        shown = [] if condition or self.line is None else self.lines[-1].tape.last(evidence)
+    def holds(
+        self, id: str, condition: object, why: str, *, asked: "HttpAsked | None" = None
+    ) -> bool:
+        """Note whether a requirement was kept; a breach outweighs all that was kept.
+
+        Args:
+            id: the requirement.
+            condition: what must be true.
+            why: what the client does if it is not.
+            asked: the HTTP request that shows it; without one, the last messages do.
+        """
+        shown: list[Evidence] = []
+        if not condition and asked is not None:
+            shown = [_shown(asked)]
+        elif not condition and self.lines:
+            shown = self.lines[-1].tape.last()
         return self.outcomes.hold(id, condition, why, evidence=shown)
 
     def broken(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
         self.holds(id, condition=False, why=why)
+
+    def kept(self, *ids: str) -> None:
+        """Note that requirements were kept."""
+        for id in ids:
+            self.holds(id, condition=True, why="")
 
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
@@ -77,3 +115,12 @@ class Performance:
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this client, and why."""
         self.outcomes.exclude(id, why)
+
+
+def _shown(asked: "HttpAsked") -> Evidence:
+    secret = ("authorization", "cookie")
+    heads = "; ".join(
+        f"{name}: {'***' if name in secret else text}" for name, text in asked.headers.items()
+    )
+    text = f"{asked.method} {asked.path} [{heads}] {asked.body[:400].decode(errors='replace')}"
+    return Evidence("HTTP request", "client", None, text[:1000])

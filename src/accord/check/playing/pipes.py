@@ -6,6 +6,9 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Final, Self
 
+import msgspec
+
+from accord.check.playing import bridge
 from accord.check.probing.line import Line, LineEnded
 from accord.check.probing.tape import Tape
 
@@ -70,8 +73,8 @@ class PipeStage:
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
-        module = "accord.check.playing.bridge"
-        self.command = [sys.executable, "-P", "-m", module, str(port), self._key]
+        # By its path and without site-packages: clients wait for it to start.
+        self.command = [sys.executable, "-I", "-S", bridge.__file__, str(port), self._key]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,12 +116,13 @@ class PipeStage:
             self._tasks.discard(task)
 
     async def _hear_control(self, reader: asyncio.StreamReader) -> None:
-        while line := (await reader.readline()).decode(errors="replace"):
-            word, _, rest = line.strip().partition(" ")
-            if word == "signal":
-                self._actor.signals.append(int(rest))
-            elif line.startswith("input ended"):
-                self._actor.has_ended_input = True
+        for command in self._actor.orders:
+            self._controls[-1].write(f"{command}\n".encode())
+        try:
+            while line := (await reader.readline()).decode(errors="replace"):
+                self._actor.events.append(line.strip())
+        finally:
+            self._actor.events.append("gone")
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         actor = self._actor
@@ -133,11 +137,20 @@ class PipeStage:
                 self._take(line, each)
             if len(rest) > _LONGEST:
                 break
-        if rest:
+        if rest.strip():
+            actor.odd.append(rest)
             self._take(line, rest)
         line.end("the client closed the server's input")
+        if "stubborn" not in actor.orders:
+            writer.close()  # as a server does whose input ended
 
     def _take(self, line: Line, data: bytes) -> None:
+        if not data.strip():
+            return
+        if not _is_message(data):
+            self._actor.odd.append(data)
+            # What is no message is judged by this alone.
+            return
         line.hear(data)
         if line.heard and line.heard[-1].get("method") == "notifications/initialized":
             task = asyncio.get_running_loop().create_task(self._begun(line))
@@ -147,3 +160,10 @@ class PipeStage:
     async def _begun(self, line: Line) -> None:
         with contextlib.suppress(LineEnded):
             await self._actor.begun(line)
+
+
+def _is_message(data: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(data.decode(errors="replace")), dict | list)
+    except (ValueError, RecursionError):
+        return False

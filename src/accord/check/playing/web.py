@@ -5,6 +5,7 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from itertools import count
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -28,16 +29,29 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _JSON: Final = "application/json"
 _STARTING: Final = 10.0
 _CLOSING: Final = 2.0
+# In place of data: the connection breaks here.
+_DROP: Final = b"drop"
 
 
 class HttpAsked(msgspec.Struct):
-    """An HTTP request of the client."""
+    """An HTTP request of the client.
+
+    Attributes:
+        at: when it came.
+        status: how it was answered; None while it was not.
+        ended: when its response was over; None while it was not.
+        was_left: whether the client ended the connection before the response was over.
+    """
 
     method: str
     path: str
     query: str
     headers: Mapping[str, str]
     body: bytes = b""
+    at: float = 0.0
+    status: int | None = None
+    ended: float | None = None
+    was_left: bool = False
 
     @property
     def message(self) -> Any:
@@ -72,6 +86,16 @@ class _Cut(Exception):
     """Ends a response without an end."""
 
 
+class _Stream:
+    """What is sent on one stream, whichever connection carries it."""
+
+    def __init__(self, name: str, answers: int | None) -> None:
+        self.name = name
+        self.answers = answers
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.count = 0
+
+
 class _Seat:
     """One session: where each message of the server goes."""
 
@@ -82,8 +106,9 @@ class _Seat:
         self.session = session
         self.line: Line
         # The requests that wait for their answer, and the way to each of them.
-        self.waiting: dict[Any, asyncio.Queue[bytes | None]] = {}
-        self.standing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.waiting: dict[Any, _Stream] = {}
+        self.standing = _Stream("0", None)
+        self.streams = {"0": self.standing}
         self.is_ended = False
 
     async def open(self, line: Line) -> None:
@@ -93,25 +118,29 @@ class _Seat:
         """Send a message: an answer to where it is waited for, the rest on the standing stream."""
         message = _decoded(data)
         is_answer = isinstance(message, dict) and "method" not in message
-        queue = self.waiting.get(_key(message.get("id"))) if is_answer else None
-        await self.send_to(self.standing if queue is None else queue, data)
-
-    async def send_to(self, queue: "asyncio.Queue[bytes | None]", data: bytes) -> None:
-        """Send a message on one stream, and take it down."""
-        facts = HttpFacts(status=200, headers={"content-type": self._stage.content_type})
-        self.line.tape.take("server", data, facts)
-        await queue.put(data)
+        stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
+        await self._send_on(stream or self.standing, data)
 
     async def say_beside(self, id: Any, message: Any) -> None:
         """Send a message on the stream of a request that waits for its answer."""
-        queue = self.waiting.get(_key(id), self.standing)
-        await self.send_to(queue, msgspec.json.encode(message))
+        data = message if isinstance(message, bytes) else msgspec.json.encode(message)
+        await self._send_on(self.waiting.get(_key(id), self.standing), data)
+
+    async def _send_on(self, stream: _Stream, data: bytes) -> None:
+        facts = HttpFacts(status=200, headers={"content-type": self._stage.content_type})
+        self.line.tape.take("server", data, facts)
+        await stream.queue.put(data)
+
+    def drop(self, id: Any = None) -> None:
+        """Break the connection of a request's stream, or of the standing one."""
+        stream = self.standing if id is None else self.waiting.get(_key(id), self.standing)
+        stream.queue.put_nowait(_DROP)
 
     async def close(self) -> None:
         """End all streams."""
         self.is_ended = True
-        for queue in (*self.waiting.values(), self.standing):
-            queue.put_nowait(None)
+        for stream in self.streams.values():
+            stream.queue.put_nowait(None)
 
 
 class WebStage:
@@ -120,20 +149,24 @@ class WebStage:
     Attributes:
         url: where the client connects.
         requests: every request that came, in order.
+        most_streams: how many event streams were open at the same time.
     """
 
     def __init__(self, actor: "Actor", *, is_older: bool = False, patience: float = 5.0) -> None:
         self._actor = actor
-        self._is_older = is_older
+        self._is_older = is_older or actor.is_older
+        self._path = "/sse" if is_older else "/mcp"
         self._patience = patience
         self._seats: dict[str, _Seat] = {}
-        self._numbers = count(1)
+        self._names = count(1)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Any = None
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         self.origin = ""
         self.requests: list[HttpAsked] = []
+        self.streaming = 0
+        self.most_streams = 0
 
     @property
     def content_type(self) -> str:
@@ -149,7 +182,7 @@ class WebStage:
             raise MissingExtra("http", needed_for="checking clients over HTTP") from None
         sockets = listen("127.0.0.1", 0)
         self.origin = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
-        self.url = f"{self.origin}{'/sse' if self._is_older else '/mcp'}"
+        self.url = self.origin + self._path
         config = uvicorn.Config(
             self,
             lifespan="off",
@@ -189,8 +222,15 @@ class WebStage:
             scope["query_string"].decode("latin-1"),
             {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]},
             await _body(receive),
+            monotonic(),
         )
         self.requests.append(asked)
+        try:
+            await self._play(asked, receive, _noting(asked, send))
+        finally:
+            asked.ended = monotonic()
+
+    async def _play(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
         answer = self._actor.http(asked)
         if answer is not None:
             await _answer(send, answer)
@@ -215,66 +255,78 @@ class WebStage:
             await _answer(send, HttpAnswer(status))
             return
         wanted = [each for each in _single(message) if _is_request(each)]
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        stream = _Stream(str(next(self._names)), len(wanted))
+        seat.streams[stream.name] = stream
         for each in wanted:
-            seat.waiting[_key(each["id"])] = queue
+            seat.waiting[_key(each["id"])] = stream
         self._hear(seat, asked)
         if not wanted:
             await _answer(send, HttpAnswer(202))
             return
         more = {} if seat.session is None else {names.SESSION: seat.session}
-        try:
-            if self._actor.streams:
-                await self._stream(queue, receive, send, more, answers=len(wanted))
-            else:
-                await self._whole(queue, send, more, answers=wanted, message=message)
-        finally:
-            for each in wanted:
-                seat.waiting.pop(_key(each["id"]), None)
+        if self._actor.streams:
+            await self._stream(stream, asked, receive, send, more)
+        else:
+            await self._whole(stream, asked, receive, send, more)
+        for each in wanted:
+            seat.waiting.pop(_key(each["id"]), None)
 
     async def _whole(
         self,
-        queue: "asyncio.Queue[bytes | None]",
+        stream: _Stream,
+        asked: HttpAsked,
+        receive: _Receive,
         send: _Send,
         headers: Mapping[str, str],
-        *,
-        answers: list[Any],
-        message: Any,
     ) -> None:
         found: list[bytes] = []
-        while len(found) < len(answers):
-            data = await queue.get()
-            if data is None:
-                break
-            found.append(data)
+        gone = asyncio.get_running_loop().create_task(_gone(receive))
+        try:
+            while len(found) < (stream.answers or 0):
+                data = await _first(stream.queue, gone)
+                if data is None:
+                    break
+                found.append(data)
+        finally:
+            asked.was_left = gone.done()
+            gone.cancel()
         body = b",".join(found)
-        if isinstance(message, list):
+        if isinstance(asked.message, list):
             body = b"[" + body + b"]"
         await _answer(send, HttpAnswer(200, {"content-type": _JSON, **headers}, body))
 
     async def _stream(
         self,
-        queue: "asyncio.Queue[bytes | None]",
+        stream: _Stream,
+        asked: HttpAsked,
         receive: _Receive,
         send: _Send,
         headers: Mapping[str, str],
-        *,
-        answers: int | None,
     ) -> None:
-        """Send events as they come; so many answers end the stream, None leaves it open."""
+        """Send events as they come; the last answer ends the stream."""
         await send(_head(200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        self.streaming += 1
+        self.most_streams = max(self.most_streams, self.streaming)
         gone = asyncio.get_running_loop().create_task(_gone(receive))
         try:
-            while answers is None or answers > 0:
-                data = await _first(queue, gone)
+            while stream.answers is None or stream.answers > 0:
+                data = await _first(stream.queue, gone)
                 if data is None:
                     break
+                if data is _DROP:
+                    raise _Cut
                 message = _decoded(data)
-                if answers is not None and isinstance(message, dict) and "method" not in message:
-                    answers -= 1
-                event = b"id: %d\n" % next(self._numbers) + sse.encode(data)
-                await send({"type": "http.response.body", "body": event, "more_body": True})
+                is_answer = isinstance(message, dict) and "method" not in message
+                if stream.answers is not None and is_answer:
+                    stream.answers -= 1
+                stream.count += 1
+                retry = b"" if self._actor.retry is None else b"retry: %d\n" % self._actor.retry
+                event = b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
+                body = event + sse.encode(data)
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:
+            self.streaming -= 1
+            asked.was_left = gone.done()
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
@@ -282,10 +334,13 @@ class WebStage:
         seat = self._seat(asked, opens=False)
         if seat is None:
             await _answer(send, HttpAnswer(404 if names.SESSION in asked.headers else 400))
-        elif not self._actor.listens:
+            return
+        last = asked.headers.get("last-event-id", "0").partition("-")[0]
+        stream = seat.streams.get(last, seat.standing)
+        if stream is seat.standing and not self._actor.listens:
             await _answer(send, HttpAnswer(405))
         else:
-            await self._stream(seat.standing, receive, send, {}, answers=None)
+            await self._stream(stream, asked, receive, send, {})
 
     async def _delete(self, asked: HttpAsked, send: _Send) -> None:
         seat = self._seat(asked, opens=False)
@@ -330,14 +385,16 @@ class WebStage:
     # -- the older form
 
     async def _older(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
-        if asked.method == "GET" and asked.path == "/sse":
+        if asked.method == "GET" and asked.path == self._path:
             key = secrets.token_urlsafe(16)
             seat = self._begin(key, _Seat(self, key))
             await send(_head(200, {"content-type": sse.CONTENT_TYPE}))
             place = f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode()
             await send({"type": "http.response.body", "body": place, "more_body": True})
             gone = asyncio.get_running_loop().create_task(_gone(receive))
-            while (data := await _first(seat.standing, gone)) is not None:
+            while (data := await _first(seat.standing.queue, gone)) is not None:
+                if data is _DROP:
+                    raise _Cut
                 await send(
                     {"type": "http.response.body", "body": sse.encode(data), "more_body": True}
                 )
@@ -348,10 +405,21 @@ class WebStage:
         known = self._seats.get(key) if asked.path == "/messages" else None
         if asked.method != "POST" or known is None:
             # What Streamable HTTP would be: its clients are to fall back.
-            await _answer(send, HttpAnswer(405 if asked.path == "/sse" else 404))
+            await _answer(
+                send, HttpAnswer(self._actor.refusal if asked.path == self._path else 404)
+            )
             return
         await _answer(send, HttpAnswer(202))
         self._hear(known, asked)
+
+
+def _noting(asked: HttpAsked, send: _Send) -> _Send:
+    async def noting(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            asked.status = message["status"]
+        await send(message)
+
+    return noting
 
 
 def _key(id: Any) -> Any:

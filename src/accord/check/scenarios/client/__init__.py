@@ -1,6 +1,23 @@
 """What a checker does to clients: plays, one file per area."""
 
 from accord.check.playing.actor import PLAYS
-from accord.check.scenarios.client import opening  # plays register themselves
+from accord.check.scenarios.client import (  # plays register themselves
+    lists,
+    opening,
+    patience,
+    process,
+    questions,
+    surprises,
+    web,
+)
 
-__all__ = ["PLAYS", "opening"]
+__all__ = [
+    "PLAYS",
+    "lists",
+    "opening",
+    "patience",
+    "process",
+    "questions",
+    "surprises",
+    "web",
+]

@@ -1,15 +1,26 @@
-"""Opening a conversation: revisions that the client asks for, and that it cannot speak."""
+"""Opening a conversation: revisions that the client cannot speak, refusals, slow answers."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play
 from accord.check.probing.line import Line
+from accord.errors import RequestError
 
 if TYPE_CHECKING:
     from accord.check.playing.performance import Performance
 
 __all__: list[str] = []
+
+# What a client may still say that has agreed on nothing.
+_OPENING: Final = ("initialize", "ping", "server/discover")
+_LATE: Final = 0.3
+
+
+def _later(actor: Actor) -> list[str]:
+    methods = [str(each.get("method")) for line in actor.lines for each in line.heard]
+    return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
 
 
 @play("lifecycle.version.client-disconnects", is_judged=False)
@@ -20,11 +31,59 @@ class AgreesOnNothing(Actor):
         return {**super().opening(line, params), "protocolVersion": "1999-12-31"}
 
     async def judge(self, show: "Performance") -> None:
-        for line in self.lines:
-            methods = [str(each.get("method")) for each in line.heard]
-            later = [each for each in methods if each not in ("initialize", "ping")]
-            show.holds(
-                "lifecycle.version.client-disconnects",
-                not later,
-                f"goes on with {later[0] if later else ''} under a revision that does not exist",
-            )
+        if not self.lines:
+            return
+        id, later = "lifecycle.version.client-disconnects", _later(self)
+        if later:
+            show.broken(id, f"goes on with {later[0]} under a revision that does not exist")
+        else:
+            why = "stays connected to a server whose revision does not exist"
+            show.holds(id, not show.was_connected, why)
+
+
+@play("lifecycle.errors.handled", is_judged=False)
+class RefusesToOpen(Actor):
+    """Answers initialize with an error."""
+
+    def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        super().opening(line, params)
+        raise RequestError("unsupported protocol version", code=-32602)
+
+    async def judge(self, show: "Performance") -> None:
+        if not self.lines:
+            return
+        id, later = "lifecycle.errors.handled", _later(self)
+        if later:
+            show.broken(id, f"goes on with {later[0]} though initialize was refused")
+        else:
+            why = "neither ends nor leaves after initialize was refused"
+            show.holds(id, not show.was_connected, why)
+
+
+@play("lifecycle.initialize.client-waits")
+class OpensLate(Actor):
+    """Takes its time to answer initialize."""
+
+    async def result(
+        self, line: Line, method: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | None:
+        if method == "initialize":
+            await asyncio.sleep(_LATE)
+        return await super().result(line, method, params)
+
+
+@play("ping.response.prompt", on=("stdio", "sse"))
+class PingsEarly(Actor):
+    """Pings before it answers initialize."""
+
+    async def result(
+        self, line: Line, method: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | None:
+        if method == "initialize":
+            reply = await self.ask(line, "ping")
+            self.is_answered = reply is not None
+        return await super().result(line, method, params)
+
+    async def judge(self, show: "Performance") -> None:
+        if getattr(self, "is_answered", False):
+            show.kept("ping.response.prompt")

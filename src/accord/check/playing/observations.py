@@ -1,0 +1,258 @@
+"""What every run of a client shows without being asked: HTTP heads, lines, methods, its end."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.bindings import headers as names
+from accord.protocol.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+    from accord.check.playing.web import HttpAsked
+
+__all__ = ["lists", "observe"]
+
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "resources.list.method": ("resources/list",),
+    "resources.read.method": ("resources/read", "uri"),
+    "resources.templates.method": ("resources/templates/list",),
+    "resources.subscribe.method": ("resources/subscribe", "uri"),
+    "prompts.list.method": ("prompts/list",),
+    "prompts.get.method": ("prompts/get", "name"),
+    "tools.list.method": ("tools/list",),
+    "tools.call.method": ("tools/call", "name"),
+    "logging.set-level.method": ("logging/setLevel", "level"),
+    "completion.complete.method": ("completion/complete",),
+}
+"""Rows that name a method, the method, and the parameter that is a string."""
+
+_LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+
+
+def observe(show: "Performance") -> None:
+    """Judge what can be seen in any run against a server that keeps the rules."""
+    _observe_methods(show)
+    _observe_answers(show)
+    if show.transport == "stdio":
+        _observe_lines(show)
+    elif show.transport == "sse" or show.actor.is_older:
+        _observe_posts(show)
+    else:
+        _observe_http(show)
+
+
+# -- messages
+
+
+def _observe_methods(show: "Performance") -> None:
+    for id, (method, *parameters) in _METHODS.items():
+        for message in show.heard(method):
+            params = _params(message)
+            wrong = [each for each in parameters if not isinstance(params.get(each), str)]
+            show.holds(id, not wrong, f"sends {method} without a string as {wrong}")
+    for message in show.heard("completion/complete"):
+        argument = _params(message).get("argument")
+        given = argument if isinstance(argument, dict) else {}
+        whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
+        why = "sends completion/complete without the name and value of an argument"
+        show.holds("completion.complete.method", whole, why)
+    for method in _LISTS:
+        for message in show.heard(method):
+            # practice.list.empty-params: params that are left out say the same.
+            params = message.get("params", {})
+            why = f"sends {method} with parameters that are no object"
+            show.holds("practice.list.empty-params", isinstance(params, dict), why)
+
+
+def _observe_answers(show: "Performance") -> None:
+    for method in show.actor.unanswered:
+        id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
+        show.broken(id, f"stays connected, and does not answer {method}")
+
+
+def _params(message: Mapping[str, Any]) -> dict[str, Any]:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+# -- stdio
+
+
+def _observe_lines(show: "Performance") -> None:
+    show.kept("stdio.client.launches-server")
+    odd = [each.decode(errors="replace") for each in show.actor.odd]
+    unfinished = [each for each in odd if _is_whole(each)]
+    glued = [each for each in odd if not _is_whole(each) and _are_several(each)]
+    rest = [each for each in odd if each not in unfinished and each not in glued]
+    broken = bool(rest) and _is_whole("".join(rest))
+    show.holds(
+        "stdio.framing.newline-delimited",
+        not (unfinished or glued),
+        "writes messages without a newline after each",
+    )
+    show.holds(
+        "stdio.framing.no-embedded-newline", not broken, "breaks a message into several lines"
+    )
+    show.holds(
+        "stdio.client.stdin-only-messages",
+        not rest or broken,
+        f"writes what is no message: {rest[0][:200] if rest else ''}",
+    )
+    _observe_end(show)
+
+
+def _observe_end(show: "Performance") -> None:
+    id = "lifecycle.shutdown.stdio-close-stdin"
+    if show.exit_code is None:
+        show.skip(id, "the client did not end by itself")
+        return
+    signalled = next((each for each in show.actor.events if each.startswith("signal")), None)
+    before = show.actor.events[: show.actor.events.index(signalled)] if signalled else []
+    show.holds(
+        id,
+        signalled is None or "input ended" in before,
+        f"sends {signalled} to the server before it closes its input",
+    )
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _are_several(text: str) -> bool:
+    """Tell whether this is one JSON object after another."""
+    from json import JSONDecodeError, JSONDecoder
+
+    place, found = 0, 0
+    while place < len(text):
+        try:
+            value, place = JSONDecoder().raw_decode(text, place)
+        except (JSONDecodeError, RecursionError):
+            return False
+        if not isinstance(value, dict):
+            return False
+        found += 1
+        while place < len(text) and text[place].isspace():
+            place += 1
+    return found > 1
+
+
+# -- HTTP with SSE
+
+
+def _observe_posts(show: "Performance") -> None:
+    for asked in show.requests:
+        if asked.method != "GET" and asked.status != show.actor.refusal and asked.body:
+            show.holds(
+                "sse.client.posts-to-endpoint",
+                asked.method == "POST" and asked.path == "/messages" and asked.status == 202,
+                f"sends a message with {asked.method} to {asked.path}, not to the endpoint",
+                asked=asked,
+            )
+    if show.exit_code is not None and show.has_gone_on:
+        show.kept("lifecycle.shutdown.http-close")
+
+
+# -- Streamable HTTP
+
+
+def _observe_http(show: "Performance") -> None:
+    row = REVISIONS[show.revision]
+    session: str | None = None
+    is_open = False
+    for asked in show.requests:
+        if asked.path != show.path:
+            continue
+        _observe_head(show, asked)
+        is_opening = asked.name == "initialize"
+        if is_open and not is_opening:
+            _observe_session(show, asked, session)
+            if row.version_header:
+                given = asked.headers.get("mcp-protocol-version")
+                show.holds(
+                    "http.client.protocol-version-header",
+                    given == show.revision,
+                    f"sends {asked.method} {asked.name or ''} with the version header {given}",
+                    asked=asked,
+                )
+        if is_opening and asked.status == 200:
+            is_open, session = True, _session_of(show, asked)
+    if session is not None and not show.actor.ids:
+        _observe_delete(show, session)
+    if show.most_streams > 1:
+        show.kept("http.streams.multiple")
+    if show.exit_code is not None and show.has_gone_on:
+        show.kept("lifecycle.shutdown.http-close")
+
+
+def _session_of(show: "Performance", opening: "HttpAsked") -> str | None:
+    """Return the session that an initialize request began."""
+    for line in show.lines:
+        for message in line.heard:
+            if message == opening.message:
+                return str(line.carrier.session) if line.carrier.session else None
+    return None
+
+
+def _observe_head(show: "Performance", asked: "HttpAsked") -> None:
+    accept = asked.headers.get("accept")
+    if asked.method == "POST":
+        show.kept("http.client.post-messages")
+        both = lists(accept, "application/json") and lists(accept, "text/event-stream")
+        show.holds(
+            "http.client.accept-both", both, f"sends a POST with Accept: {accept}", asked=asked
+        )
+        show.holds(
+            "http.post.body-message-or-batch",
+            isinstance(asked.message, dict | list),
+            "sends a POST whose body is no message",
+            asked=asked,
+        )
+    elif asked.method == "GET":
+        show.kept("http.get.client-may-listen")
+        why = f"sends a GET with Accept: {accept}"
+        listens = lists(accept, "text/event-stream")
+        show.holds("http.get.accept-event-stream", listens, why, asked=asked)
+    elif asked.body and isinstance(asked.message, dict):
+        why = f"sends a message with {asked.method}"
+        show.holds("http.client.post-messages", condition=False, why=why, asked=asked)
+
+
+def lists(accept: str | None, content_type: str) -> bool:
+    """Tell whether an Accept header names a type; a range such as `*/*` does not name it."""
+    named = {part.partition(";")[0].strip().lower() for part in (accept or "").split(",")}
+    return content_type in named
+
+
+def _observe_session(show: "Performance", asked: "HttpAsked", session: str | None) -> None:
+    if session is None:
+        return
+    given = asked.headers.get(names.SESSION)
+    kept = show.holds(
+        "session.id.client-echo",
+        given == session or _was_session(show, given),
+        f"sends {asked.method} {asked.name or ''} with the session id {given}",
+        asked=asked,
+    )
+    if kept:
+        show.kept("session.id.header-name")
+
+
+def _observe_delete(show: "Performance", session: str) -> None:
+    id = "session.end.client-delete"
+    if any(each.method == "DELETE" for each in show.requests):
+        named = [each.headers.get(names.SESSION) for each in show.requests]
+        show.holds(id, session in named, "ends a session without its id")
+    elif show.exit_code != 0 or not show.has_gone_on:
+        show.skip(id, "the client did not end in an orderly way")
+    else:
+        show.broken(id, "ends, and leaves its session to the server")
+
+
+def _was_session(show: "Performance", given: str | None) -> bool:
+    return any(line.carrier.session == given for line in show.lines if given)

@@ -1,0 +1,135 @@
+"""Lists in pages of every size, and completions that are only a part."""
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.check.playing.actor import LISTS, Actor, play
+from accord.check.probing.line import Line
+from accord.errors import RequestError
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+
+__all__ = ["Pages"]
+
+_MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
+    "tools/list": tuple(
+        {"name": name, "description": "Do nothing.", "inputSchema": {"type": "object"}}
+        for name in ("third", "fourth")
+    ),
+    "resources/list": tuple(
+        {"uri": f"play://{name}", "name": name, "mimeType": "text/plain"}
+        for name in ("second", "third", "fourth")
+    ),
+    "resources/templates/list": tuple(
+        {"uriTemplate": f"play://{name}/{{id}}", "name": name}
+        for name in ("second", "third", "fourth")
+    ),
+    "prompts/list": tuple({"name": name} for name in ("second", "third", "fourth")),
+}
+_SIZES: Final = (2, 1, 0, 1)
+
+
+class Pages(Actor):
+    """Answers lists in pages, the first of two entries, then one, none, and one."""
+
+    paged: tuple[str, ...] = tuple(_MORE)
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        # Of each cursor: whose it is, which list, which page.
+        self.cursors: dict[str, tuple[Line, str, int]] = {}
+        # Of each list: how many entries each page had that the client got.
+        self.fetched: dict[str, list[int]] = {}
+        self.foreign: list[str] = []
+        self.needless: list[str] = []
+
+    async def result(
+        self, line: Line, method: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | None:
+        if method in self.paged:
+            return self.page_of(line, method, params.get("cursor"))
+        if method == "completion/complete":
+            return {"completion": {"values": ["one"], "total": 1000, "hasMore": True}}
+        return await super().result(line, method, params)
+
+    def page_of(self, line: Line, method: str, cursor: Any) -> dict[str, Any]:
+        """Return a page, and the cursor of the next one."""
+        number = 0
+        if cursor is not None:
+            known = self.cursors.get(cursor) if isinstance(cursor, str) else None
+            if known is not None and known[0] is not line:
+                self.foreign.append(method)
+            if known is None or known[0] is not line or known[1] != method:
+                raise RequestError("unknown cursor", code=-32602)
+            number = known[2]
+        member, entries = LISTS[method]
+        entries = (*entries, *_MORE[method])
+        begin = sum(_SIZES[:number])
+        page: dict[str, Any] = {member: list(entries[begin : begin + _SIZES[number]])}
+        pages = self.fetched.setdefault(method, [])
+        pages[:] = [*([] if number == 0 else pages), _SIZES[number]]
+        if number + 1 < len(_SIZES):
+            page["nextCursor"] = f"{secrets.token_urlsafe(9)}=="
+            self.cursors[page["nextCursor"]] = (line, method, number + 1)
+        return page
+
+
+@play(
+    "pagination.client.both-flows",
+    "pagination.cursor.continues",
+    "pagination.end.no-next-cursor",
+    "pagination.page-size-not-assumed",
+    "completion.client.care",
+)
+class PagesLists(Pages):
+    """Answers lists of tools and resources in pages of several sizes, one of them empty."""
+
+    paged = ("tools/list", "resources/list", "resources/templates/list")
+
+    async def judge(self, show: "Performance") -> None:
+        whole = [each for each, pages in self.fetched.items() if len(pages) == len(_SIZES)]
+        for method, pages in self.fetched.items():
+            if len(pages) > 1:
+                show.kept("pagination.cursor.continues")
+                # Whoever has followed one cursor and stops at a short page took it for the last.
+                why = f"stops {method} at a page of {pages[-1]}, though more pages follow"
+                stops_short = len(pages) < len(_SIZES) and pages[-1] < _SIZES[0]
+                show.holds("pagination.page-size-not-assumed", not stops_short, why)
+        if whole:
+            self._judge_end(show, whole)
+        _judge_exit(show, "pagination.client.both-flows", bool(self.fetched), bool(whole))
+        if show.heard("completion/complete") and show.ended_as_usual:
+            show.kept("completion.client.care")
+
+    def _judge_end(self, show: "Performance", whole: list[str]) -> None:
+        for method in whole:
+            asked = [each.get("params") for each in show.heard(method)]
+            cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
+            last = [each for each in cursors if each is not None and each not in self.cursors]
+            why = f"goes on with {method} after the last page"
+            show.holds("pagination.end.no-next-cursor", not last, why)
+
+
+@play("prompts.client.handles-pagination")
+class PagesPrompts(Pages):
+    """Answers the list of prompts in pages."""
+
+    paged = ("prompts/list",)
+
+    async def judge(self, show: "Performance") -> None:
+        pages = self.fetched.get("prompts/list", [])
+        _judge_exit(show, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
+
+
+def _judge_exit(show: "Performance", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
+    """Judge by whether pages make the client fail that does not fail otherwise."""
+    if not has_listed:
+        show.skip(id, "the client lists nothing of this kind")
+    elif show.usual_exit == 0 and show.exit_code != 0:
+        show.broken(id, f"fails (exit code {show.exit_code}) where lists come in pages")
+    elif has_continued:
+        show.kept(id)
+    else:
+        show.skip(id, "the client asks for no more than the first page")

@@ -1,0 +1,263 @@
+"""Answers that come late or never, and cancellations of both sides."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.check.playing.actor import Actor, play
+from accord.check.probing.line import Line, Silence
+from accord.check.scenarios.client.questions import SAMPLING, asks_model
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+
+__all__: list[str] = []
+
+_CANCELLED: Final = "notifications/cancelled"
+# An answer that takes as long as this is still being made when a cancellation arrives.
+_SLOW: Final = 0.08
+_SETTLING: Final = 0.3
+_RATE: Final = 0.05
+_FOREVER: Final = 120.0
+
+
+class _Stuck(Actor):
+    """Leaves one request without an answer."""
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.stuck: dict[str, Any] | None = None
+
+    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+        """Tell whether this is the request to leave unanswered."""
+        return request.get("method") not in ("initialize", "ping", "server/discover")
+
+    async def respond(self, line: Line, request: dict[str, Any]) -> None:
+        if self.stuck is None and self.is_stuck(request):
+            self.stuck = request
+            await self.stick(line, request)
+        else:
+            await super().respond(line, request)
+
+    async def stick(self, line: Line, request: dict[str, Any]) -> None:
+        """Do what is done instead of answering."""
+
+    def is_cancelled(self, show: "Performance") -> bool:
+        """Tell whether the client cancelled the request."""
+        id = None if self.stuck is None else self.stuck.get("id")
+        named = [each.get("params") for each in show.heard(_CANCELLED)]
+        return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
+
+    def patient(self, show: "Performance") -> str:
+        """Say that the client did not give up."""
+        if self.stuck is None:
+            return "the client sent no request that could be left unanswered"
+        return "the client did not give up a request before its time was over"
+
+
+@play("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
+class NeverAnswers(_Stuck):
+    """Never answers the first request."""
+
+    async def judge(self, show: "Performance") -> None:
+        is_http = show.transport == "http"
+        if self.stuck is None or (show.exit_code is None and not self.is_cancelled(show)):
+            for id in self.ids:
+                show.skip(id, self.patient(show))
+            return
+        show.kept("timeouts.established")
+        told = self.is_cancelled(show)
+        why = f"gives up {self.stuck.get('method')} without notifications/cancelled"
+        if is_http:
+            show.holds("http.cancel.explicit", told, why)
+        if told or not is_http:
+            show.holds("timeouts.cancel-by-notification", told, why)
+
+
+@play("timeouts.maximum-despite-progress")
+class ReportsProgressForever(_Stuck):
+    """Reports progress, and never an answer."""
+
+    streams = True
+
+    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+        return super().is_stuck(request) and _token(request) is not None
+
+    async def stick(self, line: Line, request: dict[str, Any]) -> None:
+        for number in range(int(_FOREVER / _RATE)):
+            if any(each.get("method") == _CANCELLED for each in line.heard):
+                return
+            params = {"progressToken": _token(request), "progress": number + 1}
+            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            await self.say(line, message, beside=request)
+            await asyncio.sleep(_RATE)
+
+    async def judge(self, show: "Performance") -> None:
+        id = "timeouts.maximum-despite-progress"
+        if self.stuck is None:
+            show.skip(id, "the client asks for no progress")
+        elif self.is_cancelled(show) or show.exit_code is not None:
+            show.kept(id)
+        else:
+            show.skip(id, self.patient(show))
+
+
+def _token(request: Mapping[str, Any]) -> Any:
+    params = request.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta.get("progressToken") if isinstance(meta, dict) else None
+
+
+@play("cancellation.sender.ignores-late", on=("stdio", "sse"))
+class AnswersWhatWasCancelled(_Stuck):
+    """Answers a request after the client cancelled it."""
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.survived: bool | None = None
+
+    async def stick(self, line: Line, request: dict[str, Any]) -> None:
+        await line.until(
+            lambda message: message.get("method") == _CANCELLED, "a cancellation", patience=_FOREVER
+        )
+        method, params = str(request.get("method")), request.get("params")
+        result = await self.result(line, method, params if isinstance(params, dict) else {})
+        await line.say({"jsonrpc": "2.0", "id": request.get("id"), "result": result})
+        self.survived = await self.ask(line, "ping") is not None
+        if not self.survived:
+            # That silence is the late answer's doing, not the ping's.
+            self.unanswered.remove("ping")
+
+    async def judge(self, show: "Performance") -> None:
+        id = "cancellation.sender.ignores-late"
+        if self.survived is None:
+            show.skip(id, "the client cancelled nothing, or left at once")
+        else:
+            show.holds(id, self.survived, "falls silent after a late answer")
+
+
+@play("ping.timeout.may-terminate", "ping.timeout-is-failure")
+class NeverAnswersPings(_Stuck):
+    """Never answers a ping."""
+
+    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+        return request.get("method") == "ping"
+
+    async def judge(self, show: "Performance") -> None:
+        for id in self.ids:
+            if self.stuck is None:
+                show.skip(id, "the client sends no ping")
+            elif show.exit_code not in (None, show.usual_exit) or self._is_last(show):
+                show.kept(id)
+            else:
+                show.skip(id, "nothing shows what the client makes of it")
+
+    def _is_last(self, show: "Performance") -> bool:
+        """Tell whether the client left because of the ping: it sent no further request."""
+        if show.line is None or self.stuck is None or show.exit_code is None:
+            return False
+        place = show.line.heard.index(self.stuck)
+        return not any("method" in each and "id" in each for each in show.line.heard[place + 1 :])
+
+
+# -- the server cancels
+
+
+@play("cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent")
+class CancelsQuestions(Actor):
+    """Asks, and takes it back at once."""
+
+    streams = True
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.copes: bool | None = None
+        self.seconds: float | None = None
+        self.late: str | None = None
+        self.has_waited = False
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        for number in range(5):
+            await self._ask_and_cancel(line, request, f"taken-back-{number}", "ping", None)
+        self.copes = await self.ask(line, "ping", beside=request) is not None
+        if not self.copes:
+            self.unanswered.remove("ping")
+        elif self.declares(line, "sampling"):
+            self.seconds = await asks_model(self, line, request)
+            if self.seconds is not None and self.seconds >= _SLOW:
+                await self._cancel_sampling(line, request, self.seconds)
+
+    async def _cancel_sampling(self, line: Line, request: dict[str, Any], seconds: float) -> None:
+        id = "taken-back-sampling"
+        await self._ask_and_cancel(line, request, id, "sampling/createMessage", SAMPLING)
+        try:
+            reply = await line.reply_to(id, patience=2 * seconds + _SETTLING)
+        except Silence:
+            self.has_waited = True
+        else:
+            self.late = "error" if reply.is_error else "result"
+
+    async def _ask_and_cancel(
+        self, line: Line, request: dict[str, Any], id: str, method: str, params: Any
+    ) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        if params is not None:
+            message["params"] = params
+        told = {"requestId": id, "reason": "a check"}
+        cancelled = {"jsonrpc": "2.0", "method": _CANCELLED, "params": told}
+        await self.say(line, message, beside=request)
+        await self.say(line, cancelled, beside=request)
+
+    async def judge(self, show: "Performance") -> None:
+        if self.copes is not None:
+            show.holds("cancellation.races", self.copes, "falls silent after cancelled requests")
+        stops, silent = "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
+        if self.has_waited:
+            show.kept(stops, silent)
+        elif self.late == "result":
+            show.broken(stops, "goes on with a sampling request that was cancelled at once")
+        elif self.late == "error":
+            show.kept(stops)
+            show.broken(silent, "answers a sampling request that was cancelled at once")
+        else:
+            for id in (stops, silent):
+                show.skip(id, "the client answers nothing that takes long enough to be cancelled")
+
+
+@play("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False)
+class CancelsNothing(Actor):
+    """Cancels what was never asked, in words that make no sense."""
+
+    streams = True
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.stray: list[Any] | None = None
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        done = await self.ask(line, "ping", beside=request)
+        since = len(line.heard)
+        senseless: list[Any] = [
+            {"requestId": "never-asked"},
+            {"requestId": None if done is None else done.message.get("id")},
+            {"reason": "a check"},
+            {"requestId": {}},
+        ]
+        for params in senseless:
+            message = {"jsonrpc": "2.0", "method": _CANCELLED, "params": params}
+            await self.say(line, message, beside=request)
+        reply = await self.ask(line, "ping", beside=request)
+        answers = [each for each in line.heard[since:] if "method" not in each]
+        own = None if reply is None else reply.message.get("id")
+        self.stray = [each for each in answers if each.get("id") != own]
+        if reply is None:
+            self.unanswered.remove("ping")
+            self.stray = ["nothing more"]
+
+    async def judge(self, show: "Performance") -> None:
+        if self.stray is None:
+            return
+        shown = str(self.stray[0])[:200] if self.stray else ""
+        why = f"does not ignore a cancellation of nothing: {shown}"
+        show.holds("cancellation.invalid-ignored", not self.stray, why)
+        show.kept("cancellation.receiver.may-ignore")

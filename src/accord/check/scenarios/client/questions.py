@@ -1,0 +1,262 @@
+"""What a server may ask a client, and what it may not."""
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.check.playing.actor import Actor, play
+from accord.check.probing.line import Line, Reply, Silence
+from accord.protocol.catalogue import catalogue
+from accord.protocol.json_schema import compile_schema
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+
+__all__ = ["SAMPLING", "asks_model", "can_elicit"]
+
+SAMPLING: Final[dict[str, Any]] = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
+    "maxTokens": 10,
+}
+_TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
+FORMS: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
+    {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "minLength": 2, "maxLength": 4},
+            "mail": {"type": "string", "format": "email"},
+            "page": {"type": "string", "format": "uri"},
+            "day": {"type": "string", "format": "date"},
+            "time": {"type": "string", "format": "date-time"},
+        },
+        "required": ["code", "mail", "page", "day", "time"],
+    },
+    {
+        "type": "object",
+        "properties": {
+            "age": {"type": "integer", "minimum": 18, "maximum": 99},
+            "share": {"type": "number", "minimum": 0.5, "maximum": 0.75},
+            "agreed": {"type": "boolean", "default": False},
+            "colour": {
+                "type": "string",
+                "enum": ["red", "blue"],
+                "enumNames": ["Red", "Blue"],
+            },
+        },
+        "required": ["age", "share", "agreed", "colour"],
+    },
+)
+# What takes a person or a model has more time than what a program answers.
+_THINKING: Final = 20.0
+
+
+def can_elicit(line: Line) -> bool:
+    """Tell whether the client may be asked to show a form."""
+    row = catalogue()["elicitation.capability.declared"]
+    known = line.revision is not None and row.holds_in(line.revision)
+    return known and "elicitation" in line.client_capabilities
+
+
+async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float | None:
+    """Ask the client to ask its model; returns the seconds it took, None where it did not."""
+    began = monotonic()
+    reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
+    return None if reply is None or reply.is_error else monotonic() - began
+
+
+async def _thought(
+    actor: Actor, line: Line, method: str, params: Any, request: dict[str, Any]
+) -> Reply | None:
+    """Ask what a person or a model answers: to wait longer than we do is no breach."""
+    reply = await actor.ask(line, method, params, beside=request, patience=_THINKING)
+    if reply is None:
+        actor.unanswered.pop()
+    return reply
+
+
+@play("ping.response.prompt", "roots.list-changed.sent", "elicitation.answers.validated")
+class AsksEverything(Actor):
+    """Asks all that a server may ask, and tells all that it may tell."""
+
+    streams = True
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.is_pinged = False
+        self.roots: list[Any] = []
+        self.forms: list[tuple[dict[str, Any], Reply]] = []
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        await self._tell(line, request)
+        self.is_pinged = await self.ask(line, "ping", beside=request) is not None
+        await self._list_roots(line, request)
+        if self.declares(line, "sampling"):
+            await asks_model(self, line, request)
+        for form in FORMS if can_elicit(line) else ():
+            params = {"message": "Please fill this in.", "requestedSchema": form}
+            reply = await _thought(self, line, "elicitation/create", params, request)
+            if reply is not None:
+                self.forms.append((form, reply))
+        await self._list_roots(line, request)
+
+    async def _list_roots(self, line: Line, request: dict[str, Any]) -> None:
+        if self.declares(line, "roots"):
+            reply = await self.ask(line, "roots/list", beside=request)
+            if reply is not None and not reply.is_error:
+                changes = sum(
+                    1
+                    for each in line.heard
+                    if each.get("method") == "notifications/roots/list_changed"
+                )
+                self.roots.append((reply.result.get("roots"), changes))
+
+    async def _tell(self, line: Line, request: dict[str, Any]) -> None:
+        params = request.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        told: list[tuple[str, Any]] = [
+            ("notifications/message", {"level": "info", "data": "a log message"}),
+            ("notifications/tools/list_changed", None),
+            ("notifications/resources/list_changed", None),
+            ("notifications/prompts/list_changed", None),
+            ("notifications/accord-check/unknown", {}),
+        ]
+        if token is not None:
+            progress = {"progressToken": token, "progress": 1, "total": 2}
+            told.append(("notifications/progress", progress))
+        for method, said in told:
+            message = {"jsonrpc": "2.0", "method": method}
+            await self.say(
+                line, message if said is None else {**message, "params": said}, beside=request
+            )
+
+    async def judge(self, show: "Performance") -> None:
+        if self.is_pinged:
+            show.kept("ping.response.prompt")
+        self._judge_roots(show)
+        self._judge_forms(show)
+
+    def _judge_roots(self, show: "Performance") -> None:
+        id = "roots.list-changed.sent"
+        if show.heard("notifications/roots/list_changed"):
+            show.kept(id)
+        line = show.line
+        declared = line.client_capabilities.get("roots") if line is not None else None
+        announces = isinstance(declared, dict) and declared.get("listChanged") is True
+        if line is not None and not announces:
+            show.not_applicable(id, "the client does not declare roots.listChanged")
+        elif len(self.roots) == 2 and self.roots[0][0] != self.roots[1][0]:
+            told = self.roots[1][1] > 0
+            show.holds(id, told, "changes its roots and does not say so")
+
+    def _judge_forms(self, show: "Performance") -> None:
+        id = "elicitation.answers.validated"
+        for form, reply in self.forms:
+            if reply.result.get("action") == "accept":
+                wrong = compile_schema(form)(reply.result.get("content") or {})
+                show.holds(id, wrong is None, f"submits a form with a fault {wrong}")
+
+
+@play(
+    "errors.code.method-not-found",
+    "errors.code.invalid-params",
+    "errors.code.internal-error",
+    "errors.code.parse-error",
+    "errors.code.invalid-request",
+    "errors.invalid-params.data-details",
+    "roots.errors",
+    "sampling.errors",
+    is_judged=False,
+)
+class AsksTheImpossible(Actor):
+    """Asks for what does not exist, was not declared, or makes no sense."""
+
+    streams = True
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.replies: dict[str, Reply] = {}
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        asked: tuple[tuple[str, str, Any] | None, ...] = (
+            ("unknown", "accord-check/nothing", {}),
+            ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
+            ("sampling", "sampling/createMessage", SAMPLING)
+            if not self.declares(line, "sampling")
+            else ("senseless", "sampling/createMessage", {"messages": "none"}),
+        )
+        for each in asked:
+            if each is not None:
+                reply = await self.ask(line, each[1], each[2], beside=request)
+                if reply is not None:
+                    self.replies[each[0]] = reply
+
+    async def judge(self, show: "Performance") -> None:
+        for method in self.unanswered:
+            show.broken("jsonrpc.request.answered", f"stays connected, and never answers {method}")
+        unknown = self.replies.get("unknown")
+        if unknown is not None:
+            id = "errors.code.method-not-found"
+            show.holds(id, unknown.code == -32601, f"answers a method it cannot know: {unknown}")
+        roots = self.replies.get("roots")
+        if roots is not None:
+            why = f"has no roots, and answers roots/list: {roots}"
+            show.holds("roots.errors", roots.code == -32601, why)
+        show.skip("roots.errors", "the client has roots, and nothing makes it fail")
+        self._judge_sampling(show)
+        show.skip("errors.code.internal-error", "nothing makes the client fail")
+        for id in ("errors.code.parse-error", "errors.code.invalid-request"):
+            show.not_applicable(id, "a client is asked nothing by what is no request")
+
+    def _judge_sampling(self, show: "Performance") -> None:
+        undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")
+        if undeclared is not None:
+            why = f"did not declare sampling, and answers: {undeclared}"
+            show.holds("sampling.errors", undeclared.is_error, why)
+        if senseless is None or not senseless.is_error:
+            show.skip("errors.code.invalid-params", "the client found no fault with parameters")
+            return
+        show.kept("sampling.errors")
+        # Faults of its own (-32603) and a user who refuses (-1) are not told apart from here.
+        if senseless.code not in (-32603, -1):
+            why = f"answers parameters that make no sense: {senseless}"
+            wrong = senseless.code in (-32601, -32700)
+            show.holds("errors.code.invalid-params", not wrong, why)
+        error = senseless.message.get("error")
+        if isinstance(error, dict) and "data" in error:
+            show.kept("errors.invalid-params.data-details")
+
+
+@play("jsonrpc.batch.receive", revisions=("2025-03-26",))
+class SendsBatches(Actor):
+    """Pings twice in one batch."""
+
+    streams = True
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.answered: int | None = None
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        ids = ("batch-1", "batch-2")
+        batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
+        await self.say(line, batch, beside=request)
+        self.answered = 0
+        for id in ids:
+            try:
+                await line.reply_to(id, what="a ping in a batch")
+            except Silence:
+                return
+            self.answered += 1
+
+    async def judge(self, show: "Performance") -> None:
+        if self.answered is None or not show.has_gone_on:
+            return
+        stays = show.line is not None and (self.answered == 2 or self.is_deaf(show))
+        if stays:
+            why = f"answers {self.answered} of the two pings in a batch"
+            show.holds("jsonrpc.batch.receive", self.answered == 2, why)
+
+    def is_deaf(self, show: "Performance") -> bool:
+        """Tell whether the client stayed, and went on after the batch it did not answer."""
+        return show.ended_as_usual or show.exit_code is None

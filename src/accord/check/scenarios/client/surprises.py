@@ -1,0 +1,124 @@
+"""What a client does not expect: text that is no message, answers to nothing, faulty results."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.check.playing.actor import LISTS, Actor, play
+from accord.check.probing.line import Line
+from accord.errors import RequestError
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+
+__all__: list[str] = []
+
+_GARBAGE: Final[tuple[bytes, ...]] = (
+    b"this is no message",
+    b'{"jsonrpc": "2.0", "method":',
+    b"42",
+    b"[]",
+    b'{"jsonrpc": "1.0", "method": "notifications/message"}',
+    b'{"jsonrpc": "2.0", "method": 7}',
+    b'{"jsonrpc": "2.0", "method": "notifications/message", "params": "none"}',
+    b'{"jsonrpc": "2.0", "id": {}, "result": {}}',
+)
+
+
+class _Surprise(Actor):
+    """Says something odd, and then pings."""
+
+    streams = True
+    said: tuple[Any, ...] = ()
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.answers: bool | None = None
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        for each in self.odd_words(line):
+            await self.say(line, each, beside=request)
+        self.answers = await self.ask(line, "ping", beside=request) is not None
+
+    def odd_words(self, line: Line) -> tuple[Any, ...]:
+        """Return what is said."""
+        return self.said
+
+    async def judge(self, show: "Performance") -> None:
+        id = "ping.response.prompt"
+        if self.answers is None:
+            show.skip(id, "the client left")
+        else:
+            why = f"stays connected but answers no ping after the server {self._did}"
+            show.holds(id, self.answers, why)
+
+    @property
+    def _did(self) -> str:
+        return self.name[0].lower() + self.name[1:]
+
+
+@play("ping.response.prompt", is_judged=False)
+class TalksNonsense(_Surprise):
+    """Sends text that is no message, and messages with faults."""
+
+    said = _GARBAGE
+
+
+@play("ping.response.prompt", is_judged=False)
+class AnswersUnasked(_Surprise):
+    """Sends answers to requests that were never sent, and one answer twice."""
+
+    def odd_words(self, line: Line) -> tuple[Any, ...]:
+        opening = next((each for each in line.heard if each.get("method") == "initialize"), {})
+        error = {"code": -32603, "message": "a check"}
+        return (
+            {"jsonrpc": "2.0", "id": "never-sent", "result": {}},
+            {"jsonrpc": "2.0", "id": 999_999, "error": error},
+            {"jsonrpc": "2.0", "id": None, "error": error},
+            {"jsonrpc": "2.0", "id": opening.get("id"), "result": {}},
+        )
+
+
+@play()
+class AnswersWithErrors(Actor):
+    """Answers with errors: failed tools, resources that are not there, prompts that fail."""
+
+    async def result(
+        self, line: Line, method: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | None:
+        if method == "tools/call":
+            return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
+        if method == "resources/read":
+            raise RequestError("resource not found", code=-32002)
+        if method in ("prompts/get", "completion/complete"):
+            raise RequestError("invalid params", code=-32602)
+        return await super().result(line, method, params)
+
+
+@play("tools.structured-content.client-validates", is_judged=False)
+class BreaksItsSchemas(Actor):
+    """Returns structured results that do not fit their schemas."""
+
+    async def result(
+        self, line: Line, method: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | None:
+        schema = {
+            "type": "object",
+            "properties": {"sum": {"type": "number"}},
+            "required": ["sum"],
+        }
+        if method == "tools/list":
+            tools = [{**tool, "outputSchema": schema} for tool in LISTS[method][1]]
+            return {"tools": tools}
+        if method == "tools/call":
+            text = {"type": "text", "text": '{"sum": "many"}'}
+            return {"content": [text], "structuredContent": {"sum": "many"}, "isError": False}
+        return await super().result(line, method, params)
+
+    async def judge(self, show: "Performance") -> None:
+        id = "tools.structured-content.client-validates"
+        if not show.heard("tools/call"):
+            show.skip(id, "the client calls no tool")
+        elif show.exit_code is not None and show.exit_code != show.usual_exit:
+            show.kept(id)
+        else:
+            show.skip(id, "the client ends as usual: nothing shows whether it looked")

@@ -1,0 +1,206 @@
+"""Streamable HTTP: both forms of answers, broken streams, lost sessions, servers of old."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.bindings import headers as names
+from accord.check.playing.actor import Actor, play
+from accord.check.probing.line import Line
+from accord.check.scenarios.client.lists import Pages
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+    from accord.check.playing.web import HttpAnswer, HttpAsked
+
+__all__: list[str] = []
+
+_RETRY: Final = 200
+# Clocks of two processes, and timers that are rounded.
+_TOLERANCE: Final = 0.02
+_LOG: Final = {
+    "jsonrpc": "2.0",
+    "method": "notifications/message",
+    "params": {"level": "info", "data": "before the stream breaks"},
+}
+
+
+@play("http.client.supports-both-forms", on=("http",))
+class AnswersInStreams(Actor):
+    """Answers everything with event streams."""
+
+    streams = True
+
+
+@play(on=("http",))
+class RefusesListening(Actor):
+    """Offers no stream for listening."""
+
+    listens = False
+
+
+@play(
+    "http.sse.resume-header",
+    "http.sse.client-polls-after-close",
+    "http.sse.resume-by-get-any-origin",
+    "http.sse.client-honours-retry",
+    on=("http",),
+)
+class DropsStreams(Actor):
+    """Breaks the connection before it answers; the answer waits for a client that resumes."""
+
+    streams = True
+    retry = _RETRY
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.dropped_at: float | None = None
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        await self.say(line, _LOG, beside=request)
+        # Once the event has left.
+        await asyncio.sleep(0.05)
+        self.dropped_at = asyncio.get_running_loop().time()
+        line.carrier.drop(request.get("id"))
+
+    async def judge(self, show: "Performance") -> None:
+        if self.dropped_at is None:
+            return
+        resumed = [
+            each
+            for each in show.requests
+            if each.method == "GET" and "last-event-id" in each.headers
+        ]
+        polls, any_origin = self.ids[1:3]
+        why = "does not come back for an answer whose stream broke"
+        for id in (polls, any_origin):
+            show.holds(id, resumed, why)
+        if not resumed:
+            show.skip("http.sse.resume-header", "the client does not resume")
+            return
+        show.kept("http.sse.resume-header")
+        waited = resumed[0].at - self.dropped_at
+        show.holds(
+            "http.sse.client-honours-retry",
+            waited >= _RETRY / 1000 - _TOLERANCE,
+            f"comes back after {waited * 1000:.0f} ms, the server asked for {_RETRY}",
+            asked=resumed[0],
+        )
+
+
+@play("http.sse.resume-header", on=("http",))
+class DropsListeners(Actor):
+    """Breaks the connection of a client that listens."""
+
+    retry = 20
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.is_dropped = False
+
+    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+        for _ in range(50):
+            if self.stage.streaming:
+                await line.say(_LOG)
+                await asyncio.sleep(0.05)
+                line.carrier.drop()
+                self.is_dropped = True
+                # As long as a client that comes back at once takes to do so.
+                await asyncio.sleep(0.3)
+                return
+            await asyncio.sleep(0.01)
+
+    async def judge(self, show: "Performance") -> None:
+        id = "http.sse.resume-header"
+        gets = [each for each in show.requests if each.method == "GET"]
+        if not self.is_dropped:
+            show.skip(id, "the client does not listen")
+        for each in gets[1:] if self.is_dropped else ():
+            why = "listens again after its stream broke, without Last-Event-ID"
+            show.holds(id, "last-event-id" in each.headers, why, asked=each)
+
+
+@play("http.session.client-restarts-on-404", on=("http",))
+class ForgetsTheSession(Actor):
+    """Forgets the session before the first request in it."""
+
+    has_forgotten = False
+
+    def http(self, asked: "HttpAsked") -> "HttpAnswer | None":
+        if not self.has_forgotten and _is_work(asked) and self.lines:
+            self.has_forgotten = True
+            self.stage.end_session(self.lines[0])
+        return None
+
+    async def judge(self, show: "Performance") -> None:
+        id = "http.session.client-restarts-on-404"
+        lost = next((each for each in show.requests if _is_work(each) and each.status == 404), None)
+        if lost is None:
+            return
+        later = [each for each in show.requests[show.requests.index(lost) :] if _opens(each)]
+        if not later:
+            show.holds(id, condition=False, why="begins no new session after 404", asked=lost)
+            return
+        why = "opens a new session with the id of the one that is gone"
+        show.holds(id, names.SESSION not in later[0].headers, why, asked=later[0])
+
+
+@play("pagination.no-cross-session-cursors", on=("http",))
+class ForgetsTheSessionBetweenPages(Pages):
+    """Forgets the session when the client asks for the second page of a list."""
+
+    has_forgotten = False
+
+    def http(self, asked: "HttpAsked") -> "HttpAnswer | None":
+        message = asked.message
+        params = message.get("params") if isinstance(message, dict) else None
+        has_cursor = isinstance(params, dict) and "cursor" in params
+        if not self.has_forgotten and has_cursor and self.lines:
+            self.has_forgotten = True
+            self.stage.end_session(self.lines[0])
+        return None
+
+    async def judge(self, show: "Performance") -> None:
+        id = "pagination.no-cross-session-cursors"
+        if not self.has_forgotten or len(self.lines) < 2:
+            show.skip(id, "the client had no cursor when a new session began")
+        else:
+            method = self.foreign[0] if self.foreign else ""
+            why = f"goes on with {method} in a new session with a cursor of the old one"
+            show.holds(id, not self.foreign, why)
+
+
+def _is_work(asked: "HttpAsked") -> bool:
+    """Tell whether this is a request within a session."""
+    message = asked.message
+    is_request = isinstance(message, dict) and "id" in message and "method" in message
+    return asked.method == "POST" and is_request and asked.name not in ("initialize", "ping")
+
+
+def _opens(asked: "HttpAsked") -> bool:
+    return asked.method == "POST" and asked.name == "initialize"
+
+
+# -- servers of the older form
+
+
+class _Older(Actor):
+    is_older = True
+
+
+@play("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",))
+class IsOfOldWith405(_Older):
+    """Speaks the older form alone, and refuses the newer one with 405."""
+
+
+@play("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",))
+class IsOfOldWith404(_Older):
+    """Speaks the older form alone, and refuses the newer one with 404."""
+
+    refusal = 404
+
+
+@play("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",))
+class IsOfOldWith400(_Older):
+    """Speaks the older form alone, and refuses the newer one with 400."""
+
+    refusal = 400
