@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.line import Line, LineEnded, Silence
+from accord.check.probing.line import Line, LineEnded, Locked, Silence
 from accord.errors import ConnectFailed, MissingExtra
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
@@ -28,6 +28,10 @@ _MOST: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _CLOSING: Final = 2.0
 _OK: Final = range(200, 300)
+_UNAUTHORIZED: Final = 401
+# One of a kind is proof enough.
+_ODD: Final = 100
+_LOCKED: Final = "the server asks for authorization (status 401)"
 
 
 class HttpReply(msgspec.Struct, frozen=True):
@@ -236,8 +240,15 @@ class HttpCarrier(_Web):
             given = response.headers.get("mcp-session-id")
             if given is not None and self.session is None:
                 self.session = given
+            if response.status == _UNAUTHORIZED:
+                raise Locked(_LOCKED)
             begun.set()
-            await self._hear(response)
+            if response.status in _OK:
+                await self._hear(response)
+                return
+            body = await response.content.read(_MOST)
+            facts = HttpFacts(status=response.status, headers=heads_of(response))
+            self.line.refused(data, body, facts)
 
     def agree(self, revision: Any) -> None:
         """Take note of the revision that was agreed on."""
@@ -261,8 +272,6 @@ class HttpCarrier(_Web):
         body = await response.content.read(_MOST)
         if body.strip():
             self.line.hear(body, facts)
-        elif response.status not in _OK:
-            self.line.hear(b"", facts)
 
     async def _listen(self) -> None:
         headers = {name: value for name, value in self.heads().items() if name != "content-type"}
@@ -291,13 +300,17 @@ class SseCarrier(_Web):
     Attributes:
         place: where messages are posted, as the endpoint event said.
         first: the first event of the stream.
+        odd: events that are no messages, though the first is the endpoint's.
+        is_locked: whether the stream was refused with status 401.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(url, headers)
         self.place: str | None = None
         self.first: Event | None = None
+        self.odd: list[Event] = []
         self.statuses: list[int] = []
+        self.is_locked = False
         self._ready = asyncio.Event()
 
     async def open(self, line: Line) -> None:
@@ -316,6 +329,8 @@ class SseCarrier(_Web):
         if self.place is None:
             why = line.ended or "no endpoint event came"
             await self.close()
+            if self.is_locked:
+                raise Locked(_LOCKED)
             raise ConnectFailed(f"{self.url}: {why}")
 
     async def _listen(self) -> None:
@@ -324,6 +339,7 @@ class SseCarrier(_Web):
                 "GET", headers={"accept": CONTENT_TYPE, **self.headers}
             ) as response:
                 if response.status not in _OK or response.content_type != CONTENT_TYPE:
+                    self.is_locked = response.status == _UNAUTHORIZED
                     self.line.end(f"the stream was refused with status {response.status}")
                     return
                 facts = HttpFacts(
@@ -344,6 +360,8 @@ class SseCarrier(_Web):
             self._ready.set()
         elif event.name == "message":
             self.line.hear(event.data, facts)
+        elif len(self.odd) < _ODD:
+            self.odd.append(event)
 
     async def send(self, data: bytes) -> None:
         """Post a message to the place that the server named."""

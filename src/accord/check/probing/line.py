@@ -21,7 +21,7 @@ from accord.trace import HttpFacts, Party
 if TYPE_CHECKING:
     from accord.types import RevisionId
 
-__all__ = ["CLIENT_INFO", "Carrier", "Line", "LineEnded", "Reply", "Silence"]
+__all__ = ["CLIENT_INFO", "Carrier", "Line", "LineEnded", "Locked", "Reply", "Silence"]
 
 CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
 EVERYTHING: Final[Mapping[str, Any]] = {
@@ -40,6 +40,10 @@ class Silence(AccordError):
 
 class LineEnded(AccordError):
     """The server ended the line, or itself."""
+
+
+class Locked(LineEnded):
+    """The server wants to know who is there before anything else."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -153,6 +157,28 @@ class Line:
                 if "method" in message and "id" in message and self.answers_questions:
                     self._spawn(message)
         self._changed.set()
+
+    def refused(self, data: bytes, answer: bytes, http: HttpFacts) -> None:
+        """Take the refusal of a message by an HTTP status.
+
+        What refuses a request answers it, although it may name no id; what refuses a notification
+        is no answer at all.
+        """
+        sent, found = _decoded(data), _decoded(answer)
+        if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
+            self.hear(answer, http)
+            return
+        id = sent.get("id")
+        if isinstance(found, dict) and "id" in sent and _is_same(found.get("id"), id):
+            self.hear(answer, http)
+            return
+        self.tape.take(OTHER[self.me], answer, http)
+        if isinstance(id, str | int):
+            error = found.get("error") if isinstance(found, dict) else None
+            if not isinstance(error, dict):
+                error = {"message": f"HTTP status {http.status}"}
+            self.heard.append({"jsonrpc": "2.0", "id": id, "error": error})
+            self._changed.set()
 
     def end(self, why: str) -> None:
         """Note that nothing more will come."""
@@ -306,6 +332,13 @@ class Line:
 def next_id() -> int:
     """Return an id that was never used by this process."""
     return next(_ids)
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -1,0 +1,209 @@
+"""One HTTP request apart from the conversation, and what is heard of its response, step by step."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
+from accord.check.probing.http import HttpCarrier, heads_of
+from accord.check.probing.line import Line
+from accord.trace import HttpFacts
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+__all__ = ["Heard", "exchanging", "posted"]
+
+_MOST: Final = 16 * 1024 * 1024
+_CHUNK: Final = 64 * 1024
+
+
+class Heard:
+    """The response to one request, as far as it was read.
+
+    Attributes:
+        status: its status.
+        headers: its headers, names in lower case.
+        body: the body where it is no event stream.
+        messages: what it carries that is JSON, in order.
+        names: of the events, in order.
+        ids: of the events, in order; also of those without data.
+        is_primed: whether the stream began with an id before any data.
+        has_ended: whether the server ended it.
+    """
+
+    def __init__(self, line: Line, response: "ClientResponse") -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = heads_of(response)
+        self.body = b""
+        self.messages: list[Any] = []
+        self.names: list[str] = []
+        self.ids: list[str] = []
+        self.is_primed = False
+        self.has_ended = False
+        self._line = line
+        self._response = response
+        self._decoder = Decoder(_MOST)
+        self._facts = HttpFacts(status=self.status, headers=self.headers)
+
+    @property
+    def content_type(self) -> str:
+        """The media type without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the status says that it went well."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is an event stream."""
+        return self.is_ok and self.content_type == CONTENT_TYPE
+
+    @property
+    def retry(self) -> int | None:
+        """Milliseconds that the server asks to wait before coming back."""
+        return self._decoder.retry
+
+    @property
+    def code(self) -> Any:
+        """The code of the first error among the messages, None where there is none."""
+        errors = [each.get("error") for each in self._flat()]
+        return next((each.get("code") for each in errors if isinstance(each, dict)), None)
+
+    def answers_to(self, id: Any) -> list[dict[str, Any]]:
+        """Return the messages that answer a request."""
+        return [
+            each
+            for each in self._flat()
+            if "method" not in each and each.get("id") == id and type(each.get("id")) is type(id)
+        ]
+
+    def answers(self) -> list[dict[str, Any]]:
+        """Return the messages that answer anything."""
+        return [
+            each for each in self._flat() if "method" not in each and {"result", "error"} & {*each}
+        ]
+
+    def _flat(self) -> list[dict[str, Any]]:
+        found = []
+        for message in self.messages:
+            for each in message if isinstance(message, list) else [message]:
+                if isinstance(each, dict):
+                    found.append(each)
+        return found
+
+    # -- reading
+
+    async def until(self, is_enough: Callable[["Heard"], bool], patience: float) -> bool:
+        """Read until that is so, the response ends or so many seconds are over."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while not is_enough(self):
+            if self.has_ended or not await self._read(deadline):
+                return is_enough(self)
+        return True
+
+    async def rest(self, seconds: float) -> None:
+        """Read for so long, or to the end."""
+        await self.until(lambda heard: heard.has_ended, seconds)
+
+    async def _read(self, deadline: float) -> bool:
+        try:
+            async with asyncio.timeout_at(deadline):
+                chunk = await self._response.content.read(_CHUNK)
+        except TimeoutError:
+            return False
+        if not chunk:
+            self.has_ended = True
+            if not self.is_stream:
+                self._take(self.body)
+        elif self.is_stream:
+            self._feed(chunk)
+        elif len(self.body) < _MOST:
+            self.body += chunk
+        return True
+
+    def _feed(self, chunk: bytes) -> None:
+        # Line by line: an event without data is none, and only its id can be seen.
+        for part in chunk.splitlines(keepends=True):
+            before = self._decoder.last_id
+            try:
+                for event in self._decoder.feed(part):
+                    self.names.append(event.name)
+                    self._take(event.data)
+                    if event.id is not None:
+                        self.ids.append(event.id)
+                        before = event.id
+            except EventTooLong:
+                self.has_ended = True
+                return
+            if self._decoder.last_id not in (None, before):
+                self.ids.append(str(self._decoder.last_id))
+                self.is_primed = self.is_primed or not self.names
+
+    def _take(self, data: bytes) -> None:
+        message = self._line.tape.take("server", data, self._facts)
+        if message is not None:
+            self.messages.append(message)
+
+    def __str__(self) -> str:
+        return f"status {self.status}" + (f", {self.content_type}" if self.content_type else "")
+
+
+@asynccontextmanager
+async def exchanging(
+    line: Line,
+    message: Any = None,
+    *,
+    method: str = "POST",
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    **changed: str | None,
+) -> AsyncIterator[Heard]:
+    """Send a request in the name of a line and yield its response, of which the head was read.
+
+    Args:
+        line: an unjudged one over HTTP; gives the headers, and keeps what travels.
+        message: what is posted: bytes, or anything that is encoded as JSON.
+        method: the method of HTTP.
+        url: in place of the one of the line.
+        headers: in place of those of the line.
+        **changed: headers to set, or with None to leave out, with _ for -.
+
+    Raises:
+        LineEnded: there is no connection, or it broke.
+        Silence: the head did not come in time.
+    """
+    carrier: HttpCarrier = line.carrier
+    sent = dict(carrier.heads() if headers is None else headers)
+    if method != "POST":
+        sent.pop("content-type", None)
+    for name, value in changed.items():
+        sent.pop(name.replace("_", "-"), None)
+        if value is not None:
+            sent[name.replace("_", "-")] = value
+    body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
+    line.tape.take("client", body or b"", HttpFacts(method=method, headers=sent))
+    async with carrier.response(method, url=url, headers=sent, body=body) as response:
+        yield Heard(line, response)
+
+
+async def posted(line: Line, message: Any, **settings: Any) -> Heard:
+    """Post a message and return its response, read until each request in it is answered."""
+    async with exchanging(line, message, **settings) as heard:
+        asked = [
+            each["id"]
+            for each in (message if isinstance(message, list) else [message])
+            if isinstance(each, dict) and "method" in each and "id" in each
+        ]
+        if heard.is_stream:
+            await heard.until(
+                lambda heard: all(heard.answers_to(id) for id in asked), line.patience
+            )
+        else:
+            await heard.rest(line.patience)
+        return heard
