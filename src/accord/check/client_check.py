@@ -38,6 +38,12 @@ log = logging.getLogger("accord.check")
 _AT_ONCE: Final = 3
 _LEAVING: Final = 3.0
 _STDERR_KEPT: Final = 40
+_ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
+    "lifecycle.shutdown.http-close": ("http", "sse"),
+    "lifecycle.shutdown.stdio-close-stdin": ("stdio",),
+    # Elsewhere a connection is a session.
+    "pagination.no-cross-session-cursors": ("http",),
+}
 _LOOK: Final = 0.02
 _LOOKS: Final = 25
 _BOUND: Final = frozenset({"client", "host", "both", "sender", "receiver"})
@@ -329,17 +335,25 @@ def _verdicts(
     for row in rows:
         known = [each for show in shows if (each := show.outcomes.outcome(row.id)) is not None]
         worst = min(known, key=lambda each: VERDICTS.index(each.verdict), default=None)
-        found.append(judged(row, revision, worst or _untried(row, plan, shows)))
+        if worst is None or worst.verdict == "not-exercised":
+            worst = _untried(row, plan, shows, worst)
+        found.append(judged(row, revision, worst))
     return found
 
 
-def _untried(row: Requirement, plan: ClientPlan, shows: Sequence[Performance]) -> Outcome:
+def _untried(
+    row: Requirement, plan: ClientPlan, shows: Sequence[Performance], known: Outcome | None
+) -> Outcome:
+    if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
+        return Outcome("not-applicable", f"it does not concern {plan.played_over}")
     for show in shows:
         for line in show.lines:
             if line.tape.monitor is not None:
                 reason = out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
                 if reason is not None:
                     return Outcome("not-applicable", reason)
+    if known is not None:
+        return known
     if row.check == "human":
         return Outcome("not-exercised", "it takes a person to see this")
     return Outcome("not-exercised", "the client gave no occasion for it")

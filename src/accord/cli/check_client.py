@@ -20,9 +20,15 @@ _ABOUT: Final = """\
 Run a client against one server after another, servers that behave well and badly, and judge it by
 every requirement that binds a client.
 
-The command runs the client once and ends; what it does is up to it, and the more it does the more
-can be judged: list, call, read, get, answer questions. {url} in it stands for the URL of the
-server, {server} for a command line that the client launches as its server.
+The command runs the client once and ends by itself; what it does is up to it, and the more it does
+the more can be judged: list, call, read, get, answer questions, give up what takes too long. It is
+run some thirty times, three at a time. {url} in it stands for the URL of the server, {server} for a
+command line that the client launches as its server: several words where it stands alone, one
+quoted text within a larger word. A client that does not end is stopped, and judged all the same.
+
+The server offers the tools `echo` and `add`, a resource `play://note` and a prompt `greet`. Some of
+the servers want a token: a client that signs in with a browser gets there by the variable BROWSER,
+which is set to a program that agrees.
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the client could not be run, or never connected.

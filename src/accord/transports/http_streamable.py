@@ -9,9 +9,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+import msgspec
+
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, EventTooLong
-from accord.errors import ConnectionClosed
+from accord.errors import ConnectionClosed, InvalidParams
 from accord.transports.http_authorization import Denied
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_carrier import OK, PASSING, Carrier, Message, Session
@@ -293,7 +295,20 @@ async def begin_anew(carrier: Carrier, message: Message, session: Session, renew
     except ConnectionClosed as error:
         carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"[:300]))
         return False
+    if _has_cursor(message):
+        # pagination.no-cross-session-cursors
+        why = "the server lost the session between two pages, and the cursor with it; list anew"
+        carrier.fail(message, InvalidParams(f"{message.name}: {why}"))
+        return False
     return True
+
+
+def _has_cursor(message: Message) -> bool:
+    is_list = message.name is not None and message.name.endswith("/list")
+    if not is_list or b'"cursor"' not in message.data:
+        return False
+    params = msgspec.json.decode(message.data).get("params")
+    return isinstance(params, dict) and params.get("cursor") is not None
 
 
 def is_stream(response: Response) -> bool:

@@ -27,7 +27,7 @@ from accord.types import (
 )
 
 # Every server under which this runs answers at once, or never.
-PATIENCE: Final = 0.8
+PATIENCE: Final = 1.5
 SAMPLING: Final = 0.15
 
 
@@ -66,20 +66,21 @@ async def every(pages: AsyncIterator[Any]) -> list[Any]:
 
 async def explore(client: Client) -> None:
     """Use each operation once; what the server refuses is no reason to stop."""
-    how = {"timeout": PATIENCE}
+    how: Any = {"timeout": PATIENCE}
+    heard: list[Any] = []
     tools = await tried(every(client.tools(**how))) or []
     await tried(every(client.resources(**how)))
     await tried(every(client.resource_templates(**how)))
     await tried(every(client.prompts(**how)))
     for tool in tools[:2]:
         arguments = sample(tool.input_schema)
-        await tried(client.call_tool(tool.name, arguments, on_progress=print, timeout_cap=1, **how))
+        await tried(client.call_tool(tool.name, arguments, on_progress=heard.append, cap=1.8, **how))
     await tried(client.read_resource("play://note", **how))
     await tried(client.subscribe("play://note", **how))
     await tried(client.unsubscribe("play://note", **how))
     await tried(client.get_prompt("greet", {"name": "Ada"}, **how))
     ref = PromptReference(name="greet")
-    await tried(client.complete(ref, "name", "A", **how))
+    await tried(client.complete(ref, "name", "A", context={"mood": "good"}, **how))
     await tried(client.set_log_level("debug", **how))
     await client.ping(**how)
     await cancel_a_call(client)

@@ -4,24 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from accord.check.playing.performance import Performance
-from accord.protocol.revisions import REVISIONS
 
 __all__ = ["CONCLUSIONS"]
-
-
-def _prefers_latest(shows: Sequence[Performance]) -> None:
-    """lifecycle.version.client-prefers-latest: what it goes on with, it could have asked for."""
-    id = "lifecycle.version.client-prefers-latest"
-    newest = max(row.id for row in REVISIONS.values() if row.handshake)
-    for show in shows:
-        if not show.actor.asked_for or show.revision not in REVISIONS or not show.actor.is_judged:
-            continue
-        asked = show.actor.asked_for[0]
-        if show.has_gone_on and asked in REVISIONS and asked < show.revision:
-            why = f"asks for {asked}, and goes on when the server answers with {show.revision}"
-            show.broken(id, why)
-        elif asked >= newest or not show.has_gone_on:
-            show.kept(id)
 
 
 def _keeps_out_of_unspoken(shows: Sequence[Performance]) -> None:
@@ -59,7 +43,6 @@ def _takes_both_forms(shows: Sequence[Performance]) -> None:
 
 
 CONCLUSIONS: Final[tuple[Callable[[Sequence[Performance]], None], ...]] = (
-    _prefers_latest,
     _keeps_out_of_unspoken,
     _falls_back_always,
     _takes_both_forms,

@@ -131,6 +131,10 @@ class _Seat:
         self.line.tape.take("server", data, facts)
         await stream.queue.put(data)
 
+    def is_waited_for(self, id: Any) -> bool:
+        """Tell whether a request still has a stream for its answer."""
+        return _key(id) in self.waiting
+
     def drop(self, id: Any = None) -> None:
         """Break the connection of a request's stream, or of the standing one."""
         stream = self.standing if id is None else self.waiting.get(_key(id), self.standing)

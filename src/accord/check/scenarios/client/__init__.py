@@ -2,6 +2,7 @@
 
 from accord.check.playing.actor import PLAYS
 from accord.check.scenarios.client import (  # plays register themselves
+    authorization,
     lists,
     opening,
     patience,
@@ -13,6 +14,7 @@ from accord.check.scenarios.client import (  # plays register themselves
 
 __all__ = [
     "PLAYS",
+    "authorization",
     "lists",
     "opening",
     "patience",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.playing.actor import Actor, play
 from accord.check.probing.line import Line
 from accord.errors import RequestError
+from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from accord.check.playing.performance import Performance
@@ -16,6 +17,7 @@ __all__: list[str] = []
 # What a client may still say that has agreed on nothing.
 _OPENING: Final = ("initialize", "ping", "server/discover")
 _LATE: Final = 0.3
+_NEWEST: Final = max(row.id for row in REVISIONS.values() if row.handshake)
 
 
 def _later(actor: Actor) -> list[str]:
@@ -71,6 +73,10 @@ class OpensLate(Actor):
             await asyncio.sleep(_LATE)
         return await super().result(line, method, params)
 
+    async def judge(self, show: "Performance") -> None:
+        if show.has_gone_on:
+            show.kept("lifecycle.initialize.client-waits")  # unless a monitor saw otherwise
+
 
 @play("ping.response.prompt", on=("stdio", "sse"))
 class PingsEarly(Actor):
@@ -87,3 +93,22 @@ class PingsEarly(Actor):
     async def judge(self, show: "Performance") -> None:
         if getattr(self, "is_answered", False):
             show.kept("ping.response.prompt")
+
+
+@play("lifecycle.version.client-prefers-latest", is_judged=False)
+class OffersTheNewest(Actor):
+    """Answers initialize with the newest revision, whatever the client asks for."""
+
+    def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = str(params.get("protocolVersion"))
+        answer = super().opening(line, params)
+        # Judged by what the client asked for: whether it should have asked for more.
+        line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
+        return {**answer, "protocolVersion": _NEWEST}
+
+    async def judge(self, show: "Performance") -> None:
+        asked = next(iter(self.asked_for), None)
+        if asked is not None:
+            goes_on = show.has_gone_on and asked in REVISIONS and asked < _NEWEST
+            why = f"asks for {asked}, and goes on when the server answers with {_NEWEST}"
+            show.holds("lifecycle.version.client-prefers-latest", not goes_on, why)

@@ -144,7 +144,7 @@ class ForgetsTheSession(Actor):
         show.holds(id, names.SESSION not in later[0].headers, why, asked=later[0])
 
 
-@play("pagination.no-cross-session-cursors", on=("http",))
+@play("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
 class ForgetsTheSessionBetweenPages(Pages):
     """Forgets the session when the client asks for the second page of a list."""
 

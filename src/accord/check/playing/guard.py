@@ -1,0 +1,137 @@
+"""A protected server and its authorization server, on one stage, without a person or a browser."""
+
+import base64
+import hashlib
+import secrets
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import msgspec
+
+from accord.check.playing import visitor
+from accord.check.playing.actor import Actor
+from accord.check.playing.web import HttpAnswer
+
+if TYPE_CHECKING:
+    from accord.check.playing.web import HttpAsked
+
+__all__ = ["GuardedActor", "fields"]
+
+RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
+SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
+OPENID_METADATA: Final = "/.well-known/openid-configuration"
+
+
+class GuardedActor(Actor):
+    """Lets in who has a token, and plays the authorization server that gives one.
+
+    Attributes:
+        names_metadata: where the metadata of the resource is, as the challenge says; None where
+            there is none at all.
+        has_metadata: whether the authorization server describes itself.
+        place: where its endpoints are, before their names.
+        tokens: those that were given out.
+        state: what comes back in place of the client's state; None for the right one.
+    """
+
+    env: ClassVar[Mapping[str, str]] = {
+        "BROWSER": shlex.join([sys.executable, "-I", "-S", visitor.__file__, "%s"])
+    }
+    names_metadata: str | None = "/metadata-of-the-server"
+    has_metadata = True
+    place = "/oauth"
+    state: str | None = None
+
+    def __init__(self, revision: Any = None) -> None:
+        super().__init__(revision)
+        self.tokens: set[str] = set()
+        self.clients: dict[str, list[str]] = {}
+        self.codes: dict[str, Mapping[str, str]] = {}
+        self.verified: list[bool] = []
+
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port of the server."""
+        return str(self.stage.origin)
+
+    def http(self, asked: "HttpAsked") -> HttpAnswer | None:
+        if asked.path == "/mcp":
+            given = asked.headers.get("authorization", "")
+            scheme, _, token = given.partition(" ")
+            is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
+            return None if is_known else self._challenge()
+        if asked.path == self.names_metadata:
+            return _json({"resource": self.stage.url, "authorization_servers": [self.origin]})
+        if asked.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
+            return _json(self._metadata())
+        answers = {
+            f"{self.place}/register": self._register,
+            f"{self.place}/authorize": self._authorize,
+            f"{self.place}/token": self._token,
+            "/callback-of-the-check": lambda _: HttpAnswer(200),
+        }
+        answer = answers.get(asked.path)
+        return HttpAnswer(404) if answer is None else answer(asked)
+
+    def _challenge(self) -> HttpAnswer:
+        said = "Bearer"
+        if self.names_metadata is not None:
+            said += f' resource_metadata="{self.origin}{self.names_metadata}"'
+        return HttpAnswer(401, {"www-authenticate": said})
+
+    def _metadata(self) -> dict[str, Any]:
+        return {
+            "issuer": self.origin,
+            "authorization_endpoint": f"{self.origin}{self.place}/authorize",
+            "token_endpoint": f"{self.origin}{self.place}/token",
+            "registration_endpoint": f"{self.origin}{self.place}/register",
+            "response_types_supported": ["code"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
+        }
+
+    def _register(self, asked: "HttpAsked") -> HttpAnswer:
+        told = asked.message if isinstance(asked.message, dict) else {}
+        id = secrets.token_urlsafe(8)
+        uris = told.get("redirect_uris")
+        self.clients[id] = [str(each) for each in uris] if isinstance(uris, list) else []
+        return _json({**told, "client_id": id, "token_endpoint_auth_method": "none"}, status=201)
+
+    def _authorize(self, asked: "HttpAsked") -> HttpAnswer:
+        wanted = fields(asked)
+        code = secrets.token_urlsafe(8)
+        self.codes[code] = wanted
+        back = {"code": code}
+        if "state" in wanted or self.state is not None:
+            back["state"] = wanted.get("state", "") if self.state is None else self.state
+        target = wanted.get("redirect_uri", f"{self.origin}/callback-of-the-check")
+        join = "&" if urlsplit(target).query else "?"
+        return HttpAnswer(302, {"location": f"{target}{join}{urlencode(back)}"})
+
+    def _token(self, asked: "HttpAsked") -> HttpAnswer:
+        wanted = fields(asked)
+        begun = self.codes.pop(wanted.get("code", ""), None)
+        if begun is None:
+            return _json({"error": "invalid_grant"}, status=400)
+        verifier = wanted.get("code_verifier", "")
+        digest = hashlib.sha256(verifier.encode()).digest()
+        expected = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        plain = begun.get("code_challenge_method", "plain") == "plain"
+        self.verified.append(begun.get("code_challenge") == (verifier if plain else expected))
+        token = secrets.token_urlsafe(16)
+        self.tokens.add(token)
+        return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+
+
+def fields(asked: "HttpAsked") -> dict[str, str]:
+    """Return the fields of a form, or of a query."""
+    text = asked.query if asked.method == "GET" else asked.body.decode(errors="replace")
+    return {name: values[0] for name, values in parse_qs(text).items()}
+
+
+def _json(value: Any, *, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(status, {"content-type": "application/json"}, msgspec.json.encode(value))

@@ -1,0 +1,276 @@
+"""Protected servers: how a client finds out whom to ask for a token, asks, and uses it."""
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from accord.check.playing.actor import play
+from accord.check.playing.guard import (
+    OPENID_METADATA,
+    SERVER_METADATA,
+    GuardedActor,
+    fields,
+)
+
+if TYPE_CHECKING:
+    from accord.check.playing.performance import Performance
+    from accord.check.playing.web import HttpAsked
+
+__all__: list[str] = []
+
+_FLOW: Final = (
+    "auth.http.oauth-flow",
+    "auth.oauth21.implementations",
+    "auth.pkce.implemented",
+    "auth.pkce.s256",
+    "auth.redirect.localhost-or-https",
+    "auth.redirect.registered",
+    "auth.token.bearer-header",
+    "auth.token.not-in-query",
+    "auth.every-request",
+    "auth.tokens.only-own-issuer",
+    "auth.resource-indicators.client",
+    "auth.resource-parameter.sent",
+    "auth.resource.both-requests",
+    "auth.resource.canonical",
+    "auth.resource.most-specific",
+)
+_NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
+
+
+def _sought(show: "Performance") -> bool:
+    """Tell whether the client did anything about being refused."""
+    return any(each.path != show.path for each in show.requests)
+
+
+def _asked(show: "Performance", name: str) -> list["HttpAsked"]:
+    actor = show.actor
+    place = actor.place if isinstance(actor, GuardedActor) else ""
+    return [each for each in show.requests if each.path == f"{place}/{name}"]
+
+
+def _discovered(show: "Performance") -> list["HttpAsked"]:
+    return [
+        each
+        for each in show.requests
+        if each.path.startswith((SERVER_METADATA, OPENID_METADATA))
+        or each.path.endswith(OPENID_METADATA)
+    ]
+
+
+def _judge_flow(show: "Performance", *, knows_resource: bool) -> None:
+    """Judge the requests for authorization and for a token, and how the token is used."""
+    authorize, token = _asked(show, "authorize"), _asked(show, "token")
+    for asked in authorize:
+        _judge_authorize(show, asked)
+    for asked in token:
+        _judge_token(show, asked)
+    if authorize and token and knows_resource:
+        _judge_resource(show, authorize[-1], token[-1])
+    actor = show.actor
+    if isinstance(actor, GuardedActor) and actor.tokens:
+        show.kept("auth.http.oauth-flow", "auth.oauth21.implementations")
+        _judge_use(show, actor)
+
+
+def _judge_authorize(show: "Performance", asked: "HttpAsked") -> None:
+    given = fields(asked)
+    challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
+    id = "auth.pkce.implemented"
+    if show.holds(id, challenge, "asks for authorization without PKCE", asked=asked):
+        why = f"asks with the challenge method {method}, not S256"
+        show.holds("auth.pkce.s256", method == "S256", why, asked=asked)
+    uri = given.get("redirect_uri")
+    if uri is None:
+        return
+    parts = urlsplit(uri)
+    # Loopback addresses are what localhost means, and schemes of native apps are no http.
+    is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    why = f"asks to be redirected to {uri}"
+    is_fine = parts.scheme == "https" or is_local or parts.scheme not in ("http", "")
+    show.holds("auth.redirect.localhost-or-https", is_fine, why, asked=asked)
+    actor = show.actor
+    known = (
+        actor.clients.get(given.get("client_id", "")) if isinstance(actor, GuardedActor) else None
+    )
+    if known is not None:
+        show.holds("auth.redirect.registered", uri in known or _is_loopback_of(uri, known), why)
+
+
+def _is_loopback_of(uri: str, known: list[str]) -> bool:
+    """Tell whether a redirect differs from a registered one by the port of a loopback alone."""
+    parts = urlsplit(uri)
+    return any(
+        urlsplit(each)._replace(netloc="") == parts._replace(netloc="")
+        and urlsplit(each).hostname == parts.hostname
+        and parts.hostname in ("localhost", "127.0.0.1", "::1")
+        for each in known
+    )
+
+
+def _judge_token(show: "Performance", asked: "HttpAsked") -> None:
+    actor = show.actor
+    verified = actor.verified[-1] if isinstance(actor, GuardedActor) and actor.verified else True
+    why = "asks for a token with a verifier that does not fit its challenge"
+    show.holds("auth.pkce.implemented", verified, why)
+
+
+def _judge_resource(show: "Performance", authorize: "HttpAsked", token: "HttpAsked") -> None:
+    first, second = fields(authorize).get("resource"), fields(token).get("resource")
+    why = "asks for authorization without the resource that it is for"
+    if not show.holds("auth.resource-parameter.sent", first, why, asked=authorize):
+        return
+    why = "asks for a token without the resource that it is for"
+    if not show.holds("auth.resource.both-requests", second, why, asked=token):
+        return
+    show.kept("auth.resource-indicators.client")
+    url = f"{show.actor.stage.origin}{show.path}"
+    for given in (first, second):
+        parts = urlsplit(given or "")
+        host = urlsplit(url).netloc
+        is_canonical = bool(parts.scheme) and parts.netloc == host and "#" not in (given or "")
+        why = f"names the resource {given}, the server is {url}"
+        if show.holds("auth.resource.canonical", is_canonical, why):
+            show.holds("auth.resource.most-specific", given == url, why)
+
+
+def _judge_use(show: "Performance", actor: GuardedActor) -> None:
+    since = show.requests.index(_asked(show, "token")[0])
+    later = [each for each in show.requests[since:] if each.path == show.path]
+    for asked in show.requests:
+        in_query = any(token in asked.query for token in actor.tokens)
+        why = "puts the access token into the query"
+        show.holds("auth.token.not-in-query", not in_query, why, asked=asked)
+    for asked in later:
+        given = asked.headers.get("authorization")
+        in_query = any(token in asked.query for token in actor.tokens)
+        if given is None:
+            if not in_query:
+                why = f"sends {asked.method} without the token it was given"
+                show.holds("auth.every-request", condition=False, why=why, asked=asked)
+            continue
+        scheme, _, token = given.partition(" ")
+        why = f"presents a token with the scheme {scheme}"
+        if not show.holds("auth.token.bearer-header", scheme.lower() == "bearer", why, asked=asked):
+            continue
+        why = "sends a token that the server's authorization server did not issue"
+        show.holds("auth.tokens.only-own-issuer", token.strip() in actor.tokens, why, asked=asked)
+        show.kept("auth.every-request")
+
+
+def _exclude(show: "Performance", why: str) -> None:
+    for id in show.actor.ids:
+        show.not_applicable(id, why)
+
+
+@play(
+    *_FLOW,
+    "auth.challenge.client-parses",
+    "auth.challenge.client-reacts",
+    "auth.prm.client-uses",
+    "auth.as-metadata.client",
+    on=("http",),
+)
+class WantsToken(GuardedActor):
+    """Wants a token, and says where its metadata is."""
+
+    async def judge(self, show: "Performance") -> None:
+        if not _sought(show):
+            _exclude(show, _NOT_AT_ALL)
+            return
+        show.kept("auth.challenge.client-reacts")
+        named = any(each.path == self.names_metadata for each in show.requests)
+        # Clients of 2025-03-26 know nothing of that metadata; the rows begin later.
+        why = "does not fetch the metadata that the challenge names"
+        id = "auth.challenge.client-parses"
+        if show.holds(id, named, why):
+            found = _discovered(show) or _asked(show, "authorize")
+            why = "fetches the metadata of the server, and does not go on with what it names"
+            show.holds("auth.prm.client-uses", found, why)
+        if _asked(show, "authorize"):
+            why = "asks for authorization without the metadata of the authorization server"
+            show.holds("auth.as-metadata.client", _discovered(show), why)
+        _judge_flow(show, knows_resource=True)
+
+
+@play(
+    "auth.discovery.base-url",
+    "auth.discovery.protocol-version-header",
+    "auth.dcr.implementations",
+    *_FLOW[:9],
+    on=("http",),
+    revisions=("2025-03-26",),
+)
+class WantsTokenOfItsOwn(GuardedActor):
+    """Wants a token, and is its own authorization server, as in 2025-03-26."""
+
+    names_metadata = None
+
+    async def judge(self, show: "Performance") -> None:
+        if not _sought(show):
+            _exclude(show, _NOT_AT_ALL)
+            return
+        found = _discovered(show)
+        roots = [each for each in found if each.path == SERVER_METADATA]
+        if found:
+            why = f"looks for metadata at {found[0].path} alone, not at the root"
+            show.holds("auth.discovery.base-url", roots, why, asked=found[0])
+        # Only who asked for this revision knew that it would be agreed on.
+        if self.asked_for[:1] == ["2025-03-26"]:
+            for asked in roots:
+                given = asked.headers.get("mcp-protocol-version")
+                why = "looks for metadata without MCP-Protocol-Version"
+                id = "auth.discovery.protocol-version-header"
+                show.holds(id, given, why, asked=asked)
+        if _asked(show, "register"):
+            show.kept("auth.dcr.implementations")
+        _judge_flow(show, knows_resource=False)
+
+
+@play(
+    "auth.fallback.default-paths",
+    "auth.fallback.authorize-path",
+    "auth.fallback.token-path",
+    "auth.fallback.register-path",
+    on=("http",),
+    revisions=("2025-03-26",),
+)
+class WantsTokenWithoutMetadata(GuardedActor):
+    """Wants a token, and describes neither itself nor its authorization server."""
+
+    names_metadata = None
+    has_metadata = False
+    place = ""
+
+    async def judge(self, show: "Performance") -> None:
+        tried = {each.path for each in show.requests if each.path != show.path}
+        tried -= {path for path in tried if "/.well-known/" in path}
+        if not _sought(show):
+            _exclude(show, _NOT_AT_ALL)
+        elif tried:
+            for name in ("register", "authorize", "token"):
+                if f"/{name}" in tried:
+                    show.kept("auth.fallback.default-paths", f"auth.fallback.{name}-path")
+            odd = sorted(tried - {"/register", "/authorize", "/token"} - {"/callback-of-the-check"})
+            why = f"asks at {odd[0] if odd else ''} where there is no metadata"
+            show.holds("auth.fallback.default-paths", not odd, why)
+        elif self.asked_for[:1] == ["2025-03-26"]:
+            why = "gives up where there is no metadata, without trying the default paths"
+            show.broken("auth.fallback.default-paths", why)
+
+
+@play("auth.state.verified", on=("http",))
+class AnswersWithAnotherState(GuardedActor):
+    """Sends the client back with a state that is not its own."""
+
+    state = "not-the-state-of-the-client"
+
+    async def judge(self, show: "Performance") -> None:
+        id = "auth.state.verified"
+        authorize = _asked(show, "authorize")
+        if not authorize:
+            show.not_applicable(id, _NOT_AT_ALL)
+        elif "state" not in fields(authorize[0]):
+            show.holds(id, condition=False, why="asks for authorization without a state")
+        else:
+            why = "takes a code that came with another state"
+            show.holds(id, not _asked(show, "token"), why)
