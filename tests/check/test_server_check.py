@@ -172,7 +172,7 @@ def test_a_tool_that_destroys_is_not_called():
 )
 def test_a_server_that_never_opens_a_conversation_cannot_be_reached(habit, reason):
     with pytest.raises(ConnectFailed, match=reason):
-        checked(awkward(habit, patience=1.5, leaving=0.3))
+        checked(awkward(habit, patience=1, leaving=0.3))
 
 
 def test_a_server_that_ends_at_once_cannot_be_reached_under_a_chosen_revision():

@@ -22,13 +22,18 @@ def awkward(habit: str, **settings: Any) -> Subject:
 
 
 def launched(
-    id: str, habit: str, *, also: dict[str, str] | None = None, only: Sequence[str] = ONLY
+    id: str,
+    habit: str,
+    *,
+    also: dict[str, str] | None = None,
+    only: Sequence[str] = ONLY,
+    patience: float = 3,
 ) -> None:
     """Register a server with a bad habit."""
 
     @asynccontextmanager
     async def making() -> AsyncIterator[Subject]:
-        yield awkward(habit, leaving=1, patience=3)
+        yield awkward(habit, leaving=1, patience=patience)
 
     made: Making = making
     made.__name__ = habit.replace(" ", "_")
@@ -48,6 +53,7 @@ launched(
     "stdio.server.reads-stdin-writes-stdout",
     "speaks on stderr",
     only=("stdio",),
+    patience=0.5,
 )
 
 unbreakable("a permission to write there", "stdio.server.stderr-logging")

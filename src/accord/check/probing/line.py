@@ -31,6 +31,8 @@ EVERYTHING: Final[Mapping[str, Any]] = {
 }
 # No check makes a server say as much as this on one line.
 _FLOOD: Final = 20_000
+# How many times as long the first answer may take.
+_STARTING: Final = 4
 _ids = count(1)
 
 
@@ -119,6 +121,7 @@ class Line:
         self.ended: str | None = None
         self.answers_questions = True
         self.respond: Respond | None = None
+        self._has_spoken = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -272,7 +275,9 @@ class Line:
             Silence: it did not come in time.
             LineEnded: the line ended first.
         """
-        patience = self.patience if patience is None else patience
+        if patience is None:
+            # Before its first word a server has to start.
+            patience = self.patience * (1 if self._has_spoken else _STARTING)
         place = since
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience

@@ -30,6 +30,7 @@ async def is_alive(probe: "Probe", line: Line, after: str, *, id: int | None = N
         return False
     except Silence:
         probe.broken("jsonrpc.request.answered", f"answers nothing more after {after}")
+        line.end("the server answers nothing more")
         return False
     probe.holds("practice.server.survives-errors", condition=True, why="")
     return True
@@ -46,7 +47,10 @@ async def strays(probe: "Probe", line: Line, since: int, after: str) -> list[Rep
     if not await is_alive(probe, line, after, id=asked):
         return None
     await line.hush(probe.subject.settling)
-    return [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    # Over HTTP a notification may be refused with a status, and an error without id beside it.
+    is_http = line.tape.transport == "http"
+    return [each for each in found if not is_http or each.message.get("id") is not None]
 
 
 async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[Reply] | None:
@@ -65,6 +69,7 @@ async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[
         return None
     except Silence:
         probe.broken("jsonrpc.request.answered", f"answers nothing more after {what}")
+        line.end("the server answers nothing more")
         return None
     probe.holds("practice.server.survives-errors", condition=True, why="")
     found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]

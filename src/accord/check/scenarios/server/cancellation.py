@@ -58,6 +58,7 @@ async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
             await line.ask(method)
         except (LineEnded, Silence) as error:
             probe.broken("cancellation.races", f"falls over cancelled requests: {error}")
+            line.end("the server answers nothing more")
         else:
             probe.holds("cancellation.races", condition=True, why="")
 
@@ -73,7 +74,7 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
         params, duration = slow
         id = await line.begin("tools/call", params)
         await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-        heard_then = len(line.heard)
+        heard_then, began = len(line.heard), monotonic()
         try:
             reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
         except Silence:
@@ -83,7 +84,11 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
             probe.holds(_SILENT, condition=True, why="")
         else:
             what = f"a call of {params['name']} that was cancelled at once"
-            if reply.is_error:
+            if monotonic() - began < duration / 2 and not reply.is_error:
+                # It may have been done before it saw the cancellation.
+                for requirement in (_STOPS, _SILENT):
+                    probe.skip(requirement, "the tool was quicker than its cancellation")
+            elif reply.is_error:
                 probe.holds(_STOPS, condition=True, why="")
                 probe.broken(_SILENT, f"answers {what}, which takes {duration:.1f} s: {reply}")
             else:
@@ -104,9 +109,17 @@ async def _slowest(probe: "Probe", line: "Line") -> tuple[dict[str, Any], float]
             "arguments": arguments,
             "_meta": {"progressToken": f"cancel-{number}"},
         }
-        began = monotonic()
-        reply = await line.ask("tools/call", params)
-        duration = monotonic() - began
-        if not reply.is_error and duration >= _SLOW and (found is None or duration > found[1]):
+        duration = await _duration(line, params)
+        if duration >= _SLOW:
+            # The first call of all may be slow for reasons of its own.
+            duration = min(duration, await _duration(line, params))
+        if duration >= _SLOW and (found is None or duration > found[1]):
             found = params, duration
     return found
+
+
+async def _duration(line: "Line", params: dict[str, Any]) -> float:
+    """Call a tool and return how long it takes, 0 where it is refused."""
+    began = monotonic()
+    reply = await line.ask("tools/call", params)
+    return 0.0 if reply.is_error else monotonic() - began

@@ -76,7 +76,7 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
         )
 
 
-@scenario("jsonrpc.request.answered", "ping.response.prompt")
+@scenario("jsonrpc.request.answered", "ping.response.prompt", on=("stdio", "sse"))
 async def asks_before_the_opening(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
         # Whether they are refused is left to the server; that they are answered is not.
