@@ -78,6 +78,11 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     )
     parser.add_argument("words", nargs="*", metavar="TARGET NAME [key=value ...]", help="see above")
     parser.add_argument("--json", metavar="ARGS", help="arguments as a JSON object; - reads stdin")
+    parser.add_argument(
+        "--unchecked",
+        action="store_true",
+        help="send the arguments of --json even where the tool's input schema forbids them",
+    )
     parser.add_argument("--prompt", action="store_true", help="NAME is a prompt")
     parser.add_argument("--format", metavar="F", default="text", help=", ".join(_FORMATS))
     add_options(parser)
@@ -134,7 +139,8 @@ async def _ask(
     if all(each.name != name for each in tools):
         raise UsageError(await _unknown_tool(client, name, tools))
     tool = _named(name, tools)
-    arguments = read_tool_arguments(name, tool.input_schema, pairs, options.json)
+    schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
+    arguments = read_tool_arguments(name, schema, pairs, options.json)
     return await client.call_tool(name, arguments)
 
 

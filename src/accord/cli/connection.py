@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import UsageError, one_of, seconds, variable
+from accord.cli.options import UsageError, header, one_of, seconds, variable
 from accord.cli.target import command_of
 from accord.cli.terminal import complain, note
 from accord.errors import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from accord.client import Client, ConnectOptions
     from accord.transports.http_authorization import Auth
 
-__all__ = ["add_auth_options", "add_options", "auth_of", "talk"]
+__all__ = ["add_auth_options", "add_options", "auth_of", "reach", "talk"]
 
 _STDERR_SHOWN: Final = 15
 # What a program would be told, and what somebody at a terminal is.
@@ -55,6 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--revision", metavar="R", help=f"the revision to speak: {', '.join(REVISION_IDS)}"
     )
+    _add_header_option(parser)
     add_auth_options(parser)
 
 
@@ -65,6 +66,18 @@ def add_auth_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--oauth", action="store_true", help="obtain a token as the server asks for it, and keep it"
+    )
+
+
+def _add_header_option(parser: argparse.ArgumentParser) -> None:
+    """Add what every HTTP request carries."""
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        action="append",
+        default=[],
+        type=header,
+        help="a header of every HTTP request; may be repeated",
     )
 
 
@@ -126,12 +139,34 @@ def talk(
     """
     import asyncio
 
+    def run(found: Any, settings: "ConnectOptions") -> int:
+        return asyncio.run(_talk(found, settings, work, shows_stderr=shows_stderr))
+
+    return reach(options, target, following, run, **callbacks)
+
+
+def reach(
+    options: argparse.Namespace,
+    target: str,
+    following: list[str],
+    run: "Callable[[Any, ConnectOptions], int]",
+    **callbacks: Any,
+) -> int:
+    """Find out how the target is reached, hand that over, and complain where it cannot be.
+
+    Args:
+        options: the parsed command line, with what `add_options` added.
+        target: what was named; empty where a command stands after `--`.
+        following: the words after it, for advice.
+        run: takes what `connect` takes; returns the exit code.
+        callbacks: for `connect`.
+    """
     stderr = _Stderr()
     _hear_warnings()
     found = command_of(target, following, options.command)
     settings = _settings(options, stderr, callbacks)
     try:
-        return asyncio.run(_talk(found, settings, work, shows_stderr=shows_stderr))
+        return run(found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
         return _unreachable(error, stderr, is_ours=found is not options.command)
@@ -185,6 +220,8 @@ def _settings(
     auth = auth_of(options)
     if auth is not None:
         settings["auth"] = auth
+    if options.header:
+        settings["headers"] = dict(options.header)
     if options.timeout is not None:
         settings["timeout"] = settings["connect_timeout"] = options.timeout
     return settings

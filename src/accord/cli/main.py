@@ -18,8 +18,19 @@ __all__ = ["main"]
 _ABOUT = (
     "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
 )
-_COMMANDS: Final = ("run", "list", "call", "doctor", "requirements", "check", "watch")
-_LAUNCHING: Final = ("run", "list", "call", "check", "watch")
+_COMMANDS: Final = (
+    "run",
+    "list",
+    "call",
+    "doctor",
+    "requirements",
+    "check",
+    "watch",
+    "test",
+    "lock",
+    "verify",
+)
+_LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -31,6 +42,7 @@ examples:
   accord check server server.py
   accord check trace session.jsonl
   accord watch --record session.jsonl -- python server.py
+  accord test server.py
 """
 
 

@@ -1,0 +1,263 @@
+"""Arguments made from an input schema: plain, at the limits, and such as it does not allow.
+
+Every value is held against the schema before it is used, so that a keyword unknown here costs a
+test and never makes a false one.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from accord.check.contract.resolving import resolved
+from accord.check.probing.samples import hasty, sample
+from accord.protocol.json_schema import compile_schema
+
+__all__ = ["Invalid", "Shape"]
+
+_DEEPEST: Final = 3
+_LONGEST: Final = 10_000
+_WRONG: Final[tuple[Any, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
+_UNKNOWN: Final = "accord_unknown"
+_TEXTS: Final = ("", "text", " ", "äöü 漢字 😀", 'it\'s "quoted" \\ <b>\n', "0")
+
+
+class Invalid(NamedTuple):
+    """Arguments that the schema does not allow, and in which way."""
+
+    way: str
+    arguments: dict[str, Any]
+
+
+class _Member(NamedTuple):
+    path: tuple[str, ...]
+    schema: Mapping[str, Any]
+    is_required: bool
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+class Shape:
+    """An input schema, ready to make arguments.
+
+    Raises:
+        ValueError: the schema is none, or no valid arguments can be made from it.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
+        self._misfit = compile_schema(self.schema)
+        self._haste = hasty(self.schema)
+        self.plain: dict[str, Any] = self._plain()
+
+    def is_valid(self, arguments: Any) -> bool:
+        """Whether the schema allows these arguments."""
+        return self._misfit(arguments) is None
+
+    def _plain(self) -> dict[str, Any]:
+        """Make valid arguments with as many members as possible, and quick ones for durations."""
+        full = sample({**self.schema, "required": [*_properties(self.schema)]})
+        least = sample(self.schema)
+        for made in ({**full, **self._haste}, full, {**least, **self._haste}, least):
+            if isinstance(made, dict) and self.is_valid(made):
+                return made
+        raise ValueError("no plain value fits its schema")
+
+    # -- valid
+
+    def for_generator(self) -> dict[str, Any]:
+        """Return the schema to generate from: a moment in place of durations of any length."""
+        # A tool that may sleep for an hour is no worse for being asked to sleep a moment.
+        moments = {name: {"const": value} for name, value in self._haste.items()}
+        required = [*_required(self.schema, self.plain), *moments]
+        return {
+            **self.schema,
+            "type": "object",
+            "properties": {**_properties(self.schema), **moments},
+            "required": list(dict.fromkeys(required)),
+        }
+
+    def boundaries(self) -> list[dict[str, Any]]:
+        """Return valid arguments in which one member stands at a limit, each once."""
+        made: list[dict[str, Any]] = [self.plain]
+        required = {**{name: self.plain[name] for name in _required(self.schema, self.plain)}}
+        made.append({**required, **self._haste})
+        for member in self._members():
+            if member.path[0] not in self._haste:
+                made += [self._with(member.path, value) for value in _limits(member.schema)]
+        distinct: list[dict[str, Any]] = []
+        for each in made:
+            if self.is_valid(each) and not any(_is_same(each, other) for other in distinct):
+                distinct.append(each)
+        return distinct
+
+    # -- invalid
+
+    def invalid(self) -> Iterator[tuple[str, list[Invalid]]]:
+        """Yield what is broken, in words, with arguments that break it."""
+        for member in self._members():
+            if member.is_required:
+                yield from self._kept(f"a call without {member.name}", [self._without(member.path)])
+            wrong = [self._with(member.path, value) for value in _WRONG if _is_typed(member.schema)]
+            wrong = [each for each in wrong if not self.is_valid(each)][:3]
+            yield from self._kept(f"{member.name} of a wrong type", wrong)
+            beyond = [self._with(member.path, value) for value in _beyond(member.schema)]
+            yield from self._kept(f"{member.name} out of range", beyond)
+        if self.schema.get("additionalProperties") is False:
+            yield from self._kept("an unknown argument", [{**self.plain, _UNKNOWN: True}])
+
+    def _kept(
+        self, way: str, candidates: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[str, list[Invalid]]]:
+        kept = [Invalid(way, each) for each in candidates if not self.is_valid(each)]
+        if kept:
+            yield way, kept
+
+    # -- members
+
+    def _members(self) -> Iterator[_Member]:
+        yield from _walk(self.schema, self.schema, self.plain, ())
+
+    def _with(self, path: Sequence[str], value: Any) -> dict[str, Any]:
+        made = copy.deepcopy(self.plain)
+        _parent(made, path)[path[-1]] = value
+        return made
+
+    def _without(self, path: Sequence[str]) -> dict[str, Any]:
+        made = copy.deepcopy(self.plain)
+        _parent(made, path).pop(path[-1], None)
+        return made
+
+
+def _parent(made: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    for name in path[:-1]:
+        made = made[name]
+    return made
+
+
+def _walk(
+    schema: Mapping[str, Any], root: Mapping[str, Any], plain: Any, path: tuple[str, ...]
+) -> Iterator[_Member]:
+    """Yield the members of an object and of those in it, as far as the plain value has them."""
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    for name, rule in _properties(schema).items():
+        inner = resolved(rule, root)
+        place = (*path, name)
+        yield _Member(place, inner, name in required)
+        below = plain.get(name) if isinstance(plain, dict) else None
+        if len(place) < _DEEPEST and isinstance(below, dict):
+            yield from _walk(inner, root, below, place)
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _required(schema: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+    found = schema.get("required")
+    return [name for name in found if name in plain] if isinstance(found, list) else []
+
+
+def _is_typed(rule: Mapping[str, Any]) -> bool:
+    return any(key in rule for key in ("type", "enum", "const", "anyOf", "oneOf", "allOf"))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Compare as JSON does: true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+# -- limits
+
+
+def _number(rule: Mapping[str, Any], key: str) -> Any:
+    value = rule.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else None
+
+
+def _kinds(rule: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    choices = [rule, *(each for key in ("anyOf", "oneOf") for each in _list(rule.get(key)))]
+    for each in choices:
+        kind = each.get("type") if isinstance(each, dict) else None
+        found += kind if isinstance(kind, list) else [kind] if isinstance(kind, str) else []
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _limits(rule: Mapping[str, Any]) -> list[Any]:
+    """Return values at the limits of a schema; not all need be valid."""
+    made: list[Any] = [*_list(rule.get("enum"))[:20], *_list(rule.get("examples"))[:5]]
+    made += [rule["default"]] if "default" in rule else []
+    for kind in _kinds(rule):
+        made += _OF_KIND[kind](rule) if kind in _OF_KIND else []
+    return made
+
+
+def _numbers(rule: Mapping[str, Any]) -> list[Any]:
+    step = _number(rule, "multipleOf") or 1
+    made = [_number(rule, key) for key in ("minimum", "maximum")]
+    above, below = _number(rule, "exclusiveMinimum"), _number(rule, "exclusiveMaximum")
+    made += [None if above is None else above + step, None if below is None else below - step]
+    return [0, 1, -1, *(each for each in made if each is not None)]
+
+
+def _texts(rule: Mapping[str, Any]) -> list[Any]:
+    lengths = [rule.get(key) for key in ("minLength", "maxLength")]
+    return [
+        *_TEXTS,
+        *("x" * each for each in lengths if isinstance(each, int) and each <= _LONGEST),
+    ]
+
+
+def _lists(rule: Mapping[str, Any]) -> list[Any]:
+    lengths = [rule.get(key) for key in ("minItems", "maxItems")]
+    item = sample(rule.get("items", True))
+    made = [[item] * each for each in lengths if isinstance(each, int) and 0 <= each <= 1_000]
+    return [[], [item], *made]
+
+
+_OF_KIND: Final[dict[str, Callable[[Mapping[str, Any]], list[Any]]]] = {
+    "integer": _numbers,
+    "number": _numbers,
+    "string": _texts,
+    "array": _lists,
+    "boolean": lambda _: [False, True],
+    "null": lambda _: [None],
+    "object": lambda _: [{}],
+}
+
+
+def _beyond(rule: Mapping[str, Any]) -> list[Any]:
+    """Return values just outside the limits of a schema."""
+    made: list[Any] = []
+    for key, step in (("minimum", -1), ("maximum", 1)):
+        limit = _number(rule, key)
+        made += [] if limit is None else [limit + step]
+    made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if _number(rule, key)]
+    made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if rule.get(key) == 0]
+    least, most = rule.get("minLength"), rule.get("maxLength")
+    made += ["x" * (least - 1)] if isinstance(least, int) and 0 < least <= _LONGEST else []
+    made += ["x" * (most + 1)] if isinstance(most, int) and most < _LONGEST else []
+    least, most = rule.get("minItems"), rule.get("maxItems")
+    item = sample(rule.get("items", True))
+    made += [[item] * (least - 1)] if isinstance(least, int) and 0 < least <= 1_000 else []
+    made += [[item] * (most + 1)] if isinstance(most, int) and most < 1_000 else []
+    if "enum" in rule or "const" in rule:
+        made.append("accord-none-of-these")
+    if isinstance(rule.get("pattern"), str):
+        made += ["", "\N{SNOWMAN}"]
+    return made

@@ -1,0 +1,194 @@
+"""The way to a server under test: a client that is made again when the server has ended."""
+
+import base64
+import binascii
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from shlex import quote
+from time import monotonic
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import msgspec
+
+from accord.client import ConnectOptions, blocking
+from accord.errors import (
+    AccordError,
+    ConnectionClosed,
+    RemoteProtocolError,
+    RequestError,
+    RequestTimeout,
+    TransportError,
+)
+from accord.types import AudioContent, ImageContent
+
+__all__ = ["Answer", "Contact", "Way", "shown"]
+
+Kind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
+_SHOWN: Final = 400
+# A ping that a living server would have answered.
+_ALIVE: Final = 2.0
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one request.
+
+    Attributes:
+        kind: a result, a JSON-RPC error, silence, the end of the server, a breach of the protocol.
+        result: as the client returns it.
+        code: of the error.
+        text: what the error, the end or the breach says.
+        seconds: how long it took.
+    """
+
+    kind: Kind
+    result: Any = None
+    code: int | None = None
+    text: str = ""
+    seconds: float = 0.0
+
+    def told(self) -> str:
+        """Say it in one line."""
+        if self.kind == "result":
+            return shown(msgspec.to_builtins(self.result))
+        if self.kind == "error":
+            return f"error {self.code}: {self.text}"[:_SHOWN]
+        return self.text[:_SHOWN]
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How `accord call` reaches the same server: the words before and after what is called."""
+
+    before: str = ""
+    after: str = ""
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the command that calls a tool with just these arguments."""
+        sent = json.dumps(arguments, ensure_ascii=False)
+        if not sent.isprintable():
+            sent = json.dumps(arguments)
+        return self._line(f"{quote(name)} --unchecked --json {quote(sent)}")
+
+    def read(self, uri: str) -> str:
+        """Return the command that reads a resource."""
+        return self._line(quote(uri))
+
+    def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the command that gets a prompt."""
+        pairs = "".join(f" {quote(f'{key}={text}')}" for key, text in arguments.items())
+        return self._line(f"{quote(name)}{pairs} --prompt")
+
+    def _line(self, words: str) -> str:
+        return f"accord call {self.before}{words}{self.after}" if self.before + self.after else ""
+
+
+class Contact:
+    """A server under test, asked one thing at a time.
+
+    Args:
+        target: what `accord.connect` takes.
+        options: those of `accord.connect`.
+        patience: seconds to wait for each answer.
+        way: how the command line reaches the same server.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        options: ConnectOptions | None = None,
+        *,
+        patience: float = 5.0,
+        way: Way | None = None,
+    ) -> None:
+        self.patience = patience
+        self.way = way or Way()
+        self._target = target
+        self._options: ConnectOptions = options or {}
+        self._client: blocking.Client | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def client(self) -> blocking.Client:
+        """The client; connected when first needed, and again after the server ended.
+
+        Raises:
+            ConnectFailed: the server cannot be reached.
+        """
+        if self._client is not None and self._client.is_closed:
+            self.close()
+        if self._client is None:
+            self._client = blocking.connect(self._target, **self._options)
+        return self._client
+
+    def close(self) -> None:
+        """End the connection; may be repeated."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def ask(self, request: Callable[..., Any], *args: Any, patience: float | None = None) -> Answer:
+        """Make one request with a method of the blocking client, and see what comes of it."""
+        client = self.client
+        patience = self.patience if patience is None else patience
+        start = monotonic()
+        try:
+            result = request(client, *args, timeout=patience, cap=patience)
+        except RequestTimeout:
+            self._recover()
+            return Answer(kind="silence", text=f"no answer within {patience:g} s")
+        except RequestError as error:
+            answer = Answer(kind="error", code=error.code, text=str(error.message))
+        except RemoteProtocolError as error:
+            answer = Answer(kind="breach", text=str(error))
+        except (ConnectionClosed, TransportError) as error:
+            self.close()
+            return Answer(kind="end", text=f"the connection ended: {error}")
+        else:
+            answer = Answer(kind="result", result=result)
+        return msgspec.structs.replace(answer, seconds=monotonic() - start)
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
+        """Call a tool; media that are no base64 are a breach."""
+        answer = self.ask(blocking.Client.call_tool, name, arguments)
+        if answer.kind == "result":
+            for block in answer.result.content:
+                if isinstance(block, ImageContent | AudioContent) and not _is_base64(block.data):
+                    return Answer(kind="breach", text=f"{block.mime_type} content is no base64")
+        return answer
+
+    def is_alive(self) -> bool:
+        """Whether the server still answers after what it was sent."""
+        if self._client is None:
+            return False
+        try:
+            self._client.ping(timeout=_ALIVE, cap=_ALIVE)
+        except RequestError:
+            return True
+        except AccordError:
+            self.close()
+            return False
+        return True
+
+    def _recover(self) -> None:
+        """Leave a server that hangs: the next request shall not suffer for this one."""
+        with contextlib.suppress(AccordError):
+            self.is_alive()
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """Return JSON in one line, cut where it becomes unreadable."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -1,0 +1,148 @@
+"""Tests of a server, found and run: a contract made from what it declares, and cases."""
+
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from accord.check.contract.cases import Case
+from accord.check.contract.contact import Contact
+from accord.check.contract.expectations import case_test
+from accord.check.contract.model import Failure, Outcome, Test
+from accord.check.contract.others import prompt_tests, resource_tests, template_tests
+from accord.check.contract.tools import Rules, tool_tests
+from accord.errors import ConnectFailed
+
+__all__ = ["ContractBroken", "Ran", "all_tests", "check_contract", "run_test", "run_tests"]
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A test with its outcome and the seconds it took."""
+
+    test: Test
+    outcome: Outcome
+    seconds: float = 0.0
+
+
+class ContractBroken(AssertionError):
+    """A server does not keep what it declares; the message has every failure."""
+
+
+def all_tests(contact: Contact, rules: Rules | None, cases: Iterable[Case] = ()) -> list[Test]:
+    """Return the tests that what a server declares gives rise to, and those of the cases.
+
+    Args:
+        contact: the server; connected to, and listed.
+        rules: what may be called; None makes no tests but those of the cases.
+        cases: the user's own.
+
+    Raises:
+        MissingExtra: arguments cannot be generated.
+        ValueError: a tool was chosen that the server has not.
+    """
+    made = [] if rules is None else _declared(contact, rules)
+    return [*made, *map(case_test, cases)]
+
+
+def _declared(contact: Contact, rules: Rules) -> list[Test]:
+    import_module("accord.check.contract.generation")
+    client = contact.client
+    tests: list[Test] = []
+    can = client.capabilities
+    if can.tools is not None:
+        tools = _plain(client.tools())
+        names = {str(each["name"]) for each in tools}
+        for missing in sorted(rules.tools - names):
+            raise ValueError(f"there is no tool {missing}; there are {', '.join(sorted(names))}")
+        for tool in tools:
+            tests += tool_tests(tool, rules)
+    completes = can.completions is not None
+    if can.resources is not None:
+        for resource in _plain(client.resources()):
+            tests += resource_tests(resource)
+        for template in _plain(client.resource_templates()):
+            tests += template_tests(template, completes=completes)
+    if can.prompts is not None:
+        for prompt in _plain(client.prompts()):
+            tests += prompt_tests(prompt, completes=completes)
+    return tests
+
+
+def _plain(entries: Iterable[Any]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(each) for each in entries]
+
+
+def run_tests(
+    contact: Contact,
+    tests: Sequence[Test],
+    *,
+    step: Callable[[int, str], object] | None = None,
+) -> list[Ran]:
+    """Run tests one after the other.
+
+    Args:
+        contact: the server.
+        tests: what to run.
+        step: told before each test how many are done and what it is called.
+    """
+    done: list[Ran] = []
+    for number, test in enumerate(tests):
+        if step is not None:
+            step(number, test.name)
+        start = monotonic()
+        outcome = run_test(contact, test)
+        done.append(Ran(test=test, outcome=outcome, seconds=monotonic() - start))
+    return done
+
+
+def run_test(contact: Contact, test: Test) -> Outcome:
+    """Run one test; a server that cannot be reached again has failed it."""
+    try:
+        return test.run(contact)
+    except ConnectFailed as error:
+        failure = Failure(expected="a server that can be reached again", came=str(error))
+        return Outcome(verdict="fail", failure=failure)
+
+
+def check_contract(
+    target: Any,
+    *,
+    tools: Iterable[str] = (),
+    allow_writes: bool = False,
+    examples: int = 25,
+    seed: int = 0,
+    timeout: float = 5.0,
+    **options: Any,
+) -> list[Ran]:
+    """Hold a server to what it declares, for tests of one's own.
+
+    Args:
+        target: what `accord.connect` takes: a `Server`, a command, a URL.
+        tools: those that are called whatever they do, and no others.
+        allow_writes: also call tools that change something, short of destroying it.
+        examples: generated arguments for each tool.
+        seed: the same seed gives the same arguments.
+        timeout: seconds to wait for each answer.
+        **options: those of `accord.connect`, such as `revision="2025-06-18"`.
+
+    Returns:
+        All tests with their outcomes, those that were skipped included.
+
+    Raises:
+        ContractBroken: at least one test failed; an AssertionError that shows each.
+    """
+    rules = Rules(tools=frozenset(tools), allow_writes=allow_writes, examples=examples, seed=seed)
+    with Contact(target, options, patience=timeout) as contact:  # type: ignore[arg-type]  # theirs
+        ran = run_tests(contact, all_tests(contact, rules))
+    broken = [each for each in ran if each.outcome.failure is not None]
+    if broken:
+        texts = [f"{each.test.name}\n{_indented(each.outcome)}" for each in broken]
+        raise ContractBroken(f"{len(broken)} of {len(ran)} tests failed\n\n" + "\n\n".join(texts))
+    return ran
+
+
+def _indented(outcome: Outcome) -> str:
+    assert outcome.failure is not None
+    return "\n".join(f"  {line}" for line in outcome.failure.text().splitlines())

@@ -1,0 +1,77 @@
+"""`accord lock`: write what a server shows into a file that `accord verify` holds it to."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.cli.connection import add_options, talk
+from accord.cli.options import UsageError
+from accord.cli.terminal import complain, note, say
+
+if TYPE_CHECKING:
+    from accord.client import Client
+
+__all__ = ["LOCK", "register"]
+
+LOCK: Final = Path("accord.lock")
+_ABOUT: Final = """\
+Write what a server shows into a file: tools with their schemas, descriptions and annotations,
+resources, templates, prompts, instructions. The file is sorted JSON for version control; accord
+verify fails when the server shows anything else.
+
+TARGET is a URL, a Python file or module with a Server, or a command line after --.
+
+Exit code: 0 written, 2 it could not be done.
+"""
+_EXAMPLES: Final = """\
+examples:
+  accord lock server.py
+  accord lock server.py --output surface.lock
+  accord lock --output - -- npx some-server
+"""
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "lock",
+        help="write what a server shows into a file",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        default=LOCK,
+        help=f"where to write it; - prints it (default: {LOCK})",
+    )
+    add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lock what a server shows."""
+    from accord.check.contract.changes import written_lock
+    from accord.testing import surface_of
+
+    if not options.target and not options.command:
+        raise UsageError("lock needs a TARGET, or a command after --")
+
+    async def work(client: "Client") -> int:
+        text = written_lock(await surface_of(client), client.revision)
+        if str(options.output) == "-":
+            say(text)
+            return 0
+        try:
+            options.output.write_text(text, "utf-8")
+        except OSError as error:
+            complain(f"{options.output}: {error.strerror or error}")
+            return 2
+        note(f"{options.output} is written; keep it under version control")
+        return 0
+
+    return talk(options, options.target, options.rest, work)

@@ -1,0 +1,231 @@
+"""`accord test`: contract tests made from what a server declares, and cases of its author's."""
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+from shlex import join, quote
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.cli.connection import add_options, reach
+from accord.cli.options import UsageError, one_of
+from accord.cli.reporting import shown_target
+from accord.cli.terminal import complain, painter, progress, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accord.check.contract.cases import CaseFile
+    from accord.check.contract.contact import Contact, Way
+    from accord.check.contract.running import Ran
+    from accord.check.contract.tools import Rules
+
+__all__ = ["register"]
+
+_FORMS: Final = ("text", "json", "junit")
+_ENDINGS: Final = {".json": "json", ".xml": "junit"}
+_TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
+_ABOUT: Final = """\
+Test a server against what it declares. Each tool that may be called gets generated valid arguments,
+arguments at their limits, and arguments that its schema forbids; what comes back is held against
+its output schema. Resources are read, prompts got, completions asked. A failing input is made as
+small as possible and shown as the command that repeats it. The same run gives the same outcome.
+
+TARGET is a URL, a Python file or module with a Server, or a command line after --. Only tools that
+say they read, or whose name says so, are called; none that looks destructive is, unless you choose.
+
+--cases adds your own: a TOML (or YAML) file with [[case]] tables; see the page on testing.
+
+Exit code: 0 all that ran passed, 1 something failed, 2 it could not be done.
+"""
+_EXAMPLES: Final = """\
+examples:
+  accord test server.py
+  accord test server.py --tool add --examples 200 --seed 7
+  accord test server.py --cases cases.toml --output results.xml
+  accord test https://example.com/mcp --bearer "$TOKEN"
+  accord test -- npx some-server --flag
+"""
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "test",
+        help="test a server against its own schemas, and your cases",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--cases", metavar="FILE", type=Path, help="your own cases; may name the target, too"
+    )
+    parser.add_argument(
+        "--only-cases", action="store_true", help="make no tests from what the server declares"
+    )
+    parser.add_argument(
+        "--tool",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a tool that may be called whatever it does; then no others are; may be repeated",
+    )
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="also call tools that change something, short of destroying it",
+    )
+    parser.add_argument(
+        "--examples", metavar="N", type=_count, help="generated arguments per tool (default: 25)"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="for other arguments (default: 0)")
+    parser.add_argument(
+        "--transport",
+        metavar="T",
+        help=f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio);"
+        " memory runs a Python file in this process",
+    )
+    parser.add_argument("--format", metavar="F", help=f"{', '.join(_FORMS)} (default: text)")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="write the report to a file, .xml JUnit, .json JSON, else text; may be repeated",
+    )
+    parser.add_argument("--quiet", action="store_true", help="text: only what failed")
+    add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of examples, expected 1 or more")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Test a server and print the report."""
+    from accord.check.contract.cases import CaseFile, read_cases
+
+    form = one_of(options.format, _FORMS, "format") if options.format else None
+    file = CaseFile() if options.cases is None else read_cases(options.cases)
+    _adopt(options, file)
+    if options.only_cases and options.cases is None:
+        raise UsageError("--only-cases needs --cases FILE")
+    if not options.target and not options.command:
+        raise UsageError("test needs a TARGET, or a command after --")
+    ran: list[Ran] = []
+
+    def work(found: Any, settings: Any) -> int:
+        from accord.check.contract.contact import Contact
+
+        patience = file.timeout if options.timeout is None else options.timeout
+        target = _reached(options, found, settings)
+        with Contact(target, settings, patience=patience, way=_way(options)) as contact:
+            ran.extend(_ran(contact, _rules(options, file), file))
+        return 0
+
+    code = reach(options, options.target, options.rest, work)
+    return code or _deliver(options, ran, form)
+
+
+def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
+    """Take from the file what the command line leaves open."""
+    if not options.target and not options.command:
+        from accord.check.contract.reaching import beside
+
+        options.command = tuple(file.command)
+        options.target = "" if file.target is None else beside(file.target, options.cases)
+    options.transport = options.transport or file.transport
+    options.revision = options.revision or file.revision
+
+
+def _reached(options: argparse.Namespace, found: Any, settings: Any) -> Any:
+    if options.transport is None:
+        return found
+    transport = one_of(options.transport, _TRANSPORTS, "transport")
+    if isinstance(found, str):
+        if transport not in ("http", "sse"):
+            raise UsageError(f"a URL is reached over http or sse, not {transport}")
+        settings["transport"] = transport
+        return found
+    if transport in ("http", "sse"):
+        raise UsageError(f"only a URL is reached over {transport}; accord run --http serves a file")
+    if transport == "stdio":
+        return found
+    if options.command:
+        raise UsageError("a command is reached over stdio, not in memory")
+    from accord.cli.target import load, locate
+
+    return load(locate(options.target, options.rest))
+
+
+def _way(options: argparse.Namespace) -> "Way":
+    """Say how `accord call` reaches the same server; secrets are named there, and never told."""
+    from accord.check.contract.contact import Way
+
+    words = [f" --env {quote(name)}=..." for name, _ in options.env]
+    words += [f" --header {quote(f'{name}: ...')}" for name, _ in options.header]
+    words += [' --bearer "$TOKEN"'] * (options.bearer is not None)
+    words += [" --oauth"] * options.oauth
+    words += [f" --cwd {quote(str(options.cwd))}"] * (options.cwd is not None)
+    words += [f" --revision {options.revision}"] * (options.revision is not None)
+    if options.command:
+        return Way(after=f"{''.join(words)} -- {join(options.command)}")
+    return Way(before=f"{quote(shown_target(options.target))} ", after="".join(words))
+
+
+def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
+    from accord.check.contract.reaching import rules_of
+    from accord.check.contract.tools import Rules
+
+    own = rules_of(file)
+    if own is None or options.only_cases:
+        return None
+    return Rules(
+        tools=frozenset(options.tool) or own.tools,
+        allow_writes=options.allow_writes or own.allow_writes,
+        examples=own.examples if options.examples is None else options.examples,
+        seed=own.seed if options.seed is None else options.seed,
+    )
+
+
+def _ran(contact: "Contact", rules: "Rules | None", file: "CaseFile") -> "list[Ran]":
+    from accord.check.contract.running import all_tests, run_tests
+
+    try:
+        tests = all_tests(contact, rules, file.case)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    with progress("testing", len(tests)) as done:
+        return run_tests(contact, tests, step=done)
+
+
+def _deliver(options: argparse.Namespace, ran: "Sequence[Ran]", form: str | None) -> int:
+    from accord.check.contract import rendering
+
+    target = shown_target(options.target) or join(options.command)
+    for path in options.output:
+        chosen = form if form and len(options.output) == 1 else _ENDINGS.get(path.suffix, "text")
+        try:
+            path.write_text(_rendered(chosen, target, ran, quiet=options.quiet), "utf-8")
+        except OSError as error:
+            complain(f"{path}: {error.strerror or error}")
+            return 2
+    if options.output:
+        say(f"{rendering.summary(ran)}\n")
+    elif form in (None, "text"):
+        say(rendering.as_text(target, ran, quiet=options.quiet, paint=painter()))
+    else:
+        assert form is not None
+        say(_rendered(form, target, ran, quiet=options.quiet))
+    return 1 if rendering.has_failed(ran) else 0
+
+
+def _rendered(form: str, target: str, ran: "Sequence[Ran]", *, quiet: bool) -> str:
+    render = import_module("accord.check.contract.rendering").FORMS[form]
+    text: str = render(target, ran, quiet=quiet) if form == "text" else render(target, ran)
+    return text
