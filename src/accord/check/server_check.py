@@ -184,7 +184,10 @@ async def _check_revision(
             if isinstance(error, LineEnded) and not line.opening:
                 raise ConnectFailed(f"{subject.name}: {_with_stderr(str(error), line)}") from None
             _blame(probe, error)
-        await _run_all(probe, _chosen(plan, revision), tell)
+        try:
+            await _run_all(probe, _chosen(plan, revision), tell)
+        finally:
+            await probe.dismiss_idle()
     assert line.tape.monitor is not None
     probe.outcomes.tallies.append(line.tape.monitor.tallies)
     return [

@@ -1,5 +1,6 @@
 """What a scenario has in hand: lines to the server, facts about it, and a place for verdicts."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -45,6 +46,7 @@ class Facts(msgspec.Struct, kw_only=True):
     Attributes:
         annotations: of tools, by name, as any revision has them.
         slow: tools that are not called any more, with the reason.
+        locked: why no conversation can be had with the server; empty where one can.
     """
 
     revision: RevisionId
@@ -56,6 +58,7 @@ class Facts(msgspec.Struct, kw_only=True):
     prompts: list[dict[str, Any]] = []
     annotations: Mapping[str, Any] = {}
     slow: dict[str, str] = {}
+    locked: str = ""
     rules: Rules = Rules()
 
     def declares(self, path: str) -> bool:
@@ -102,6 +105,7 @@ class Probe:
         self.line = line
         self.outcomes = Outcomes("server", facts.revision)
         self._lines: list[Line] = [line]
+        self._idle: dict[bool, list[Line]] = {True: [], False: []}
 
     @property
     def revision(self) -> RevisionId:
@@ -137,6 +141,55 @@ class Probe:
             _in_use.reset(before)
             if line.tape.monitor is not None:
                 self.outcomes.tallies.append(line.tape.monitor.tallies)
+
+    @asynccontextmanager
+    async def borrow(self, *, is_judged: bool = True) -> AsyncIterator[Line]:
+        """Use a line that others used before: a launch less, for who leaves it as it was found.
+
+        Nothing may be under way on it at the end, and nothing be set. Where something goes wrong,
+        nobody uses it any more.
+
+        Args:
+            is_judged: False where the scenario breaks rules, so that answers prove nothing.
+        """
+        idle = self._idle[is_judged]
+        line = idle.pop() if idle else await self._opened(is_judged)
+        line.heard.clear()
+        before = _in_use.set(line)
+        is_sound = False
+        try:
+            yield line
+            is_sound = line.ended is None
+        finally:
+            _in_use.reset(before)
+            line.respond = None
+            if is_sound:
+                idle.append(line)
+            else:
+                await self._dismiss(line)
+
+    async def _opened(self, is_judged: bool) -> Line:  # noqa: FBT001 - a key, not a switch
+        line = self.subject.line(is_judged=is_judged)
+        self._lines.append(line)
+        try:
+            await line.__aenter__()
+            await line.initialize(self.revision)
+        except BaseException:
+            await self._dismiss(line)
+            raise
+        return line
+
+    async def _dismiss(self, line: Line) -> None:
+        await line.close()
+        if line.tape.monitor is not None:
+            self.outcomes.tallies.append(line.tape.monitor.tallies)
+
+    async def dismiss_idle(self) -> None:
+        """End the lines that nobody will borrow again."""
+        idle = [line for lines in self._idle.values() for line in lines]
+        for lines in self._idle.values():
+            lines.clear()
+        await asyncio.gather(*(self._dismiss(line) for line in idle))
 
     def lose_patience(self) -> None:
         """Wait less from now on: a server that hung once may hang in every scenario."""

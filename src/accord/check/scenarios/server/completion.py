@@ -82,7 +82,7 @@ async def suggestions(
 
 @scenario(*_OF_RESULTS, _CARE, when=_cannot_complete)
 async def asks_for_suggestions(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for reference, name in _references(probe.facts)[:_ASKED_AT_MOST]:
             argument = {"name": name, "value": ""}
             reply = await line.ask(_COMPLETE, {"ref": reference, "argument": argument})
@@ -102,7 +102,7 @@ async def asks_for_suggestions(probe: "Probe") -> None:
 
 @scenario(_CODES, needs="completions")
 async def asks_for_suggestions_wrongly(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         argument = {"name": "accord-check", "value": ""}
         for what, reference in (
             ("an unknown prompt", {"type": "ref/prompt", "name": "accord-check-no-such-prompt"}),

@@ -94,7 +94,7 @@ async def sends_what_must_be_ignored(probe: "Probe") -> None:
 
 @scenario("errors.code.method-not-found")
 async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         reply = await line.ask("accord-check/no-such-method", {})
         probe.holds(
             "errors.code.method-not-found",
@@ -110,7 +110,7 @@ async def asks_without_the_parameters_needed(probe: "Probe") -> None:
     if not methods:
         probe.skip(_INVALID_PARAMS, "no method that the server declared needs parameters")
         return
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         for method in methods:
             reply = await line.ask(method, {})
             # A tool call that goes wrong may always be answered as the tool's own failure.
@@ -132,7 +132,7 @@ def _with_parameters(facts: "Facts") -> list[str]:
 
 @scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources")
 async def reads_a_resource_that_does_not_exist(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         reply = await line.ask("resources/read", {"uri": _MISSING})
         if reply.is_error and not isinstance(reply.code, int):
             # jsonrpc.error.code-integer, which the monitor reports.

@@ -27,7 +27,7 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
         probe.not_applicable(f"{name}.list-changed.sent", reason)
     if not wanted:
         return
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         before = {name: await all_of(line, _LISTS[name], name) for name in wanted}
         await call_all(probe, line)
         await line.hush(probe.subject.settling)
@@ -55,7 +55,7 @@ async def asks_for_lists_that_were_not_declared(probe: "Probe") -> None:
     if not undeclared:
         return
     # Asking is against the rules, so that only what comes of it can be judged.
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         for name in undeclared:
             reply = await line.ask(_LISTS[name])
             if reply.result.get(name):

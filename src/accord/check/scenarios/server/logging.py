@@ -72,7 +72,7 @@ async def _logged(probe: "Probe", line: "Line", level: str) -> set[str]:
 
 @scenario(_INVALID, needs="logging")
 async def sets_a_level_that_does_not_exist(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         reply = await line.ask(_SET, {"level": "accord-check"})
         probe.holds(
             _INVALID,

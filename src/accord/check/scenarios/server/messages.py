@@ -31,7 +31,7 @@ async def pings(probe: "Probe") -> None:
 
 @scenario("jsonrpc.request.answered", "jsonrpc.response.id-echo")
 async def uses_ids_of_all_kinds(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         number = next_id()
         # One value as a number and as a string are two ids, and may be in flight together.
         ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
@@ -44,7 +44,7 @@ async def uses_ids_of_all_kinds(probe: "Probe") -> None:
 @scenario("jsonrpc.request.answered")
 async def uses_the_ids_of_another_conversation(probe: "Probe") -> None:
     method = harmless(probe.facts)
-    async with probe.open() as one, probe.open() as other:
+    async with probe.borrow() as one, probe.borrow() as other:
         id = next_id()
         await one.begin(method, id=id)
         await other.begin(method, id=id)
@@ -55,7 +55,7 @@ async def uses_the_ids_of_another_conversation(probe: "Probe") -> None:
 @scenario("jsonrpc.request.answered")
 async def asks_many_things_at_once(probe: "Probe") -> None:
     method = harmless(probe.facts)
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         ids = [await line.begin(method) for _ in range(_MANY)]
         for id in ids:
             if await answered(probe, line, id, f"one of {_MANY} requests at once") is None:
@@ -68,7 +68,7 @@ async def asks_many_things_at_once(probe: "Probe") -> None:
 
 @scenario("jsonrpc.notification.not-answered")
 async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         since = len(line.heard)
         await line.notify("notifications/accord-check/unknown")
         await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
@@ -88,7 +88,7 @@ async def sends_large_and_deep_messages(probe: "Probe") -> None:
     nested: Any = 1
     for _ in range(_DEEP):
         nested = [nested]
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for what, value in (
             ("large", "x" * _LARGE),
             ("deep", nested),

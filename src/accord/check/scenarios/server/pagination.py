@@ -36,7 +36,7 @@ def _has_no_lists(facts: "Facts") -> str | None:
 
 @scenario(*_LISTS, _STABLE, _BAD, _NEXT, when=_has_no_lists)
 async def walks_all_pages(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for id, (capability, method, member) in _LISTS.items():
             if not probe.facts.declares(capability):
                 probe.not_applicable(id, f"the server did not declare {capability}")
@@ -82,7 +82,7 @@ async def _turn_back(probe: "Probe", line: "Line", method: str, member: str, cur
 
 
 async def _make_one_up(probe: "Probe", method: str) -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         reply = await line.ask(method, {"cursor": "accord-check-no-such-cursor"})
         probe.holds(
             _BAD,

@@ -29,7 +29,7 @@ _REPORTED: Final = (
 @scenario(*_REPORTED, needs="tools")
 async def asks_for_progress(probe: "Probe") -> None:
     tools = probe.facts.callable_tools()
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         wanted: dict[Any, Any] = {}
         for number, (tool, arguments) in enumerate(tools):
             for token in (f"token-{number}", 1000 + number):
@@ -61,7 +61,7 @@ async def asks_for_progress(probe: "Probe") -> None:
 
 @scenario("progress.notification.active-only", needs="tools")
 async def asks_for_no_progress(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
             await answered(probe, line, id, f"a call of {tool['name']}")

@@ -33,7 +33,7 @@ _GOT_AT_MOST: Final = 10
 
 @scenario(*_OF_MESSAGES, *_OF_KINDS, needs="prompts")
 async def asks_for_every_prompt(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         found = [
             await line.ask(
                 _GET, {"name": prompt.get("name"), "arguments": await _plain(probe, line, prompt)}
@@ -59,7 +59,7 @@ async def _plain(probe: "Probe", line: "Line", prompt: dict[str, Any]) -> dict[s
 
 @scenario(_CODES, _VALIDATED, needs="prompts")
 async def asks_for_prompts_wrongly(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         reply = await line.ask(_GET, {"name": "accord-check-no-such-prompt"})
         probe.holds(
             _CODES,

@@ -39,7 +39,7 @@ _OBJECTION: Final = re.compile(
 
 @scenario(*_METHODS, _MODES, _TOOLS)
 async def answers_what_the_server_asks(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             await call(probe, line, tool, arguments)
         questions = [each for each in line.heard if "method" in each and "id" in each]
@@ -75,7 +75,7 @@ async def refuses_what_the_server_asks(probe: "Probe") -> None:
     if not asking:
         return
     for respond in (_refusing("decline"), _refusing("cancel"), _failing):
-        async with probe.open() as line:
+        async with probe.borrow() as line:
             line.respond = respond
             for tool, arguments in asking:
                 await call(probe, line, tool, arguments)
@@ -100,7 +100,7 @@ async def _failing(line: "Line", question: dict[str, Any]) -> None:
 async def _asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Find the tools that ask something."""
     found = []
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             since = len(line.heard)
             await call(probe, line, tool, arguments)
@@ -111,7 +111,7 @@ async def _asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, 
 
 @scenario(_VALIDATED)
 async def answers_the_server_wrongly(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         line.respond = _answering_wrongly
         for tool, arguments in probe.facts.callable_tools():
             since = len(line.heard)

@@ -38,7 +38,7 @@ _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?
 
 @scenario(*_OF_CONTENTS, needs="resources")
 async def reads_every_resource(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
         for template in probe.facts.templates[:_READ_AT_MOST]:
             uri = await _expanded(probe, line, template)
@@ -70,7 +70,7 @@ async def _expanded(probe: "Probe", line: "Line", template: dict[str, Any]) -> s
 
 @scenario(_VALIDATED, needs="resources")
 async def reads_what_is_no_uri(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         for text in _NO_URIS:
             reply = await line.ask(_READ, {"uri": text})
             probe.holds(
@@ -87,7 +87,7 @@ def _has_no_resources(facts: "Facts") -> str | None:
 
 @scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
 async def subscribes_to_resources(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         watched: dict[str, list[str]] = {}
         for resource in probe.facts.resources[:_READ_AT_MOST]:
             uri = str(resource.get("uri"))

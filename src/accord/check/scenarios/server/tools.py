@@ -56,7 +56,7 @@ def _none_may_be_called(facts: "Facts") -> str | None:
     when=_none_may_be_called,
 )
 async def calls_every_tool(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         # The monitor holds results to the schemas that it saw on this line.
         await all_of(line, "tools/list", "tools")
         made = await call_all(probe, line)
@@ -139,7 +139,7 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
         for id in (_VALIDATES, _VALIDATES_TWIN, _WITHOUT_ARGUMENTS):
             probe.skip(id, "no tool that may be called says which arguments it needs")
         return
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for tool, arguments in tried:
             reply = await call(probe, line, tool, arguments)
             if reply is not None:
@@ -196,7 +196,7 @@ def _wrong(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, An
 
 @scenario(_UNKNOWN, "practice.server.survives-errors", needs="tools")
 async def calls_a_tool_that_does_not_exist(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         reply = await line.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
         probe.holds(
             _UNKNOWN,
@@ -215,7 +215,7 @@ async def calls_a_tool_in_other_case(probe: "Probe") -> None:
         for tool, arguments in probe.facts.callable_tools()
         if str(tool["name"]).swapcase() not in listed
     ]
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         for tool, arguments in found[:1]:
             other = str(tool["name"]).swapcase()
             reply = await line.ask(_CALL, {"name": other, "arguments": arguments})
