@@ -17,7 +17,7 @@ except ImportError:
 
 __all__ = ["Found", "NothingGenerated", "smallest_failure"]
 
-# Tries to find a smaller failing input: all, and those that fail where that costs a wait or a start.
+# Tries to find a smaller input that fails: all, and failing ones that cost a wait or a start.
 _TRIES: Final = 400
 _COSTLY: Final = {"silence": 5, "end": 40}
 
