@@ -103,9 +103,9 @@ def cuts_ids_short(message: Message, request: Message) -> Message:
 
 
 @mutant("jsonrpc.response.result-xor-error")
-def adds_an_error_to_a_result(message: Message, request: Message) -> Message:
-    if request.get("method") == "prompts/list":
-        message["error"] = {"code": 1, "message": "fine"}
+def adds_a_result_to_an_error(message: Message, request: Message) -> Message:
+    if "no-such-method" in str(request.get("method")):
+        message["result"] = {}
     return message
 
 

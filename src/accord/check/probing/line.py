@@ -150,6 +150,7 @@ class Line:
 
     def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
         """Take what the other party sent."""
+        self._has_spoken = True
         if self.tape.count >= _FLOOD:
             self.end(f"the server floods the line: more than {_FLOOD} messages")
             return
