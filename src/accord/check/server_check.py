@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from accord.check.outcomes import Outcome, judged
-from accord.check.probing.line import Line, LineEnded, Silence
+from accord.check.probing.line import Line, LineEnded, Locked, Silence
 from accord.check.probing.probe import Facts, Probe, Rules, all_of
 from accord.check.probing.subject import Subject
 from accord.check.probing.trials import try_tools
@@ -26,7 +27,7 @@ __all__ = ["Plan", "Stage", "check_server", "spoken"]
 log = logging.getLogger("accord.check")
 
 # A scenario has this many waits at most; a server that answers none of them is judged all the same.
-_WAITS: Final = 6
+_WAITS: Final = 12
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
 
 
@@ -136,12 +137,19 @@ async def spoken(subject: Subject) -> list[RevisionId]:
     answers: dict[str, str] = {}
     found: list[RevisionId] = []
     for revision in _reachable(subject):
-        async with subject.line(is_judged=False) as line:
-            try:
+        line = subject.line(is_judged=False)
+        try:
+            async with line:
                 reply = await line.initialize(revision)
-            except (Silence, LineEnded) as error:
-                answers[revision] = _with_stderr(str(error), line)
-                continue
+        except Locked:
+            # Nobody hears what it speaks: what is asked of the locked is much the same in all.
+            return [_reachable(subject)[-1]]
+        except (Silence, LineEnded) as error:
+            answers[revision] = _with_stderr(str(error), line)
+            if isinstance(error, Silence):
+                # It had all the time to start, and is not likely to need it again.
+                subject = msgspec.structs.replace(subject, patience=subject.patience / 4)
+            continue
         if reply.result.get("protocolVersion") == revision:
             found.append(revision)
         answers[revision] = str(reply)
@@ -174,20 +182,21 @@ async def _check_revision(
     revision = facts.revision
     line = subject.line()
     probe = Probe(subject, facts, line)
-    async with line:
+    async with AsyncExitStack() as stack:
         try:
+            await stack.enter_async_context(line)
             await _get_to_know(facts, line)
             if facts.callable_tools():
                 async with probe.open() as other:
                     await try_tools(facts, other)
+        except Locked as error:
+            facts.locked = f"{error}; give --bearer or --oauth"
         except (Silence, LineEnded) as error:
             if isinstance(error, LineEnded) and not line.opening:
                 raise ConnectFailed(f"{subject.name}: {_with_stderr(str(error), line)}") from None
             _blame(probe, error)
-        try:
-            await _run_all(probe, _chosen(plan, revision), tell)
-        finally:
-            await probe.dismiss_idle()
+        stack.push_async_callback(probe.dismiss_idle)
+        await _run_all(probe, _chosen(plan, revision), tell)
     assert line.tape.monitor is not None
     probe.outcomes.tallies.append(line.tape.monitor.tallies)
     return [
@@ -248,6 +257,10 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         for id in scenario.ids:
             probe.not_applicable(id, reason)
         return
+    if probe.facts.locked and not scenario.is_outside:
+        for id in scenario.ids:
+            probe.skip(id, probe.facts.locked)
+        return
     if scenario.when is not None and (why := scenario.when(probe.facts)) is not None:
         for id in scenario.ids:
             probe.skip(id, why)
@@ -271,7 +284,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
 def _unfit(facts: Facts, scenario: Scenario) -> str | None:
     if facts.transport not in scenario.on:
         return f"the server is not reached over {' or '.join(scenario.on)}"
-    if scenario.needs is not None and not facts.declares(scenario.needs):
+    if scenario.needs is not None and not facts.locked and not facts.declares(scenario.needs):
         return f"the server did not declare {scenario.needs}"
     return None
 

@@ -172,7 +172,8 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
             raise UsageError(f"a command is reached over stdio, not {transport}")
         place = locate(options.target, options.rest).target
         async with served(place, transport, settings["env"]) as url:
-            return await check_server(Subject(url=url, form=transport, **settings), plan, **told)
+            subject = Subject(url=url, form=transport, is_launched=True, **settings)
+            return await check_server(subject, plan, **told)
 
 
 def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:

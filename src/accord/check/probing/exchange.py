@@ -90,11 +90,10 @@ class Heard:
         ]
 
     def _flat(self) -> list[dict[str, Any]]:
-        found = []
+        found: list[dict[str, Any]] = []
         for message in self.messages:
-            for each in message if isinstance(message, list) else [message]:
-                if isinstance(each, dict):
-                    found.append(each)
+            batch = message if isinstance(message, list) else [message]
+            found.extend(each for each in batch if isinstance(each, dict))
         return found
 
     # -- reading

@@ -187,8 +187,11 @@ class _Web:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
 
-    def _take_down(self, data: bytes, method: str, headers: Mapping[str, str]) -> None:
-        self.line.tape.take("client", data, HttpFacts(method=method, headers=headers))
+    def _take_down(
+        self, data: bytes, headers: Mapping[str, str], stream: str | None = None
+    ) -> None:
+        facts = HttpFacts(method="POST", headers=headers, stream=stream)
+        self.line.tape.take("client", data, facts)
 
 
 class HttpCarrier(_Web):
@@ -222,9 +225,10 @@ class HttpCarrier(_Web):
     async def send(self, data: bytes) -> None:
         """Post a message; what it is answered with is heard while it comes."""
         headers = self.heads()
-        self._take_down(data, "POST", headers)
+        stream = f"stream-{next(self._streams)}"
+        self._take_down(data, headers, stream)
         begun = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._post(data, headers, begun))
+        task = asyncio.get_running_loop().create_task(self._post(data, headers, begun, stream))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         waiting = asyncio.get_running_loop().create_task(begun.wait())
@@ -234,7 +238,9 @@ class HttpCarrier(_Web):
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
-    async def _post(self, data: bytes, headers: dict[str, str], begun: asyncio.Event) -> None:
+    async def _post(
+        self, data: bytes, headers: dict[str, str], begun: asyncio.Event, stream: str
+    ) -> None:
         async with self.response("POST", headers=headers, body=data) as response:
             self.statuses.append(response.status)
             given = response.headers.get("mcp-session-id")
@@ -244,7 +250,7 @@ class HttpCarrier(_Web):
                 raise Locked(_LOCKED)
             begun.set()
             if response.status in _OK:
-                await self._hear(response)
+                await self._hear(response, HttpFacts(stream=stream))
                 return
             body = await response.content.read(_MOST)
             facts = HttpFacts(status=response.status, headers=heads_of(response))
@@ -260,18 +266,17 @@ class HttpCarrier(_Web):
         """Listen for what belongs to no request, if the server offers it."""
         self._spawn(self._listen())
 
-    async def _hear(self, response: "ClientResponse") -> None:
-        facts = HttpFacts(status=response.status, headers=heads_of(response))
+    async def _hear(self, response: "ClientResponse", facts: HttpFacts) -> None:
+        facts = replace(facts, status=response.status, headers=heads_of(response))
         kind = response.content_type if "content-type" in response.headers else ""
         if kind == CONTENT_TYPE:
-            facts = replace(facts, stream=f"stream-{next(self._streams)}")
             async for event in self.events(response):
                 if event.name == "message":
                     self.line.hear(event.data, facts)
             return
         body = await response.content.read(_MOST)
         if body.strip():
-            self.line.hear(body, facts)
+            self.line.hear(body, replace(facts, stream=None))
 
     async def _listen(self) -> None:
         headers = {name: value for name, value in self.heads().items() if name != "content-type"}
@@ -280,7 +285,8 @@ class HttpCarrier(_Web):
             async with self.response("GET", headers=headers) as response:
                 self.listens = response.status in _OK
                 if self.listens:
-                    await self._hear(response)
+                    stream = f"stream-{next(self._streams)}"
+                    await self._hear(response, HttpFacts(method="GET", stream=stream))
 
     async def close(self) -> None:
         """End the session and all connections."""
@@ -367,7 +373,7 @@ class SseCarrier(_Web):
         """Post a message to the place that the server named."""
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
-        self._take_down(data, "POST", headers)
+        self._take_down(data, headers)
         reply = await self.request("POST", url=self.place, headers=headers, body=data)
         self.statuses.append(reply.status)
 

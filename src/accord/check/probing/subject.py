@@ -36,6 +36,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         url: where it is, for HTTP.
         form: which HTTP form it speaks there.
         headers: sent with every request.
+        is_launched: whether the check itself serves it at that URL.
+        other_token: a good token of another user of the server.
+        foreign_token: a good token of the same issuer, for another server.
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
@@ -51,6 +54,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     form: Form = "http"
     headers: Mapping[str, str] = {}
+    is_launched: bool = False
+    other_token: str | None = None
+    foreign_token: str | None = None
     env: Mapping[str, str] = {}
     cwd: str | None = None
     server: Any = None

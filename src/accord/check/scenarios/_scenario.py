@@ -28,6 +28,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         needs: a capability that the server must have declared, as a dotted path.
         on: the transports on which it can be done.
         when: says why it cannot be done to this server, None where it can.
+        is_outside: whether it can be done to a server that lets nobody in.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     needs: str | None = None
     on: tuple[Transport, ...] = ALL_TRANSPORTS
     when: When | None = None
+    is_outside: bool = False
 
 
 SERVER_SCENARIOS: Final[list[Scenario]] = []
@@ -46,13 +48,22 @@ def scenario(
     needs: str | None = None,
     on: tuple[Transport, ...] = ALL_TRANSPORTS,
     when: When | None = None,
+    is_outside: bool = False,
 ) -> Callable[[Body], Body]:
     """Register a scenario of a server check; it is named after its function."""
 
     def register(body: Body) -> Body:
         name = getattr(body, "__name__", "scenario").replace("_", " ")
         SERVER_SCENARIOS.append(
-            Scenario(name=name, ids=ids, body=body, needs=needs, on=on, when=when)
+            Scenario(
+                name=name,
+                ids=ids,
+                body=body,
+                needs=needs,
+                on=on,
+                when=when,
+                is_outside=is_outside,
+            )
         )
         return body
 

@@ -5,6 +5,7 @@ from accord.check.scenarios.server import (  # they register themselves
     cancellation,
     completion,
     errors,
+    http,
     lifecycle,
     lists,
     logging,
@@ -15,6 +16,9 @@ from accord.check.scenarios.server import (  # they register themselves
     prompts,
     questions,
     resources,
+    resumption,
+    session,
+    sse,
     tools,
 )
 
@@ -23,6 +27,7 @@ __all__ = [
     "cancellation",
     "completion",
     "errors",
+    "http",
     "lifecycle",
     "lists",
     "logging",
@@ -33,5 +38,8 @@ __all__ = [
     "prompts",
     "questions",
     "resources",
+    "resumption",
+    "session",
+    "sse",
     "tools",
 ]
