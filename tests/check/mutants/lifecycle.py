@@ -26,7 +26,8 @@ def names_no_revision(message: Message, request: Message) -> Message:
 
 @mutant("lifecycle.initialize-result.server-capabilities")
 def declares_nothing_at_all(message: Message, request: Message) -> Message:
-    if result := opening(message, request):
+    # Only where nothing is asked for afterwards: else it offers what it did not declare, too.
+    if (result := opening(message, request)) and asked_for(request) == UNKNOWN:
         del result["capabilities"]
     return message
 
