@@ -35,7 +35,6 @@ __all__ = ["ClientPlan", "Place", "check_client"]
 
 log = logging.getLogger("accord.check")
 
-_AT_ONCE: Final = 3
 _LEAVING: Final = 3.0
 _STDERR_KEPT: Final = 40
 _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
@@ -70,6 +69,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         timeout: seconds that one run of the client may take.
         env: variables for the client, beside those of this process.
         patience: seconds to wait for an answer of the client.
+        at_once: how many runs there are at the same time.
         plays: names of the classes of plays to run; empty runs all.
         client: in place of a command, a client in this process: called with the place of the
             server, it returns its exit code.
@@ -82,6 +82,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 30.0
     patience: float = 5.0
     env: Mapping[str, str] = {}
+    at_once: int = 3
     plays: Collection[str] = ()
     client: Callable[[Place], Awaitable[int]] | None = None
 
@@ -107,7 +108,7 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
     """
     began = monotonic()
     well, bad = _cast(plan)
-    room, done, total = asyncio.Semaphore(_AT_ONCE), 0, len(well) + len(bad)
+    room, done, total = asyncio.Semaphore(plan.at_once), 0, len(well) + len(bad)
     shows: list[Performance] = []
 
     async def run(actor: Actor, usual_exit: int | None = None) -> Performance:
@@ -249,6 +250,8 @@ async def _run(plan: ClientPlan, place: Place, show: Performance) -> None:
                 show.exit_code = await plan.client(place)
         except TimeoutError:
             show.was_connected = any(each.ended is None for each in show.lines)
+        else:
+            await _look_around(show)
     else:
         await _run_client(plan, _filled(plan.command, place), show)
 
@@ -297,7 +300,8 @@ async def _look_around(show: Performance) -> None:
     launched = len(getattr(show.actor.stage, "pids", ()))
     for _ in range(_LOOKS):
         show.left_running = show.actor.events.count("gone") < launched
-        if not show.left_running:
+        has_all = show.transport != "stdio" or all(each.ended is not None for each in show.lines)
+        if has_all and not show.left_running:
             return
         await asyncio.sleep(_LOOK)
 

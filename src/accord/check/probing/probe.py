@@ -75,7 +75,8 @@ class Facts(msgspec.Struct, kw_only=True):
         return [
             (tool, arguments | hasty(tool.get("inputSchema")))
             for tool in self.tools
-            if self.why_not(tool) is None
+            if isinstance(tool.get("name"), str)
+            and self.why_not(tool) is None
             and isinstance(arguments := sample(tool.get("inputSchema")), dict)
         ][:_TOOLS]
 

@@ -17,6 +17,7 @@ _CANCELLED: Final = "notifications/cancelled"
 # An answer that takes as long as this is still being made when a cancellation arrives.
 _SLOW: Final = 0.08
 _SETTLING: Final = 0.3
+_LOOKS: Final = 30
 _RATE: Final = 0.05
 _FOREVER: Final = 120.0
 
@@ -124,10 +125,11 @@ class AnswersWhatWasCancelled(_Stuck):
         )
         if line.tape.transport == "http":
             # Time to leave the stream on which the answer would come.
-            await asyncio.sleep(_SETTLING)
-            if not line.carrier.is_waited_for(request.get("id")):
-                self.survived = True
-                return
+            for _ in range(_LOOKS):
+                if not line.carrier.is_waited_for(request.get("id")):
+                    self.survived = True
+                    return
+                await asyncio.sleep(_SETTLING / _LOOKS)
         method, params = str(request.get("method")), request.get("params")
         result = await self.result(line, method, params if isinstance(params, dict) else {})
         answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}

@@ -1,0 +1,885 @@
+"""Clients with one fault each, that a check must find, and no other."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+
+from check.client.raw import Message, Raw
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """A client with one fault.
+
+    Attributes:
+        id: the requirement that it breaks.
+        kind: the client.
+        plays: where it shows; the server that does everything right is always met.
+        over: the transport.
+        also: other requirements that this breaks unavoidably, and why.
+    """
+
+    id: str
+    kind: type[Raw]
+    plays: tuple[str, ...] = ()
+    over: str = "http"
+    also: dict[str, str] = {}
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(
+    id: str, *plays: str, over: str = "http", also: dict[str, str] | None = None
+) -> Callable[[type[Raw]], type[Raw]]:
+    def register(kind: type[Raw]) -> type[Raw]:
+        name = f"{id}-{kind.__name__}"
+        MUTANTS[name] = Mutant(id=id, kind=kind, plays=plays, over=over, also=also or {})
+        return kind
+
+    return register
+
+
+class Says(Raw):
+    """Changes what it says."""
+
+    def changed(self, message: Message) -> Any:
+        return message
+
+    async def say(self, message: Any) -> None:
+        found = self.changed(dict(message))
+        for each in found if isinstance(found, tuple) else (found,):
+            if each is not None:
+                await super().say(each)
+
+
+def mutated(
+    id: str, *plays: str, over: str = "http", also: dict[str, str] | None = None
+) -> Callable[[Callable[[Message], Any]], Callable[[Message], Any]]:
+    """Register a fault in messages: a function that changes a message before it is sent."""
+
+    def register(change: Callable[[Message], Any]) -> Callable[[Message], Any]:
+        kind = type(
+            change.__name__, (Says,), {"changed": lambda _self, message: change(dict(message))}
+        )
+        mutant(id, *plays, over=over, also=also)(kind)
+        return change
+
+    return register
+
+
+def is_result(message: Message, member: str) -> bool:
+    result = message.get("result")
+    return isinstance(result, dict) and member in result
+
+
+# -- messages
+
+
+@mutated("jsonrpc.message.version-2-0")
+def speaks_1_0(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["jsonrpc"] = "1.0"
+    return message
+
+
+@mutated("jsonrpc.request.id-present")
+def asks_without_id(message: Message) -> Any:
+    if message.get("method") == "logging/setLevel":
+        return message, {**message, "id": None} and {k: v for k, v in message.items() if k != "id"}
+    return message
+
+
+@mutated("jsonrpc.request.id-string-or-integer")
+def asks_with_a_fraction(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["id"] = 1.5
+    return message
+
+
+@mutated("jsonrpc.request.id-not-null")
+def asks_with_null(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["id"] = None
+    return message
+
+
+@mutated("jsonrpc.request.id-unique")
+def uses_an_id_twice(message: Message) -> Any:
+    if message.get("method") == "ping":
+        return message, message
+    return message
+
+
+@mutated("jsonrpc.request.params-object")
+def asks_with_a_list(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["params"] = []
+    return message
+
+
+@mutated("jsonrpc.request.method-string")
+def asks_with_a_number(message: Message) -> Any:
+    return {**message, "method": 7} if message.get("method") == "ping" else message
+
+
+@mutated("jsonrpc.response.id-echo", "AsksEverything")
+def answers_with_another_id(message: Message) -> Any:
+    if is_result(message, "roots"):
+        return message, {**message, "id": "another"}
+    return message
+
+
+@mutated("jsonrpc.response.result-xor-error", "AsksEverything")
+def answers_both(message: Message) -> Any:
+    if is_result(message, "roots"):
+        message["error"] = {"code": 1, "message": "no"}
+    return message
+
+
+@mutated("jsonrpc.error.code-and-message", "AsksTheImpossible")
+def leaves_out_the_message(message: Message) -> Any:
+    if "error" in message:
+        message["error"] = {"code": message["error"]["code"]}
+    return message
+
+
+@mutated("jsonrpc.error.code-integer", "AsksTheImpossible", also={
+    "errors.code.method-not-found": "a text is no code",
+})  # fmt: skip
+def names_the_code(message: Message) -> Any:
+    if "error" in message and message["error"]["code"] == -32601:
+        message["error"] = {**message["error"], "code": "unknown"}
+    return message
+
+
+@mutated("jsonrpc.notification.params-object")
+def tells_with_a_list(message: Message) -> Any:
+    if message.get("method") == "notifications/roots/list_changed":
+        message["params"] = []
+    return message
+
+
+@mutated("jsonrpc.notification.no-id")
+def tells_with_an_id(message: Message) -> Any:
+    if message.get("method") == "notifications/roots/list_changed":
+        message["id"] = "told"
+    return message
+
+
+@mutated("jsonrpc.request.answered", "AsksEverything")
+def never_lists_its_roots(message: Message) -> Any:
+    return None if is_result(message, "roots") else message
+
+
+@mutant("jsonrpc.batch.removed")
+class SendsBatches(Raw):
+    async def tell_roots(self) -> None:
+        told = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        await self.send(json.dumps([told]).encode())
+
+
+@mutant("jsonrpc.batch.receive", "SendsBatches")
+class IgnoresBatches(Raw):
+    revision = "2025-03-26"
+
+    def hear(self, text: Any) -> None:
+        if not text.lstrip().startswith(b"["):
+            super().hear(text)
+
+
+@mutant("jsonrpc.encoding.utf8", over="stdio")
+class WritesLatin1(Raw):
+    async def tell_roots(self) -> None:
+        params = {"_meta": {"note": "h\u00e4"}}
+        told = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed", "params": params}
+        await self.send(json.dumps(told, ensure_ascii=False).encode("latin-1"))
+
+
+@mutant("jsonrpc.notification.not-answered", "AsksEverything")
+class AnswersNews(Raw):
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if message["method"] == "notifications/message":
+            self.spawn(self.say({"jsonrpc": "2.0", "id": None, "result": {}}))
+
+
+# -- opening
+
+
+@mutated("lifecycle.initialize.protocol-version")
+def opens_without_a_revision(message: Message) -> Any:
+    if message.get("method") == "initialize":
+        params = {k: v for k, v in message["params"].items() if k != "protocolVersion"}
+        return {**message, "params": params}
+    return message
+
+
+@mutated("lifecycle.initialize.client-info")
+def opens_without_a_name(message: Message) -> Any:
+    if message.get("method") == "initialize":
+        params = {k: v for k, v in message["params"].items() if k != "clientInfo"}
+        return {**message, "params": params}
+    return message
+
+
+@mutated("lifecycle.implementation.name-and-version")
+def opens_without_a_version(message: Message) -> Any:
+    if message.get("method") == "initialize":
+        return {**message, "params": {**message["params"], "clientInfo": {"name": "raw"}}}
+    return message
+
+
+@mutated("lifecycle.version.identifier")
+def opens_with_a_number(message: Message) -> Any:
+    if message.get("method") == "initialize":
+        return {**message, "params": {**message["params"], "protocolVersion": "2.0"}}
+    return message
+
+
+@mutated("lifecycle.initialized.sent")
+def is_never_ready(message: Message) -> Any:
+    return None if message.get("method") == "notifications/initialized" else message
+
+
+@mutant("lifecycle.initialize.client-capabilities")
+class DeclaresNothing(Raw):
+    capabilities: ClassVar[Message] = {}
+
+    def opening(self) -> Message:
+        return {k: v for k, v in super().opening().items() if k != "capabilities"}
+
+    async def tell_roots(self) -> None:
+        pass
+
+
+@mutant("lifecycle.initialize.client-waits", "OpensLate")
+class IsImpatient(Raw):
+    async def open(self) -> Message | None:
+        opening = self.spawn(super().open())
+        await asyncio.sleep(0.05)
+        hasty = self.spawn(self.ask("tools/list", {}))
+        reply = await opening
+        hasty.cancel()
+        return dict(reply) if reply else None
+
+
+@mutant("lifecycle.version.client-disconnects", "AgreesOnNothing")
+class AgreesToAnything(Raw):
+    def takes(self, revision: Any) -> bool:
+        return revision in (self.revision, "1999-12-31")
+
+
+@mutant("lifecycle.version.client-prefers-latest", "OffersTheNewest")
+class AsksForLess(Raw):
+    def takes(self, revision: Any) -> bool:
+        return str(revision) in (self.revision, "2025-11-25")
+
+
+@mutant("lifecycle.errors.handled", "RefusesToOpen")
+class IgnoresRefusals(Raw):
+    async def open(self) -> Message | None:
+        await super().open()
+        return {"result": {"protocolVersion": self.revision}}
+
+
+@mutant("lifecycle.capabilities.declared", also={
+    "lifecycle.initialize.client-capabilities": "the same fault",
+})  # fmt: skip
+class DeclaresAList(Raw):
+    def opening(self) -> Message:
+        return {**super().opening(), "capabilities": []}
+
+    async def tell_roots(self) -> None:
+        pass
+
+
+@mutant("roots.list-changed.capability-required")
+class AnnouncesUndeclared(Raw):
+    capabilities: ClassVar[Message] = {"roots": {}}
+
+
+# -- questions
+
+
+@mutated("ping.response.empty", "AsksEverything")
+def answers_pings_at_length(message: Message) -> Any:
+    if message.get("result") == {}:
+        message["result"] = {"pong": True}
+    return message
+
+
+@mutant("ping.response.prompt", "AsksEverything")
+class IgnoresPings(Raw):
+    def heed(self, message: Message) -> None:
+        if message["method"] != "ping":
+            super().heed(message)
+
+
+@mutant("ping.response.prompt", "TalksNonsense")
+class IsSilencedByNonsense(Raw):
+    is_silent = False
+
+    def hear(self, text: Any) -> None:
+        self.is_silent = self.is_silent or text == b"this is no message"
+        if not self.is_silent or b'"result"' in text:
+            super().hear(text)
+
+
+def answering(id: str, member: str, change: Callable[[Message], Any]) -> None:
+    """Register a fault in the answers that have a member."""
+
+    def changed(message: Message) -> Any:
+        if is_result(message, member):
+            return {**message, "result": change(dict(message["result"]))}
+        return message
+
+    changed.__name__ = f"answers_without_{id.split('.')[-1]}"
+    mutated(id, "AsksEverything")(changed)
+
+
+def without(member: str) -> Callable[[Message], Message]:
+    return lambda result: {k: v for k, v in result.items() if k != member}
+
+
+answering("sampling.result.role", "model", without("role"))
+answering("sampling.result.content", "model", without("content"))
+answering("sampling.result.model", "model", without("model"))
+answering("sampling.result.stop-reason", "model", without("stopReason"))
+answering(
+    "sampling.result.content-type",
+    "model",
+    lambda result: {**result, "content": {"type": "video", "data": ""}},
+)
+answering("roots.list.array", "roots", lambda _: {"roots": {}})
+answering("roots.item.uri", "roots", lambda _: {"roots": [{"name": "srv"}]})
+answering("roots.item.file-uri", "roots", lambda _: {"roots": [{"uri": "https://a.b", "name": "a"}]})
+answering("elicitation.result.action-present", "action", without("action"))
+answering("elicitation.result.action-values", "action", lambda r: {**r, "action": "yes"})
+answering("elicitation.result.content-optional", "action", lambda r: {**r, "content": "yes"})
+answering("elicitation.answers.validated", "action", lambda r: {**r, "content": {"name": 7}})
+
+
+@mutant("roots.list-changed.sent", "AsksEverything")
+class ChangesItsRootsInSilence(Raw):
+    count = 0
+
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "roots/list":
+            self.count += 1
+            return {"roots": [{"uri": f"file:///srv/{self.count}", "name": "srv"}]}
+        return await super().result(method, params)
+
+    async def tell_roots(self) -> None:
+        pass
+
+
+@mutant("errors.code.method-not-found", "AsksTheImpossible")
+class FailsOnTheUnknown(Raw):
+    def unknown(self, question: Message) -> Message:
+        return {"code": -32603, "message": "internal error"}
+
+
+@mutated("errors.code.invalid-params", "AsksTheImpossible")
+def takes_bad_parameters_for_bad_text(message: Message) -> Any:
+    if message.get("error", {}).get("code") == -32602:
+        message["error"] = {"code": -32700, "message": "parse error"}
+    return message
+
+
+class Plain(Raw):
+    capabilities: ClassVar[Message] = {}
+
+    async def tell_roots(self) -> None:
+        pass
+
+
+@mutant("roots.errors", "AsksTheImpossible")
+class FailsWithoutRoots(Plain):
+    def unknown(self, question: Message) -> Message:
+        code = -32603 if question["method"] == "roots/list" else -32601
+        return {"code": code, "message": "no"}
+
+
+@mutant("sampling.errors", "AsksTheImpossible", also={
+    "sampling.capability.declared": "it answers what it did not declare",
+})  # fmt: skip
+class SamplesUndeclared(Plain):
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "sampling/createMessage":
+            content = {"type": "text", "text": "hello"}
+            end = {"model": "parrot", "stopReason": "endTurn"}
+            return {"role": "assistant", "content": content, **end}
+        return await super().result(method, params)
+
+
+# -- cancelling
+
+
+@mutant("http.cancel.explicit", "NeverAnswers")
+class HangsUp(Raw):
+    async def give_up(self, id: Any) -> None:
+        pass
+
+
+@mutant("timeouts.cancel-by-notification", "NeverAnswers", over="stdio")
+class GivesUpInSilence(HangsUp):
+    pass
+
+
+@mutant("cancellation.sender.ignores-late", "AnswersWhatWasCancelled", over="stdio")
+class FallsOverLateAnswers(Raw):
+    given_up: Any = None
+
+    async def give_up(self, id: Any) -> None:
+        self.given_up = id
+        await super().give_up(id)
+        await asyncio.sleep(1.5)
+
+    def hear(self, text: Any) -> None:
+        if self.given_up is None:
+            super().hear(text)
+
+
+@mutant("cancellation.races", "CancelsQuestions")
+class FallsOverCancellations(Raw):
+    is_deaf = False
+
+    def heed(self, message: Message) -> None:
+        self.is_deaf = self.is_deaf or message["method"] == "notifications/cancelled"
+        if not self.is_deaf:
+            super().heed(message)
+
+
+@mutant("cancellation.receiver.stops", "CancelsQuestions")
+class GoesOnWithWhatWasCancelled(Raw):
+    def stop(self, id: Any) -> None:
+        pass
+
+
+@mutant("cancellation.receiver.frees-and-silent", "CancelsQuestions")
+class AnswersCancellations(Raw):
+    def stop(self, id: Any) -> None:
+        super().stop(id)
+        if id == "taken-back-sampling":
+            error = {"code": -32800, "message": "cancelled"}
+            self.spawn(self.say({"jsonrpc": "2.0", "id": id, "error": error}))
+
+
+@mutant("cancellation.invalid-ignored", "CancelsNothing")
+class ComplainsOfCancellations(Raw):
+    def stop(self, id: Any) -> None:
+        error = {"code": -32602, "message": "never asked"}
+        self.spawn(self.say({"jsonrpc": "2.0", "id": "never-asked", "error": error}))
+
+
+@mutant("cancellation.request-id.present", "NeverAnswers", also={
+    "http.cancel.explicit": "a cancellation of nothing is none",
+})  # fmt: skip
+class CancelsSomething(Raw):
+    async def give_up(self, id: Any) -> None:
+        await self.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}})
+
+
+@mutant("cancellation.request-id.previously-issued")
+class CancelsTheUnsent(Raw):
+    async def tell_roots(self) -> None:
+        await self.give_up(4711)
+
+
+@mutant("cancellation.initialize.excluded", "OpensLate")
+class CancelsItsOpening(Raw):
+    async def open(self) -> Message | None:
+        opening = self.spawn(super().open())
+        await asyncio.sleep(0.05)
+        if not opening.done():
+            await self.give_up(1)
+        return dict(await opening)
+
+
+# -- progress
+
+
+@mutated("progress.token.type")
+def takes_an_object_for_a_token(message: Message) -> Any:
+    if message.get("method") == "tools/call":
+        return {**message, "params": {**message["params"], "_meta": {"progressToken": {}}}}
+    return message
+
+
+@mutant("progress.token.unique", "NeverAnswers")
+class UsesATokenTwice(Raw):
+    async def list(self, method: str) -> None:
+        params = {"_meta": {"progressToken": "same"}}
+        await asyncio.gather(self.ask(method, params), self.ask(method, params))
+
+
+@mutant("progress.value.increases", "AsksEverything")
+class ReportsTheSameAgain(Raw):
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "sampling/createMessage" and "_meta" in params:
+            told = {"progressToken": params["_meta"]["progressToken"], "progress": 1}
+            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+            await self.say(message)
+            await self.say(message)
+        return await super().result(method, params)
+
+
+# -- lists and the rest
+
+
+@mutant("pagination.client.both-flows", "PagesLists")
+class FailsOnPages(Raw):
+    def next_cursor(self, reply: Message | None) -> Any:
+        if super().next_cursor(reply) is not None:
+            self.exit_code = 5
+        return None
+
+
+@mutant("prompts.client.handles-pagination", "PagesPrompts")
+class FailsOnPagesOfPrompts(FailsOnPages):
+    pass
+
+
+@mutant("pagination.page-size-not-assumed", "PagesLists")
+class StopsAtShortPages(Raw):
+    def next_cursor(self, reply: Message | None) -> Any:
+        result = (reply or {}).get("result", {})
+        entries = next((each for each in result.values() if isinstance(each, list)), [])
+        return None if len(entries) < 2 else result.get("nextCursor")
+
+
+@mutant("pagination.cursor.opaque", "PagesLists")
+class BuildsCursors(Raw):
+    def next_cursor(self, reply: Message | None) -> Any:
+        cursor = super().next_cursor(reply)
+        return None if cursor is None else cursor.rstrip("=")
+
+
+@mutant("pagination.no-cross-session-cursors", "ForgetsTheSessionBetweenPages")
+class KeepsCursors(Raw):
+    async def renew(self, data: bytes) -> None:
+        await super().renew(data.replace(b'"cursor"', b'"\\u0063ursor"'))
+
+
+@mutated("completion.ref.types")
+def completes_nothing(message: Message) -> Any:
+    if message.get("method") == "completion/complete":
+        return {**message, "params": {**message["params"], "ref": {"type": "ref/tool"}}}
+    return message
+
+
+@mutated("completion.complete.method")
+def completes_without_a_value(message: Message) -> Any:
+    if message.get("method") == "completion/complete":
+        return {**message, "params": {**message["params"], "argument": {"name": "name"}}}
+    return message
+
+
+@mutated("tools.call.method")
+def calls_without_a_name(message: Message) -> Any:
+    if message.get("method") == "tools/call":
+        return {**message, "params": {"arguments": {}}}
+    return message
+
+
+@mutated("resources.read.method")
+def reads_without_a_uri(message: Message) -> Any:
+    return {**message, "params": {}} if message.get("method") == "resources/read" else message
+
+
+@mutated("resources.subscribe.method")
+def subscribes_to_nothing(message: Message) -> Any:
+    return {**message, "params": {}} if message.get("method") == "resources/subscribe" else message
+
+
+@mutated("prompts.get.method")
+def gets_nothing(message: Message) -> Any:
+    return {**message, "params": {}} if message.get("method") == "prompts/get" else message
+
+
+@mutated("logging.set-level.method")
+def sets_no_level(message: Message) -> Any:
+    return {**message, "params": {}} if message.get("method") == "logging/setLevel" else message
+
+
+@mutated("meta.key.name-grammar")
+def names_metadata_badly(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["params"] = {"_meta": {"-a-": 1}}
+    return message
+
+
+@mutated("meta.key.label-grammar")
+def labels_metadata_badly(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["params"] = {"_meta": {"1a.example/key": 1}}
+    return message
+
+
+# -- HTTP
+
+
+@mutant("http.client.accept-both")
+class AcceptsJsonAlone(Raw):
+    accept = "application/json"
+
+
+@mutant("http.get.accept-event-stream")
+class ListensForAnything(Raw):
+    listen_accept = "application/json"
+
+
+@mutant("http.client.protocol-version-header")
+class ForgetsTheRevision(Raw):
+    def head(self, method: str) -> dict[str, str]:
+        heads = super().head(method)
+        heads.pop("MCP-Protocol-Version", None)
+        return heads
+
+
+@mutant("http.client.post-messages")
+class PutsMessages(Raw):
+    async def tell_roots(self) -> None:
+        told = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        await self.request("PUT", self.head("POST"), json.dumps(told).encode())
+
+
+@mutant("http.post.body-message-or-batch")
+class PostsForms(Raw):
+    revision = "2025-03-26"
+
+    async def tell_roots(self) -> None:
+        await self.request("POST", self.head("POST"), b"method=ping")
+
+
+@mutant("session.id.client-echo")
+class ForgetsItsSessionWhenListening(Raw):
+    def head(self, method: str) -> dict[str, str]:
+        heads = super().head(method)
+        if method == "GET":
+            heads.pop("Mcp-Session-Id", None)
+        return heads
+
+
+@mutant("session.end.client-delete")
+class LeavesItsSession(Raw):
+    async def finish(self) -> None:
+        pass
+
+
+@mutant("http.session.client-restarts-on-404", "ForgetsTheSession")
+class GivesUpWithItsSession(Raw):
+    async def renew(self, data: bytes) -> None:
+        self.fail(data)
+
+
+@mutant("http.client.supports-both-forms", "AnswersInStreams")
+class ReadsNoStreams(Raw):
+    async def take(self, response: Any) -> None:
+        if "event-stream" not in response.headers.get("Content-Type", ""):
+            await super().take(response)
+
+
+@mutant("http.sse.resume-header", "DropsListeners")
+class ListensAnew(Raw):
+    def resuming(self, event: str) -> dict[str, str]:
+        return {}
+
+
+@mutant(
+    "http.compat.sse-fallback-any-4xx", "IsOfOldWith405", "IsOfOldWith404", "IsOfOldWith400"
+)
+class FallsBackOn405Alone(Raw):
+    falls_back_on: ClassVar[tuple[int, ...]] = (405,)
+
+
+# -- authorization
+
+
+class Authorizes(Raw):
+    left_out: ClassVar[tuple[str, ...]] = ()
+    left_out_later: ClassVar[tuple[str, ...]] = ()
+
+    def wanted(self, client: str, verifier: str) -> dict[str, str]:
+        found = super().wanted(client, verifier)
+        return {name: each for name, each in found.items() if name not in self.left_out}
+
+    def form(self, client: str, code: str, verifier: str) -> dict[str, str]:
+        found = super().form(client, code, verifier)
+        return {name: each for name, each in found.items() if name not in self.left_out_later}
+
+
+@mutant("auth.pkce.implemented", "WantsToken")
+class AsksWithoutChallenge(Authorizes):
+    left_out = ("code_challenge", "code_challenge_method")
+
+
+@mutant("auth.resource-parameter.sent", "WantsToken")
+class AsksForAnyResource(Authorizes):
+    left_out = ("resource",)
+
+
+@mutant("auth.resource.both-requests", "WantsToken")
+class AsksForAnyToken(Authorizes):
+    left_out_later = ("resource",)
+
+
+@mutant("auth.resource.canonical", "WantsToken")
+class AsksForAFragment(Authorizes):
+    def wanted(self, client: str, verifier: str) -> dict[str, str]:
+        return {**super().wanted(client, verifier), "resource": f"{self.place.url}#tools"}
+
+
+@mutant("auth.resource.most-specific", "WantsToken")
+class AsksForTheWholeHost(Authorizes):
+    def wanted(self, client: str, verifier: str) -> dict[str, str]:
+        return {**super().wanted(client, verifier), "resource": self.place.url[: -len("/mcp")]}
+
+
+@mutant("auth.redirect.localhost-or-https", "WantsToken")
+class IsRedirectedInTheOpen(Authorizes):
+    def redirect(self) -> str:
+        return "http://example.com/callback"
+
+
+@mutant("auth.redirect.registered", "WantsToken")
+class IsRedirectedElsewhere(Authorizes):
+    def wanted(self, client: str, verifier: str) -> dict[str, str]:
+        redirect = "https://example.com/callback"
+        return {**super().wanted(client, verifier), "redirect_uri": redirect}
+
+
+@mutant("auth.state.verified", "AnswersWithAnotherState")
+class TakesAnyState(Authorizes):
+    def is_ours(self, state: str, ours: str) -> bool:
+        return True
+
+
+@mutant("auth.challenge.client-parses", "WantsToken")
+class IgnoresTheChallenge(Authorizes):
+    async def authorize(self, challenge: str) -> None:
+        await super().authorize("Bearer")
+
+
+@mutant("auth.prm.client-uses", "WantsToken")
+class StopsAtTheMetadata(Authorizes):
+    async def discover(self, challenge: str) -> Message:
+        async with self.http.get(self.metadata_of(challenge)):
+            raise ConnectionError
+
+
+@mutant("auth.as-metadata.client", "WantsToken")
+class GuessesTheEndpoints(Authorizes):
+    async def discover(self, challenge: str) -> Message:
+        async with self.http.get(self.metadata_of(challenge)):
+            origin = self.place.url[: -len("/mcp")]
+        names = {"registration": "register", "authorization": "authorize", "token": "token"}
+        return {f"{kind}_endpoint": f"{origin}/oauth/{name}" for kind, name in names.items()}
+
+
+@mutant("auth.every-request", "WantsToken")
+class ListensWithoutToken(Authorizes):
+    def head(self, method: str) -> dict[str, str]:
+        heads = super().head(method)
+        if method == "GET":
+            heads.pop("Authorization", None)
+        return heads
+
+
+@mutant("auth.token.bearer-header", "WantsToken")
+class PresentsItsTokenOddly(Authorizes):
+    def head(self, method: str) -> dict[str, str]:
+        heads = super().head(method)
+        if method == "GET" and "Authorization" in heads:
+            heads["Authorization"] = f"Token {self.token}"
+        return heads
+
+
+@mutant("auth.token.not-in-query", "WantsToken")
+class ShowsItsToken(Authorizes):
+    def url_of(self, method: str) -> str:
+        shown = f"?access_token={self.token}" if self.token and method == "GET" else ""
+        return f"{self.place.url}{shown}"
+
+
+@mutant("auth.tokens.only-own-issuer", "WantsToken")
+class MixesTokens(Authorizes):
+    def head(self, method: str) -> dict[str, str]:
+        heads = super().head(method)
+        if method == "GET" and "Authorization" in heads:
+            heads["Authorization"] = "Bearer of-another-issuer"
+        return heads
+
+
+class Older(Authorizes):
+    revision = "2025-03-26"
+
+
+@mutant("auth.discovery.protocol-version-header", "WantsTokenOfItsOwn")
+class DiscoversWithoutARevision(Older):
+    async def discover(self, challenge: str) -> Message:
+        origin = self.place.url[: -len("/mcp")]
+        path = "/.well-known/oauth-authorization-server"
+        async with self.http.get(f"{origin}{path}") as response:
+            return dict(await response.json())
+
+
+@mutant("auth.discovery.base-url", "WantsTokenOfItsOwn")
+class DiscoversUnderThePath(Older):
+    async def discover(self, challenge: str) -> Message:
+        origin = self.place.url[: -len("/mcp")]
+        heads = {"MCP-Protocol-Version": self.revision}
+        path = "/.well-known/oauth-authorization-server/mcp"
+        async with self.http.get(f"{origin}{path}", headers=heads):
+            raise ConnectionError
+
+
+@mutant("auth.fallback.default-paths", "WantsTokenWithoutMetadata")
+class GuessesOtherPaths(Older):
+    def defaults(self) -> dict[str, str]:
+        names = {"registration": "register", "authorization": "authorize", "token": "token"}
+        return {kind: f"/oauth2/{name}" for kind, name in names.items()}
+
+
+# -- stdio
+
+
+@mutant("stdio.framing.newline-delimited", over="stdio")
+class GluesMessages(Raw):
+    async def tell_roots(self) -> None:
+        told = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
+        await self.send(told + told)
+
+
+@mutant("stdio.framing.no-embedded-newline", over="stdio")
+class BreaksLines(Raw):
+    async def tell_roots(self) -> None:
+        told = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        await self.send(json.dumps(told, indent=1).encode())
+
+
+@mutant("stdio.client.stdin-only-messages", over="stdio")
+class WritesHeads(Raw):
+    async def tell_roots(self) -> None:
+        await self.send(b"Content-Length: 12\r\n")
+
+
+@mutant("lifecycle.shutdown.stdio-close-stdin", over="stdio")
+class KillsFirst(Raw):
+    async def leave(self) -> None:
+        self.control.write(b"signal 15\n")
+        await super().leave()
+
+
+@mutant("stdio.shutdown.escalates", "WillNotEnd", over="stdio")
+class NeverInsists(Raw):
+    async def leave(self) -> None:
+        self.control.write(b"input ended\n")
+        self.writer.write_eof()
+        self.reading.cancel()
+        with contextlib.suppress(OSError):
+            await self.control.drain()
