@@ -6,6 +6,7 @@ test and never makes a false one.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from accord.check.contract.resolving import resolved
@@ -62,7 +63,15 @@ class Shape:
         for made in ({**full, **self._haste}, full, {**least, **self._haste}, least):
             if isinstance(made, dict) and self.is_valid(made):
                 return made
-        raise ValueError("no plain value fits its schema")
+        # The generator is an extra.
+        from accord.check.contract.generation import NothingGenerated, smallest_value
+
+        full = {**self.schema, "required": [*_properties(self.schema)], "type": "object"}
+        for schema in (full, {**self.schema, "type": "object"}):
+            with suppress(NothingGenerated):
+                found: dict[str, Any] = smallest_value(schema, self.is_valid)
+                return found
+        raise ValueError("no value was found that fits its schema")
 
     # -- valid
 

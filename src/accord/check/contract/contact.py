@@ -166,7 +166,8 @@ class Contact:
         if self._client is None:
             return False
         try:
-            self._client.ping(timeout=_ALIVE, cap=_ALIVE)
+            patience = min(_ALIVE, self.patience)
+            self._client.ping(timeout=patience, cap=patience)
         except RequestError:
             return True
         except AccordError:

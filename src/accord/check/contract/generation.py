@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -15,11 +16,11 @@ try:
 except ImportError:
     raise MissingExtra("test", needed_for="generating arguments") from None
 
-__all__ = ["Found", "NothingGenerated", "smallest_failure"]
+__all__ = ["Found", "NothingGenerated", "smallest_failure", "smallest_value"]
 
 # Tries to find a smaller input that fails: all, and failing ones that cost a wait or a start.
 _TRIES: Final = 400
-_COSTLY: Final = {"silence": 5, "end": 40}
+_COSTLY: Final = {"silence": 3, "end": 40}
 
 
 class NothingGenerated(Exception):
@@ -89,6 +90,26 @@ def smallest_failure(
         if search.best is None:
             raise NothingGenerated(f"{type(error).__name__}: {error}".split("\n", 1)[0]) from None
     return search.best
+
+
+def smallest_value(schema: dict[str, Any], is_valid: Callable[[Any], bool]) -> Any:
+    """Return the simplest value that a schema allows.
+
+    Raises:
+        NothingGenerated: none was found.
+    """
+    settings = hypothesis.settings(
+        database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
+    try:
+        return hypothesis.find(
+            strategy_of(schema),
+            is_valid,
+            settings=settings,
+            random=Random(0),  # noqa: S311  # the same values each time are the purpose
+        )
+    except Exception as error:
+        raise NothingGenerated(f"{type(error).__name__}: {error}".split("\n", 1)[0]) from None
 
 
 class _Search:

@@ -155,6 +155,8 @@ class _Builder:
                 re.compile(pattern)
             except re.error:
                 return draw.just(sample(rule, root=self._root))
+            # Python's $ lets a line break follow, which JSON Schema's does not.
+            pattern = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
             return draw.from_regex(pattern, alphabet=draw.characters(codec="utf-8"))
         formed = self._formed(rule.get("format"), rule)
         if formed is not None:

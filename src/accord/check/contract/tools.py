@@ -112,7 +112,7 @@ class _Judge:
 _EXPECTED: Final = {
     "silence": "an answer in time",
     "end": "a server that stays alive",
-    "breach": "an answer that keeps the protocol",
+    "breach": "an answer that keeps the protocol and the output schema",
 }
 
 

@@ -1,0 +1,193 @@
+"""Contract tests of whole servers: good ones pass, and each broken promise is found."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from msgspec import Meta
+
+from accord import Server, ToolError
+from accord.check.contract import ContractBroken, check_contract
+from accord.check.contract.contact import Contact, Way
+from accord.check.contract.running import Ran, all_tests, run_tests
+from accord.check.contract.tools import Rules
+from accord.types import ToolAnnotations
+
+LOOSE = Path(__file__).parent / "loose.py"
+VALID = "count answers valid arguments"
+# What each habit breaks: the test that says so, the smallest input, and what came.
+BROKEN = {
+    "faulty": (VALID, '{"a": 7}', "error -32603: boom"),
+    "misfit": (VALID, '{"a": 40}', '"forty"'),
+    "unstructured": (VALID, '{"a": 0, "tag": "0"}', "without structured content"),
+    "dies": (VALID, '{"a": 13}', "the connection ended"),
+    "hangs": (VALID, '"a"', "no answer within 0.3 s"),
+    "image": (VALID, '{"a": 0}', "image/png content is no base64"),
+    "block": (VALID, '{"a": 0}', "hologram"),
+    "internal": ("count refuses a call without a", '{"tag": "text"}', "error -32603: traceback"),
+    "optional": ("count refuses a call without a", '{"tag": "text"}', "accepted: "),
+    "typeless": ("count refuses a of a wrong type", '{"a": "text", "tag": "text"}', "accepted: "),
+    "boundless": ("count refuses a out of range", '{"a": 101, "tag": "text"}', "accepted: "),
+    "additional": ("count refuses an unknown argument", "accord_unknown", "accepted: "),
+    "unreadable": ("resource note://1 can be read", "note://1", "error -32603: disk"),
+    "prompt": ("prompt hello answers", "hello", "error -32603: boom"),
+    "lax-prompt": ("prompt hello refuses to go without who", "hello", "hello None"),
+    "completion": ("completion of who of prompt hello answers", "who", "error -32603: boom"),
+}
+
+
+def command(habit: str) -> list[str]:
+    return [sys.executable, "-S", "-E", str(LOOSE), habit]
+
+
+def outcomes(habit: str, **rules) -> list[Ran]:
+    options = {"exit_grace": 0.1, "terminate_grace": 0.1}
+    way = Way(after=f" -- {shlex.join(command(habit))}")
+    with Contact(command(habit), options, patience=0.3, way=way) as contact:
+        return run_tests(contact, all_tests(contact, Rules(**rules)))
+
+
+def failed(ran: list[Ran]) -> dict[str, str]:
+    return {each.test.name: each.outcome.failure.text() for each in ran if each.outcome.failure}
+
+
+@pytest.mark.parametrize("habit", ["good", "invalid-params"])
+def test_a_server_that_keeps_its_contract_passes_every_test(habit):
+    ran = outcomes(habit)
+    assert failed(ran) == {}
+    assert {each.test.name for each in ran} == {
+        VALID,
+        "count answers arguments at their limits",
+        "count refuses a call without a",
+        "count refuses a of a wrong type",
+        "count refuses a out of range",
+        "count refuses tag of a wrong type",
+        "count refuses tag out of range",
+        "count refuses an unknown argument",
+        "delete_all is not called",
+        "resource note://1 can be read",
+        "template note://{id} answers any value",
+        "completion of id of note://{id} answers",
+        "prompt hello answers",
+        "prompt hello refuses to go without who",
+        "completion of who of prompt hello answers",
+    }
+
+
+@pytest.mark.parametrize("habit", BROKEN)
+def test_a_broken_promise_is_found_with_the_smallest_input(habit):
+    name, given, came = BROKEN[habit]
+    failures = failed(outcomes(habit))
+    assert name in failures
+    assert given in failures[name]
+    assert came in failures[name]
+
+
+def test_the_same_run_gives_the_same_outcome_and_another_seed_other_arguments():
+    calls = []
+    server = Server("seeds")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def find(text: str) -> str:
+        """Find a text."""
+        calls.append(text)
+        return text
+
+    def called(**how):
+        calls.clear()
+        check_contract(server, **how)
+        return list(calls)
+
+    first = called()
+    assert called() == first
+    assert called(seed=7) != first
+    assert len(called(examples=5)) == len(first) - 20
+
+
+def test_the_command_shown_repeats_the_failure():
+    (text,) = (text for name, text in failed(outcomes("additional")).items() if "unknown" in name)
+    again = text.partition("again:")[2].strip()
+    assert again.startswith("accord call count --unchecked --json ")
+    words = shlex.split(again)
+    done = subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"n"' in done.stdout  # accepted, as the test said
+
+
+def test_a_tool_that_is_not_called_says_why():
+    (skipped,) = (each for each in outcomes("good") if each.outcome.verdict == "skip")
+    assert skipped.test.subject == "delete_all"
+    assert "choose it with --tool" in skipped.outcome.why
+
+
+def test_chosen_tools_are_called_and_no_others():
+    names = [each.test.name for each in outcomes("good", tools=frozenset({"delete_all"}))]
+    assert "count is not called" in names
+    assert "delete_all answers valid arguments" in names
+
+
+def test_a_chosen_tool_that_is_not_there_is_an_error():
+    with pytest.raises(ValueError, match="there is no tool counts; there are count, delete_all"):
+        outcomes("good", tools=frozenset({"counts"}))
+
+
+def test_a_server_in_memory_is_tested_where_its_author_tests_it():
+    server = Server("desk")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def half(n: Annotated[int, Meta(ge=0)]) -> float:
+        """Half a number; odd ones are refused, as a tool may."""
+        if n % 2:
+            raise ToolError("odd")
+        return n / 2
+
+    ran = check_contract(server)
+    assert {each.outcome.verdict for each in ran} == {"pass"}
+
+
+def test_a_broken_contract_is_an_assertion_that_shows_every_failure():
+    with pytest.raises(ContractBroken) as raised:
+        check_contract(command("completion"))
+    assert str(raised.value) == (
+        "2 of 15 tests failed\n\n"
+        "completion of id of note://{id} answers\n"
+        "  sent:     note://{id}, id, nothing typed\n"
+        "  expected: a result, or an error that is no internal one\n"
+        "  came:     error -32603: boom\n\n"
+        "completion of who of prompt hello answers\n"
+        "  sent:     prompt hello, who, nothing typed\n"
+        "  expected: a result, or an error that is no internal one\n"
+        "  came:     error -32603: boom"
+    )
+
+
+def test_a_duration_is_a_moment_however_long_it_may_be():
+    asked = []
+    server = Server("naps")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    async def wait(seconds: Annotated[float, Meta(ge=0, le=600)] = 60) -> str:
+        """Wait."""
+        asked.append(seconds)
+        return "done"
+
+    check_contract(server)
+    assert set(asked) == {0.2}
+
+
+def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
+    once = tmp_path / "once"
+    start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
+    with Contact(["sh", "-c", start], {"exit_grace": 0.2}, patience=0.3) as contact:
+        ran = run_tests(contact, all_tests(contact, Rules()))
+    texts = failed(ran)
+    assert "a server that can be reached again" in texts["count refuses a call without a"]
