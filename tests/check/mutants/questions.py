@@ -1,0 +1,65 @@
+"""Servers that ask wrongly: areas sampling, elicitation and roots."""
+
+from typing import Any
+
+from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of
+from check.mutants.spoiling import notice
+
+SAMPLE, ELICIT = "sampling/createMessage", "elicitation/create"
+
+
+@notice("sampling.create.request-fields", SAMPLE)
+def does_not_limit_the_tokens(params: dict[str, Any]) -> None:
+    params.pop("maxTokens", None)
+
+
+@notice("sampling.create.request-fields", SAMPLE)
+def lets_the_system_ask(params: dict[str, Any]) -> None:
+    params["messages"][0]["role"] = "system"
+
+
+@notice("elicitation.schema.flat-primitive", ELICIT)
+def asks_for_an_object_within(params: dict[str, Any]) -> None:
+    params["requestedSchema"]["properties"]["inner"] = {"type": "object"}
+
+
+@notice("elicitation.enum.enum-names", ELICIT)
+def names_its_choices_in_another_way(params: dict[str, Any]) -> None:
+    choices = [{"const": "window", "title": "Window"}]
+    params["requestedSchema"]["properties"]["side"] = {"type": "string", "oneOf": choices}
+
+
+@mutant("elicitation.answers.validated")
+def takes_any_answer(message: Message, request: Message) -> Message:
+    if params_of(request).get("name") == "get_choice" and message["result"]["isError"]:
+        text = {"type": "text", "text": "row accord-check-wrong"}
+        message["result"] = {"content": [text], "isError": False}
+    return message
+
+
+def asking_otherwise(id: str, method: str, other: str) -> None:
+    """Register a server that asks by another method."""
+
+    def asks_by_another_name(wire: Between) -> None:
+        def from_server(message: Message, request: Message) -> Sent:
+            return message | {"method": other} if message.get("method") == method else message
+
+        wire.from_server = from_server
+
+    interloper(id)(asks_by_another_name)
+
+
+asking_otherwise("roots.list.method", "roots/list", "roots/get")
+asking_otherwise("sampling.create.method", SAMPLE, "sampling/create")
+asking_otherwise("elicitation.create.method", ELICIT, "elicitation/ask")
+
+
+@notice("elicitation.mode.supported-only", ELICIT, revision="2025-11-25")
+def sends_the_user_to_a_page(params: dict[str, Any]) -> None:
+    del params["requestedSchema"]
+    params.update(mode="url", url="https://example.com/", elicitationId="one")
+
+
+@notice("sampling.tools.not-without-capability", SAMPLE, revision="2025-11-25")
+def offers_tools_to_any_model(params: dict[str, Any]) -> None:
+    params["tools"] = [{"name": "look", "inputSchema": {"type": "object"}}]
