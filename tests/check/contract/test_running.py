@@ -187,7 +187,8 @@ def test_a_duration_is_a_moment_however_long_it_may_be():
 def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
     once = tmp_path / "once"
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
-    with Contact(["sh", "-c", start], {"exit_grace": 0.2}, patience=0.3) as contact:
+    options = {"exit_grace": 0.1, "terminate_grace": 0.1}
+    with Contact(["sh", "-c", start], options, patience=0.3) as contact:
         ran = run_tests(contact, all_tests(contact, Rules()))
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]

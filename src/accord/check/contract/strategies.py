@@ -146,7 +146,18 @@ class _Builder:
         least, most = _range(rule)
         if least > most:
             return draw.nothing()
-        return draw.floats(float(least), float(most), allow_nan=False) | self._integer(rule)
+        excludes_least = _number(rule, "exclusiveMinimum") == least
+        excludes_most = _number(rule, "exclusiveMaximum") == most
+        if least == most and (excludes_least or excludes_most):
+            return draw.nothing()
+        floats = draw.floats(
+            float(least),
+            float(most),
+            allow_nan=False,
+            exclude_min=excludes_least,
+            exclude_max=excludes_most,
+        )
+        return floats | self._integer(rule)
 
     def _text(self, rule: Mapping[str, Any]) -> SearchStrategy[Any]:
         pattern = rule.get("pattern")

@@ -1,0 +1,211 @@
+"""Files of cases: read, refused with the place of the mistake, and run."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from accord.check.contract.cases import CaseError, read_cases
+from accord.check.contract.contact import Contact
+from accord.check.contract.expectations import case_test
+from accord.check.contract.reaching import beside, contact_of, rules_of
+
+LOOSE = Path(__file__).parent / "loose.py"
+GOOD = """
+target = "desk.py:server"
+timeout = 2
+tools = ["count"]
+
+[[case]]
+name = "counts"
+call = "count"
+arguments = { a = 3 }
+expect = { structured = { n = 3 }, within = 2 }
+
+[[case]]
+name = "reads"
+read = "note://1"
+"""
+CASE = '[[case]]\nname = "one"\ncall = "count"\n'
+MISTAKES = {
+    "syntax": ("[[case]\nname = 1", ":1: expected ']]' at the end of an array declaration"),
+    "no table": ("case = 1", ": case is no list; write [[case]] with two brackets"),
+    "unknown setting": ("targte = 'x'", " has no key targte; did you mean target?"),
+    "setting of a wrong type": ("timeout = 'x'", ": timeout expected `float`, got `str`"),
+    "no name": ('\n[[case]]\ncall = "x"', ":2: case 1 has no name"),
+    "nothing to ask": ('[[case]]\nname = "n"', ":1: case 'n' has nothing to ask; expected one of"),
+    "two things": (f'{CASE}read = "x://y"', ":1: case 'one' has both call and read; expected one"),
+    "unknown key": (f"{CASE}zzz = {{}}", ":1: case 'one' has no key zzz; known: name, call"),
+    "near key": (
+        f"{CASE}expects = {{}}",
+        ":1: case 'one' has no key expects; did you mean",
+    ),
+    "unknown expectation": (
+        f'{CASE}expect = {{ contain = "x" }}',
+        ":1: case 'one': expect has no key contain; did you mean contains?",
+    ),
+    "wrong type": (
+        f"{CASE}expect = {{ code = 'x' }}",
+        ":1: case 'one': expect.code expected `int | null`, got `str`",
+    ),
+    "bad pattern": (
+        f"{CASE}expect = {{ matches = '(' }}",
+        ":1: case 'one': matches is no regular expression: missing ), unterminated subpattern",
+    ),
+    "two of a name": (f"{CASE}\n{CASE}", ":5: there are two cases 'one'"),
+    "arguments of a resource": (
+        '[[case]]\nname = "n"\nread = "x://y"\narguments = { a = 1 }',
+        ":1: case 'n': a resource takes no arguments; write them into the URI",
+    ),
+    "structure of a prompt": (
+        '[[case]]\nname = "n"\nprompt = "p"\nexpect = { partly = {} }',
+        ":1: case 'n': only a tool has a structured result",
+    ),
+    "number for a prompt": (
+        '[[case]]\nname = "n"\nprompt = "p"\narguments = { a = 1 }',
+        ":1: case 'n': arguments of a prompt are texts",
+    ),
+}
+# An expectation that does not hold, and what is said.
+UNMET = {
+    "text": ({"text": "3"}, 'expected: the text "3"', 'came:     "{\\"n\\": 3}"'),
+    "contains": ({"contains": ["n", "x"]}, 'a text that contains "x"', "came:"),
+    "matches": ({"matches": "^n"}, "a text that matches ^n", "came:"),
+    "structured": ({"structured": {"n": 4}}, 'the structured content {"n": 4}', '{"n": 3}'),
+    "a flag for a number": ({"partly": {"n": True}}, "with n = true", '{"n": 3}'),
+    "partly": ({"partly": {"m": {"x": 1}}}, "an object as m", '{"n": 3}'),
+    "an error": ({"error": True}, "expected: an error", "came:"),
+    "a code": ({"code": -32602}, "expected: an error", "came:"),
+    "time": ({"within": 0}, "an answer within 0 s", "one after 0."),
+}
+
+
+def file_with(tmp_path, text, name="cases.toml"):
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_a_file_is_read(tmp_path):
+    file = read_cases(file_with(tmp_path, GOOD))
+    assert [each.name for each in file.case] == ["counts", "reads"]
+    assert file.case[0].arguments == {"a": 3}
+    assert rules_of(file).tools == {"count"}
+
+
+def test_yaml_says_the_same(tmp_path):
+    text = "target: desk.py\ncase:\n  - name: counts\n    call: count\n    arguments: {a: 3}\n"
+    file = read_cases(file_with(tmp_path, text, "cases.yaml"))
+    assert (file.target, file.case[0].arguments) == ("desk.py", {"a": 3})
+
+
+def test_a_mistake_in_yaml_names_the_line(tmp_path):
+    path = file_with(tmp_path, "target: x\ncase: [", "cases.yml")
+    with pytest.raises(CaseError, match=r"cases\.yml:2: "):
+        read_cases(path)
+    path = file_with(tmp_path, "case:\n  - name: n\n    calls: x\n", "cases.yml")
+    with pytest.raises(CaseError, match=r"cases\.yml:2: case 'n' has no key calls; did you mean"):
+        read_cases(path)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_names_its_place(tmp_path, mistake):
+    text, said = MISTAKES[mistake]
+    path = file_with(tmp_path, text)
+    with pytest.raises(CaseError) as raised:
+        read_cases(path)
+    assert str(raised.value).lower().startswith(f"{path}{said}".lower())
+
+
+def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
+    with pytest.raises(CaseError, match="No such file"):
+        read_cases(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(CaseError, match="not UTF-8"):
+        read_cases(tmp_path / "bytes.toml")
+
+
+@pytest.fixture(scope="module")
+def contact():
+    with Contact([sys.executable, "-S", "-E", str(LOOSE)], patience=5) as found:
+        yield found
+
+
+def outcome_of(contact, tmp_path, lines):
+    path = file_with(tmp_path, '[[case]]\nname = "it"\n' + lines)
+    (case,) = read_cases(path).case
+    return case_test(case).run(contact)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'call = "count"\narguments = { a = 3 }\nexpect = { text = \'{"n": 3}\' }',
+        'call = "count"\narguments = { a = 3 }\nexpect = { contains = "3", matches = "^.*3.$" }',
+        'call = "count"\narguments = { a = 3 }\nexpect = { structured = { n = 3.0 } }',
+        'call = "count"\narguments = { a = 3 }\nexpect = { partly = {}, within = 5 }',
+        'call = "count"\narguments = { a = 333 }\nexpect = { error = "no" }',
+        'call = "count"\narguments = { a = 333 }\nexpect = { error = true, text = "no" }',
+        'read = "note://1"\nexpect = { text = "a note" }',
+        'read = "note://2"\nexpect = { code = -32602, error = "no such" }',
+        'prompt = "hello"\narguments = { who = "Ada" }\nexpect = { text = "hello Ada" }',
+    ],
+    ids=lambda lines: lines.partition("\n")[2].replace("\n", " ") or lines,
+)
+def test_expectations_that_hold(contact, tmp_path, lines):
+    assert outcome_of(contact, tmp_path, lines).verdict == "pass"
+
+
+@pytest.mark.parametrize("name", UNMET)
+def test_an_expectation_that_does_not_hold_says_what_came(contact, name):
+    from accord.check.contract.cases import Case, Expectation
+
+    expect, *said = UNMET[name]
+    case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))
+    text = case_test(case).run(contact).failure.text()
+    assert 'sent:     count {"a": 3}' in text
+    for each in said:
+        assert each in text
+
+
+def test_an_unexpected_error_is_told(contact, tmp_path):
+    outcome = outcome_of(contact, tmp_path, 'read = "note://2"')
+    assert "expected: no error\ncame:     error -32602: no such note" in outcome.failure.text()
+    outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
+    assert "expected: error -32002\ncame:     error -32602" in outcome.failure.text()
+    outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
+    assert "expected: an error that contains 'gone'" in outcome.failure.text()
+
+
+def test_a_target_is_found_beside_its_file(tmp_path):
+    path = file_with(tmp_path, "")
+    file_with(tmp_path, "", "desk.py")
+    assert beside("desk.py", path) == str(tmp_path / "desk.py")
+    assert beside("desk.py:made", path) == f"{tmp_path / 'desk.py'}:made"
+    assert beside("package.module:server", path) == "package.module:server"
+    assert beside("http://127.0.0.1:8000/mcp", path) == "http://127.0.0.1:8000/mcp"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no server; expected target"),
+        ("target = 'x'\ncommand = ['y']", "names no server; expected target"),
+        ("target = 'x'\ntransport = 'pigeon'", "transport is 'pigeon', expected stdio"),
+        ("target = 'x'\nrevision = '1999-01-01'", "revision is '1999-01-01', expected one of"),
+        ("target = 'none.py'\ntransport = 'memory'", "in memory a target is a Python file"),
+        ("target = 'two.py'\ntransport = 'memory'", "has 2 servers, expected one"),
+    ],
+)
+def test_a_server_that_cannot_be_reached_so_is_refused(tmp_path, text, said):
+    file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
+    path = file_with(tmp_path, text)
+    with pytest.raises(CaseError, match=said):
+        contact_of(read_cases(path), path)
+
+
+def test_a_server_named_in_a_file_runs_in_memory(tmp_path):
+    file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
+    path = file_with(tmp_path, "target = 'two.py:b'\ntransport = 'memory'")
+    with contact_of(read_cases(path), path) as contact:
+        assert contact.client.server_info.name == "b"

@@ -1,0 +1,162 @@
+"""`accord test`, as people use it."""
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from accord import Server
+from accord.types import ToolAnnotations
+from support.http_server import serving
+
+LOOSE = Path(__file__).parent.parent / "check" / "contract" / "loose.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "everything.accord.toml"
+SERVER = '''
+from accord import Server, types
+
+server = Server("small")
+
+
+@server.tool(annotations=types.ToolAnnotations(read_only_hint=True))
+def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool
+def save(text: str) -> str:
+    """Save a text."""
+    open("saved.txt", "a").write(text)
+    return "saved"
+'''
+
+
+def loose(habit):
+    return "--", sys.executable, "-S", "-E", str(LOOSE), habit
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.py"
+    path.write_text(SERVER)
+    return path
+
+
+def test_a_good_server_passes_with_exit_code_0(accord, small):
+    done = accord("test", small, cwd=small.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == str(small)
+    assert "  ok   add answers valid arguments\n" in done.stdout
+    assert "  skip save is not called (nothing says that it only reads" in done.stdout
+    assert "0 failed, 1 skipped; " in done.stdout
+    assert not (small.parent / "saved.txt").exists()
+
+
+def test_a_bad_server_fails_with_exit_code_1_and_the_command_that_repeats_it(accord):
+    done = accord("test", "--quiet", "--timeout", "2", *loose("misfit"))
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[1:3] == ["  FAIL count answers valid arguments", '       sent:     {"a": 40}']
+    assert "       again:    accord call count --unchecked --json '{\"a\": 40}' -- " in done.stdout
+    assert "ok " not in done.stdout
+
+
+def test_memory_runs_a_file_in_this_process(accord, small):
+    done = accord("test", small, "--transport", "memory", "--allow-writes", cwd=small.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 skipped" in done.stdout
+    assert (small.parent / "saved.txt").exists()
+
+
+def test_the_example_of_cases_passes_and_names_its_own_target(accord):
+    done = accord("test", "--cases", EXAMPLE, "--only-cases")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "6 passed, 0 failed, 0 skipped; 6 requests" in done.stdout
+
+
+def test_json_and_junit_tell_the_same(accord, tmp_path):
+    xml, plain = tmp_path / "out.xml", tmp_path / "out.json"
+    done = accord("test", "--output", xml, "--output", plain, *loose("lax-prompt"))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("13 passed, 1 failed, 1 skipped; ")
+    report = json.loads(plain.read_text())
+    assert (report["passed"], report["failed"], report["skipped"]) == (13, 1, 1)
+    (failed,) = (each for each in report["tests"] if each["verdict"] == "fail")
+    assert failed["name"] == "prompt hello refuses to go without who"
+    assert failed["expected"] == "a refusal: error -32602"
+    root = ElementTree.parse(xml).getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")
+    (case,) = (each for each in root.iter("testcase") if each.find("failure") is not None)
+    assert case.get("name") == failed["name"]
+    assert "came:" in case.find("failure").text
+
+
+def test_what_is_printed_takes_the_form_asked_for(accord):
+    done = accord("test", "--format", "json", "--examples", "2", *loose("good"))
+    report = json.loads(done.stdout)
+    (valid,) = (each for each in report["tests"] if each["name"] == "count answers valid arguments")
+    assert valid["requests"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "test needs a TARGET, or a command after --"),
+        (("--only-cases", *loose("good")), "--only-cases needs --cases FILE"),
+        (("--examples", "0", *loose("good")), "'0' is no number of examples, expected 1 or more"),
+        (("--tool", "counts", *loose("good")), "there is no tool counts; there are count"),
+        (("--format", "poem", *loose("good")), "unknown format 'poem'; known: text, json, junit"),
+        (("--cases", "none.toml", *loose("good")), "none.toml: No such file or directory"),
+        (("--transport", "memory", *loose("good")), "a command is reached over stdio"),
+        (("--transport", "http", *loose("good")), "only a URL is reached over http"),
+        (("--transport", "stdio", "http://127.0.0.1:1/mcp"), "a URL is reached over http or sse"),
+        (("--output", "/", *loose("good")), "/: Is a directory"),
+        (("--", "accord-no-such-command"), "accord-no-such-command"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(accord, words, said):
+    done = accord("test", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_secrets_are_named_in_no_report(accord, small):
+    env = ("--env", "KEY=hush", "--revision", "2025-06-18")
+    done = accord("test", "--quiet", *env, *loose("lax-prompt"))
+    assert "hush" not in done.stdout
+    done = accord("test", "--quiet", *env, *loose("additional"))
+    assert " --env KEY=... --revision 2025-06-18 -- " in done.stdout
+    assert "hush" not in done.stdout
+
+
+def test_a_server_over_http_is_tested_with_its_headers(accord):
+    server = Server("web")
+    seen = set()
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def add(a: int, b: int = 0) -> int:
+        """Add two numbers."""
+        return a + b
+
+    app = server.asgi()
+
+    async def listened(scope, receive, send):
+        seen.update(scope.get("headers", ()))
+        await app(scope, receive, send)
+
+    with serving(listened) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        done = accord("test", url, "--header", "X-Key: hush", "--examples", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (b"x-key", b"hush") in seen
+    assert "hush" not in done.stdout
+
+
+def test_progress_is_shown_on_a_terminal(on_terminal, small):
+    code, shown = on_terminal("test", small)
+    assert code == 0
+    assert "testing" in shown
+    assert "add answers valid arguments" in shown
