@@ -76,6 +76,16 @@ class Outcomes:
         if catalogue()[id].holds_in(self.revision):
             self.found.setdefault(id, Outcome("not-applicable", why))
 
+    def adopt(self, found: Mapping[str, Outcome]) -> None:
+        """Take over what was found under another revision and holds under this one too."""
+        for id, outcome in found.items():
+            known = self.found.get(id)
+            is_worse = known is None or VERDICTS.index(outcome.verdict) < VERDICTS.index(
+                known.verdict
+            )
+            if is_worse and catalogue()[id].holds_in(self.revision):
+                self.found[id] = outcome
+
     def outcome(self, id: str) -> Outcome | None:
         """Return the worst that scenarios or monitors found; None where nothing was."""
         tally = _sum(tallies.get(id) for tallies in self.tallies)

@@ -95,6 +95,7 @@ async def check_server(
     revisions = tuple(sorted(plan.revisions or await spoken(subject), reverse=True))
     annotations: dict[str, Any] = {}
     slow: dict[str, str] = {}
+    known: dict[str, dict[str, Outcome]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     for revision in revisions:
         tell = None if step is None else _telling(step, revision, revisions)
@@ -103,6 +104,7 @@ async def check_server(
             transport=subject.transport,
             annotations=annotations,
             slow=slow,
+            settled=known,
             rules=plan.rules,
         )
         found[revision] = await _check_revision(subject, plan, facts, tell)
@@ -187,7 +189,7 @@ async def _check_revision(
             await stack.enter_async_context(line)
             await _get_to_know(facts, line)
             if facts.callable_tools():
-                async with probe.open() as other:
+                async with probe.borrow() as other:
                     await try_tools(facts, other)
         except Locked as error:
             facts.locked = f"{error}; give --bearer or --oauth"
@@ -252,18 +254,7 @@ async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _Tell | No
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
-    reason = _unfit(probe.facts, scenario)
-    if reason is not None:
-        for id in scenario.ids:
-            probe.not_applicable(id, reason)
-        return
-    if probe.facts.locked and not scenario.is_outside:
-        for id in scenario.ids:
-            probe.skip(id, probe.facts.locked)
-        return
-    if scenario.when is not None and (why := scenario.when(probe.facts)) is not None:
-        for id in scenario.ids:
-            probe.skip(id, why)
+    if _is_left_out(probe, scenario):
         return
     try:
         async with asyncio.timeout(probe.subject.patience * _WAITS):
@@ -279,6 +270,30 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         _leave_open(probe, scenario, f"the check itself failed: {type(error).__name__}: {error}")
     else:
         _leave_open(probe, scenario, "the server gave no occasion for it")
+    if scenario.is_once:
+        found = probe.outcomes.found
+        probe.facts.settled[scenario.name] = {id: found[id] for id in scenario.ids if id in found}
+
+
+def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
+    """Note why a scenario is not run, where it is not."""
+    reason = _unfit(probe.facts, scenario)
+    if reason is not None:
+        for id in scenario.ids:
+            probe.not_applicable(id, reason)
+        return True
+    if probe.facts.locked and not scenario.is_outside:
+        for id in scenario.ids:
+            probe.skip(id, probe.facts.locked)
+        return True
+    if scenario.when is not None and (why := scenario.when(probe.facts)) is not None:
+        for id in scenario.ids:
+            probe.skip(id, why)
+        return True
+    if scenario.name in probe.facts.settled:
+        probe.outcomes.adopt(probe.facts.settled[scenario.name])
+        return True
+    return False
 
 
 def _unfit(facts: Facts, scenario: Scenario) -> str | None:

@@ -7,8 +7,17 @@ from check.mutants.spoiling import answer, entry, misdeclared, refusal, undeclar
 
 LIST, GET = "prompts/list", "prompts/get"
 
-undeclared("prompts.capability.declared", "prompts")
-misdeclared("prompts.capability.list-changed", "prompts", "listChanged")
+undeclared(
+    "prompts.capability.declared",
+    "prompts",
+    also={"prompts.list-changed.capability-required": "it tells of them all the same"},
+)
+misdeclared(
+    "prompts.capability.list-changed",
+    "prompts",
+    "listChanged",
+    also={"prompts.list-changed.capability-required": "what is no flag declares nothing"},
+)
 undeclared("prompts.list-changed.capability-required", "prompts", "listChanged")
 
 

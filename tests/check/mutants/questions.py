@@ -31,7 +31,8 @@ def names_its_choices_in_another_way(params: dict[str, Any]) -> None:
 
 @mutant("elicitation.answers.validated")
 def takes_any_answer(message: Message, request: Message) -> Message:
-    if params_of(request).get("name") == "get_choice" and message["result"]["isError"]:
+    result = message.get("result") or {}
+    if params_of(request).get("name") == "get_choice" and result.get("isError"):
         text = {"type": "text", "text": "row accord-check-wrong"}
         message["result"] = {"content": [text], "isError": False}
     return message
@@ -60,6 +61,11 @@ def sends_the_user_to_a_page(params: dict[str, Any]) -> None:
     params.update(mode="url", url="https://example.com/", elicitationId="one")
 
 
-@notice("sampling.tools.not-without-capability", SAMPLE, revision="2025-11-25")
+@notice(
+    "sampling.tools.not-without-capability",
+    SAMPLE,
+    revision="2025-11-25",
+    also={"sampling.tool-use.server-answers-all": "and does not run those that are used"},
+)
 def offers_tools_to_any_model(params: dict[str, Any]) -> None:
     params["tools"] = [{"name": "look", "inputSchema": {"type": "object"}}]

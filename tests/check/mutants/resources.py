@@ -11,10 +11,23 @@ UPDATED = "notifications/resources/updated"
 undeclared(
     "resources.capability.declared",
     "resources",
-    also={"tools.embedded-resource.capability": "its tools embed resources"},
+    also={
+        "tools.embedded-resource.capability": "its tools embed resources",
+        "resources.list-changed.capability-required": "it tells of them all the same",
+    },
 )
-misdeclared("resources.capability.subscribe", "resources", "subscribe")
-misdeclared("resources.capability.list-changed", "resources", "listChanged")
+misdeclared(
+    "resources.capability.subscribe",
+    "resources",
+    "subscribe",
+    also={"resources.subscribe.capability-required": "what is no flag declares nothing"},
+)
+misdeclared(
+    "resources.capability.list-changed",
+    "resources",
+    "listChanged",
+    also={"resources.list-changed.capability-required": "what is no flag declares nothing"},
+)
 undeclared("resources.list-changed.capability-required", "resources", "listChanged")
 
 

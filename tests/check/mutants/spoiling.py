@@ -80,10 +80,10 @@ def undeclared(id: str, *path: str, **settings: Any) -> None:
     answer(id, "initialize", **settings)(does_not_declare_it)
 
 
-def misdeclared(id: str, capability: str, flag: str) -> None:
+def misdeclared(id: str, capability: str, flag: str, **settings: Any) -> None:
     """Register a server that declares a flag with what is none."""
 
     def declares_it_in_words(result: dict[str, Any]) -> None:
         result["capabilities"][capability][flag] = "yes"
 
-    answer(id, "initialize")(declares_it_in_words)
+    answer(id, "initialize", **settings)(declares_it_in_words)

@@ -16,7 +16,12 @@ from check.mutants.spoiling import answer, entry, misdeclared, undeclared
 LIST, CALL = "tools/list", "tools/call"
 
 undeclared("tools.capability.declared", "tools")
-misdeclared("tools.capability.list-changed", "tools", "listChanged")
+misdeclared(
+    "tools.capability.list-changed",
+    "tools",
+    "listChanged",
+    also={"tools.list-changed.capability-required": "what is no flag declares nothing"},
+)
 undeclared("tools.list-changed.capability-required", "tools", "listChanged")
 
 # -- the list
@@ -62,10 +67,15 @@ def lists_an_output_schema_that_is_none(tool: dict[str, Any]) -> None:
     tool["outputSchema"] = "number"
 
 
-@entry("tools.output-schema.object", LIST, "tools")
-def lists_an_output_schema_of_an_array(tool: dict[str, Any]) -> None:
-    if "outputSchema" in tool:
-        tool["outputSchema"]["type"] = "array"
+@answer(
+    "tools.output-schema.object",
+    LIST,
+    also={"tools.call.structured-conforms": "structured content is an object"},
+)
+def lists_an_output_schema_of_an_array(result: dict[str, Any]) -> None:
+    for tool in result["tools"]:
+        if tool["name"] == "get_weather":
+            tool["outputSchema"] = {"type": "array"}
 
 
 @entry("practice.tools.descriptive-schemas", LIST, "tools")
@@ -125,7 +135,10 @@ def answers_without_the_text(result: dict[str, Any]) -> None:
 undeclared(
     "tools.embedded-resource.capability",
     "resources",
-    also={"resources.capability.declared": "it has resources and does not declare them"},
+    also={
+        "resources.capability.declared": "it has resources and does not declare them",
+        "resources.list-changed.capability-required": "it tells of them all the same",
+    },
 )
 
 # -- calls

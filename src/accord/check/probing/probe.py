@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.check.outcomes import Outcomes
+from accord.check.outcomes import Outcome, Outcomes
 from accord.check.probing.line import Line
 from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
@@ -46,6 +46,7 @@ class Facts(msgspec.Struct, kw_only=True):
     Attributes:
         annotations: of tools, by name, as any revision has them.
         slow: tools that are not called any more, with the reason.
+        settled: what scenarios found that need not be repeated, by their names.
         locked: why no conversation can be had with the server; empty where one can.
     """
 
@@ -58,6 +59,7 @@ class Facts(msgspec.Struct, kw_only=True):
     prompts: list[dict[str, Any]] = []
     annotations: Mapping[str, Any] = {}
     slow: dict[str, str] = {}
+    settled: dict[str, dict[str, Outcome]] = {}
     locked: str = ""
     rules: Rules = Rules()
 

@@ -20,7 +20,7 @@ async def try_tools(facts: Facts, line: Line) -> None:
 
     Args:
         facts: gets what was found out.
-        line: a line of its own, opened: a tool may bring its server to a stand.
+        line: used by nobody else meanwhile: a tool may bring its server to a stand.
     """
     calls = [
         (
@@ -29,6 +29,7 @@ async def try_tools(facts: Facts, line: Line) -> None:
         )
         for tool, args in facts.callable_tools()
     ]
+    known = len(facts.slow)
     deadline = asyncio.get_running_loop().time() + min(_LONG, line.patience)
     for name, id in calls:
         left = max(deadline - asyncio.get_running_loop().time(), 0)
@@ -40,3 +41,6 @@ async def try_tools(facts: Facts, line: Line) -> None:
                 await line.notify("notifications/cancelled", {"requestId": id})
         except LineEnded:
             return
+    if len(facts.slow) > known:
+        # Nobody else shall wait behind what may still be under way.
+        line.end("a tool took too long on it")

@@ -29,6 +29,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         on: the transports on which it can be done.
         when: says why it cannot be done to this server, None where it can.
         is_outside: whether it can be done to a server that lets nobody in.
+        is_once: whether what it finds under one revision holds under all of them.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     on: tuple[Transport, ...] = ALL_TRANSPORTS
     when: When | None = None
     is_outside: bool = False
+    is_once: bool = False
 
 
 SERVER_SCENARIOS: Final[list[Scenario]] = []
@@ -49,6 +51,7 @@ def scenario(
     on: tuple[Transport, ...] = ALL_TRANSPORTS,
     when: When | None = None,
     is_outside: bool = False,
+    is_once: bool = False,
 ) -> Callable[[Body], Body]:
     """Register a scenario of a server check; it is named after its function."""
 
@@ -63,6 +66,7 @@ def scenario(
                 on=on,
                 when=when,
                 is_outside=is_outside,
+                is_once=is_once,
             )
         )
         return body

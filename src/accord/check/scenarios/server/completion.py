@@ -100,6 +100,21 @@ async def asks_for_suggestions(probe: "Probe") -> None:
         probe.skip("completion.result.total-and-has-more", "no result has total or hasMore")
 
 
+@scenario(_DECLARED)
+async def asks_for_suggestions_that_were_not_declared(probe: "Probe") -> None:
+    if may_complete(probe.facts):
+        return
+    # Asking is against the rules, so that only what comes of it can be judged.
+    async with probe.borrow(is_judged=False) as line:
+        for reference, name in _references(probe.facts)[:_ASKED_AT_MOST]:
+            params = {"ref": reference, "argument": {"name": name, "value": ""}}
+            reply = await line.ask(_COMPLETE, params)
+            if (reply.result.get("completion") or {}).get("values"):
+                probe.broken(_DECLARED, "completes arguments without declaring completions")
+                return
+        probe.not_applicable(_DECLARED, "the server completes nothing")
+
+
 @scenario(_CODES, needs="completions")
 async def asks_for_suggestions_wrongly(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:

@@ -23,7 +23,7 @@ _OK: Final = range(200, 300)
 _NO_JSON: Final = (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', b"this is no JSON", b"{'a': 1}")
 
 
-@scenario(_PARSE_ERROR, "practice.server.survives-errors")
+@scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
 async def sends_text_that_is_no_json(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         for text in _NO_JSON:
@@ -33,7 +33,7 @@ async def sends_text_that_is_no_json(probe: "Probe") -> None:
             _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is no JSON ({text!r})")
 
 
-@scenario(_INVALID_REQUEST, "practice.server.survives-errors")
+@scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
 async def sends_json_that_is_no_request(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         for what, message in _senseless():
@@ -70,7 +70,7 @@ def _expect(
     )
 
 
-@scenario("practice.server.survives-errors")
+@scenario("practice.server.survives-errors", is_once=True)
 async def sends_what_must_be_ignored(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         for what, message in (

@@ -37,7 +37,7 @@ def _launched(probe: "Probe", *ids: str) -> bool:
     return False
 
 
-@scenario(_STREAMS, on=("stdio",))
+@scenario(_STREAMS, on=("stdio",), is_once=True)
 async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
     if not _launched(probe, _STREAMS):
         return
@@ -61,6 +61,7 @@ async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
     _NO_NEWLINE,
     _EXITS,
     on=("stdio",),
+    is_once=True,
 )
 async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
     if not _launched(probe, _EXITS):
@@ -118,7 +119,7 @@ def _are_several(text: str) -> bool:
     return count > 1
 
 
-@scenario(_EXITS, on=("stdio",))
+@scenario(_EXITS, on=("stdio",), is_once=True)
 async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
     if not _launched(probe, _EXITS):
         return
@@ -141,12 +142,12 @@ def _busy(facts: "Facts") -> "list[tuple[str, Any]]":
     return [(harmless(facts), {}), *called]
 
 
-@scenario(_SIGNALS, on=("stdio",))
+@scenario(_SIGNALS, on=("stdio",), is_once=True)
 async def sends_it_the_signal_to_terminate(probe: "Probe") -> None:
     await _signalled(probe, signal.SIGTERM)
 
 
-@scenario(_SIGNALS, on=("stdio",))
+@scenario(_SIGNALS, on=("stdio",), is_once=True)
 async def sends_it_the_signal_to_interrupt(probe: "Probe") -> None:
     await _signalled(probe, signal.SIGINT)
 
