@@ -26,7 +26,7 @@ test: .venv/ready .venv-interop/ready
 	.venv-interop/bin/pytest -q interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core start compare auth; do \
+	@status=0; for part in core start judging compare auth; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status
 

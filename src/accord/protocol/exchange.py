@@ -50,7 +50,8 @@ class Step(msgspec.Struct, gc=False):
     `name` is the method; of a reply, the method it answers, or empty where no request is known.
     `body` holds the params or the result: a message type at an endpoint, plain JSON in a monitor.
     `exchange` is the request itself, the one that is answered, or the one that a notification is
-    about. `record` has the facts of the transport, in monitors.
+    about. `record` has the facts of the transport, in monitors. `parts` are the objects inside the
+    body, once a rule asked for them.
     """
 
     sender: Party
@@ -63,6 +64,7 @@ class Step(msgspec.Struct, gc=False):
     exchange: Exchange | None = None
     record: "Record | None" = None
     in_batch: bool = False
+    parts: Any = None
 
 
 def member(body: Any, name: str) -> Any:

@@ -38,17 +38,22 @@ def body_name(step: Step) -> str:
     return "result" if step.kind == RESULT else "params"
 
 
-def parts(step: Step) -> Iterator[Part]:
-    """Yield the objects inside the body of a known message, with their places."""
-    if step.name in KNOWN and isinstance(step.body, dict):
-        yield from _inside(step.body, "", _DEPTH)
+def parts(step: Step) -> list[Part]:
+    """Return the objects inside the body of a known message, with their places."""
+    if step.parts is None:
+        is_known = step.name in KNOWN and isinstance(step.body, dict)
+        step.parts = list(_inside(step.body, "", _DEPTH)) if is_known else []
+    found: list[Part] = step.parts
+    return found
 
 
 def _inside(holder: dict[str, Any], place: str, depth: int) -> Iterator[Part]:
     if depth == 0:
         return
     for name in _LISTS:
-        value = holder.get(name)
+        if name not in holder:
+            continue
+        value = holder[name]
         found = [(f"{place}{name}", value)]
         if isinstance(value, list):
             found = [(f"{place}{name}[{index}]", each) for index, each in enumerate(value)]
@@ -57,7 +62,8 @@ def _inside(holder: dict[str, Any], place: str, depth: int) -> Iterator[Part]:
                 yield where, each
                 yield from _within(each, name, where, depth)
     for name in ("inputRequests", "inputResponses"):
-        yield from _rounds(holder.get(name), f"{place}{name}", depth)
+        if name in holder:
+            yield from _rounds(holder[name], f"{place}{name}", depth)
 
 
 def _within(part: dict[str, Any], name: str, where: str, depth: int) -> Iterator[Part]:
