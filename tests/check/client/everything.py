@@ -74,7 +74,9 @@ async def explore(client: Client) -> None:
     await tried(every(client.prompts(**how)))
     for tool in tools[:2]:
         arguments = sample(tool.input_schema)
-        await tried(client.call_tool(tool.name, arguments, on_progress=heard.append, cap=1.8, **how))
+        await tried(
+            client.call_tool(tool.name, arguments, on_progress=heard.append, cap=1.8, **how)
+        )
     await tried(client.read_resource("play://note", **how))
     await tried(client.subscribe("play://note", **how))
     await tried(client.unsubscribe("play://note", **how))

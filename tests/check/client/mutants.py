@@ -1,14 +1,13 @@
 """Clients with one fault each, that a check must find, and no other."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
 
-from check.client.raw import Message, Raw
+from check.client.raw import Gone, Message, Raw
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,21 +88,21 @@ def speaks_1_0(message: Message) -> Any:
 @mutated("jsonrpc.request.id-present")
 def asks_without_id(message: Message) -> Any:
     if message.get("method") == "logging/setLevel":
-        return message, {**message, "id": None} and {k: v for k, v in message.items() if k != "id"}
+        return message, {k: v for k, v in message.items() if k != "id"}
     return message
 
 
 @mutated("jsonrpc.request.id-string-or-integer")
 def asks_with_a_fraction(message: Message) -> Any:
     if message.get("method") == "ping":
-        message["id"] = 1.5
+        return {**message, "id": 1.5}, message
     return message
 
 
 @mutated("jsonrpc.request.id-not-null")
 def asks_with_null(message: Message) -> Any:
     if message.get("method") == "ping":
-        message["id"] = None
+        return {**message, "id": None}, message
     return message
 
 
@@ -199,14 +198,6 @@ class WritesLatin1(Raw):
         await self.send(json.dumps(told, ensure_ascii=False).encode("latin-1"))
 
 
-@mutant("jsonrpc.notification.not-answered", "AsksEverything")
-class AnswersNews(Raw):
-    def heed(self, message: Message) -> None:
-        super().heed(message)
-        if message["method"] == "notifications/message":
-            self.spawn(self.say({"jsonrpc": "2.0", "id": None, "result": {}}))
-
-
 # -- opening
 
 
@@ -256,7 +247,7 @@ class DeclaresNothing(Raw):
         pass
 
 
-@mutant("lifecycle.initialize.client-waits", "OpensLate")
+@mutant("lifecycle.initialize.client-waits", "OpensLate", over="stdio")
 class IsImpatient(Raw):
     async def open(self) -> Message | None:
         opening = self.spawn(super().open())
@@ -286,9 +277,7 @@ class IgnoresRefusals(Raw):
         return {"result": {"protocolVersion": self.revision}}
 
 
-@mutant("lifecycle.capabilities.declared", also={
-    "lifecycle.initialize.client-capabilities": "the same fault",
-})  # fmt: skip
+@mutant("lifecycle.initialize.client-capabilities")
 class DeclaresAList(Raw):
     def opening(self) -> Message:
         return {**super().opening(), "capabilities": []}
@@ -356,10 +345,16 @@ answering(
 )
 answering("roots.list.array", "roots", lambda _: {"roots": {}})
 answering("roots.item.uri", "roots", lambda _: {"roots": [{"name": "srv"}]})
-answering("roots.item.file-uri", "roots", lambda _: {"roots": [{"uri": "https://a.b", "name": "a"}]})
+answering(
+    "roots.item.file-uri", "roots", lambda _: {"roots": [{"uri": "https://a.b", "name": "a"}]}
+)
 answering("elicitation.result.action-present", "action", without("action"))
 answering("elicitation.result.action-values", "action", lambda r: {**r, "action": "yes"})
-answering("elicitation.result.content-optional", "action", lambda r: {**r, "content": "yes"})
+answering(
+    "elicitation.result.content-optional",
+    "action",
+    lambda r: {**r, "action": "decline", "content": "yes"},
+)
 answering("elicitation.answers.validated", "action", lambda r: {**r, "content": {"name": 7}})
 
 
@@ -437,7 +432,8 @@ class FallsOverLateAnswers(Raw):
     async def give_up(self, id: Any) -> None:
         self.given_up = id
         await super().give_up(id)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.6)
+        raise Gone
 
     def hear(self, text: Any) -> None:
         if self.given_up is None:
@@ -490,7 +486,7 @@ class CancelsTheUnsent(Raw):
         await self.give_up(4711)
 
 
-@mutant("cancellation.initialize.excluded", "OpensLate")
+@mutant("cancellation.initialize.excluded", "OpensLate", over="stdio")
 class CancelsItsOpening(Raw):
     async def open(self) -> Message | None:
         opening = self.spawn(super().open())
@@ -648,7 +644,9 @@ class PutsMessages(Raw):
         await self.request("PUT", self.head("POST"), json.dumps(told).encode())
 
 
-@mutant("http.post.body-message-or-batch")
+@mutant("http.post.body-message-or-batch", also={
+    "jsonrpc.message.version-2-0": "what is no message is none of JSON-RPC either",
+})  # fmt: skip
 class PostsForms(Raw):
     revision = "2025-03-26"
 
@@ -678,7 +676,7 @@ class GivesUpWithItsSession(Raw):
 
 
 @mutant("http.client.supports-both-forms", "AnswersInStreams")
-class ReadsNoStreams(Raw):
+class ReadsNoStreams(HangsUp):
     async def take(self, response: Any) -> None:
         if "event-stream" not in response.headers.get("Content-Type", ""):
             await super().take(response)
@@ -690,9 +688,7 @@ class ListensAnew(Raw):
         return {}
 
 
-@mutant(
-    "http.compat.sse-fallback-any-4xx", "IsOfOldWith405", "IsOfOldWith404", "IsOfOldWith400"
-)
+@mutant("http.compat.sse-fallback-any-4xx", "IsOfOldWith405", "IsOfOldWith404", "IsOfOldWith400")
 class FallsBackOn405Alone(Raw):
     falls_back_on: ClassVar[tuple[int, ...]] = (405,)
 
@@ -769,7 +765,7 @@ class IgnoresTheChallenge(Authorizes):
 class StopsAtTheMetadata(Authorizes):
     async def discover(self, challenge: str) -> Message:
         async with self.http.get(self.metadata_of(challenge)):
-            raise ConnectionError
+            raise Gone
 
 
 @mutant("auth.as-metadata.client", "WantsToken")
@@ -835,7 +831,7 @@ class DiscoversUnderThePath(Older):
         heads = {"MCP-Protocol-Version": self.revision}
         path = "/.well-known/oauth-authorization-server/mcp"
         async with self.http.get(f"{origin}{path}", headers=heads):
-            raise ConnectionError
+            raise Gone
 
 
 @mutant("auth.fallback.default-paths", "WantsTokenWithoutMetadata")
@@ -880,6 +876,10 @@ class NeverInsists(Raw):
     async def leave(self) -> None:
         self.control.write(b"input ended\n")
         self.writer.write_eof()
+        self.lingering = asyncio.get_running_loop().create_task(self.linger())
+
+    async def linger(self) -> None:
+        await self.orders.read()
         self.reading.cancel()
-        with contextlib.suppress(OSError):
-            await self.control.drain()
+        self.writer.close()
+        self.control.close()

@@ -36,7 +36,7 @@ class Raw:
         "sampling": {},
         "elicitation": {},
     }
-    patience = 1.0
+    patience = 1.5
     thinking = 0.12
     falls_back_on: ClassVar[tuple[int, ...]] = (400, 404, 405)
     scheme = "Bearer"
@@ -145,6 +145,7 @@ class Raw:
         future = asyncio.get_running_loop().create_future()
         self.waiting[_key(id)] = future
         sending = self.spawn(self.say(message))
+        sending.add_done_callback(lambda task: _hand_on(task, future))
         try:
             async with asyncio.timeout(self.patience):
                 return await future
@@ -254,7 +255,7 @@ class Raw:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
             writer.write(f"{key} {kind} 0\n".encode())
             if kind == "control":
-                self.control = writer
+                self.orders, self.control = reader, writer
         self.writer = writer
         self.reading = asyncio.get_running_loop().create_task(self.read(reader))
 
@@ -384,6 +385,8 @@ class Raw:
         about = await self.discover(challenge)
         registered = {"redirect_uris": [self.redirect()], "client_name": "raw"}
         async with self.http.post(about["registration_endpoint"], json=registered) as response:
+            if response.status != 201:
+                raise Gone
             client = await response.json()
         verifier = secrets.token_urlsafe(32)
         wanted = self.wanted(client["client_id"], verifier)
@@ -443,6 +446,11 @@ class Raw:
 
     def is_ours(self, state: str, ours: str) -> bool:
         return state == ours
+
+
+def _hand_on(task: "asyncio.Task[Any]", future: "asyncio.Future[Message]") -> None:
+    if not task.cancelled() and task.exception() is not None and not future.done():
+        future.set_exception(Gone())
 
 
 def _key(id: Any) -> Any:

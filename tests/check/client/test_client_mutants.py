@@ -10,7 +10,7 @@ from check.client.mutants import MUTANTS
 from check.client.raw import Raw
 
 
-def found(kind, over="http", plays=()):
+def found(kind, over="http", plays=(), patience=0.4):
     """Check a client in this process, and return what it breaks."""
 
     async def client(place):
@@ -21,8 +21,8 @@ def found(kind, over="http", plays=()):
         revisions=[kind.revision],
         client=client,
         timeout=10,
-        patience=0.5,
-        at_once=8,
+        patience=patience,
+        at_once=4,
         plays=plays,
     )
     logging.getLogger("accord.check").setLevel(logging.CRITICAL)
@@ -42,4 +42,4 @@ def test_a_mutant_is_caught_by_just_the_requirement_it_breaks(name):
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
 def test_a_client_by_the_book_raises_no_alarm(over, revision):
     kind = type("ByTheBook", (Raw,), {"revision": revision})
-    assert found(kind, over) == {}
+    assert found(kind, over, patience=2) == {}

@@ -5,6 +5,7 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from itertools import count
+from socket import socket
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -27,7 +28,6 @@ _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _JSON: Final = "application/json"
-_STARTING: Final = 10.0
 _CLOSING: Final = 2.0
 # In place of data: the connection breaks here.
 _DROP: Final = b"drop"
@@ -165,7 +165,7 @@ class WebStage:
         self._names = count(1)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Any = None
-        self._serving: asyncio.Task[None] | None = None
+        self._sockets: list[socket] = []
         self.url = ""
         self.origin = ""
         self.requests: list[HttpAsked] = []
@@ -195,13 +195,12 @@ class WebStage:
             access_log=False,
             timeout_graceful_shutdown=1,
         )
+        config.load()
+        self._sockets = sockets
         self._server = uvicorn.Server(config)
-        # The checker's own signals are no affair of a stage.
-        self._server.capture_signals = contextlib.nullcontext
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets))
-        async with asyncio.timeout(_STARTING):
-            while not self._server.started:
-                await asyncio.sleep(0.005)
+        self._server.lifespan = config.lifespan_class(config)
+        # Not `serve`, which takes hold of signals and looks every 0.1 s whether it should end.
+        await self._server.startup(sockets=sockets)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -209,11 +208,11 @@ class WebStage:
             await line.close()
         for task in self._tasks:
             task.cancel()
-        self._server.should_exit = True
-        assert self._serving is not None
+        # All streams have ended: what is still open are connections that nobody uses.
+        self._server.force_exit = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._serving
+                await self._server.shutdown(sockets=self._sockets)
 
     # -- one request
 
