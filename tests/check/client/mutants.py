@@ -18,6 +18,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         kind: the client.
         plays: where it shows; the server that does everything right is always met.
         over: the transport.
+        patience: how long the check waits for its answers; short where none will come.
         also: other requirements that this breaks unavoidably, and why.
     """
 
@@ -25,10 +26,20 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     kind: type[Raw]
     plays: tuple[str, ...] = ()
     over: str = "http"
+    patience: float = 2.0
     also: dict[str, str] = {}
 
 
 MUTANTS: dict[str, Mutant] = {}
+# Those who leave something without an answer.
+SILENT = {
+    "FallsOverCancellations",
+    "FallsOverLateAnswers",
+    "IgnoresBatches",
+    "IgnoresPings",
+    "IsSilencedByNonsense",
+    "never_lists_its_roots",
+}
 
 
 def mutant(
@@ -36,7 +47,10 @@ def mutant(
 ) -> Callable[[type[Raw]], type[Raw]]:
     def register(kind: type[Raw]) -> type[Raw]:
         name = f"{id}-{kind.__name__}"
-        MUTANTS[name] = Mutant(id=id, kind=kind, plays=plays, over=over, also=also or {})
+        patience = 0.4 if kind.__name__ in SILENT else 2.0
+        MUTANTS[name] = Mutant(
+            id=id, kind=kind, plays=plays, over=over, patience=patience, also=also or {}
+        )
         return kind
 
     return register
@@ -416,6 +430,8 @@ class SamplesUndeclared(Plain):
 
 @mutant("http.cancel.explicit", "NeverAnswers")
 class HangsUp(Raw):
+    patience = 0.5
+
     async def give_up(self, id: Any) -> None:
         pass
 
@@ -427,6 +443,8 @@ class GivesUpInSilence(HangsUp):
 
 @mutant("cancellation.sender.ignores-late", "AnswersWhatWasCancelled", over="stdio")
 class FallsOverLateAnswers(Raw):
+    patience = 0.5
+
     given_up: Any = None
 
     async def give_up(self, id: Any) -> None:
@@ -476,6 +494,8 @@ class ComplainsOfCancellations(Raw):
     "http.cancel.explicit": "a cancellation of nothing is none",
 })  # fmt: skip
 class CancelsSomething(Raw):
+    patience = 0.5
+
     async def give_up(self, id: Any) -> None:
         await self.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}})
 
@@ -508,6 +528,8 @@ def takes_an_object_for_a_token(message: Message) -> Any:
 
 @mutant("progress.token.unique", "NeverAnswers")
 class UsesATokenTwice(Raw):
+    patience = 0.5
+
     async def list(self, method: str) -> None:
         params = {"_meta": {"progressToken": "same"}}
         await asyncio.gather(self.ask(method, params), self.ask(method, params))

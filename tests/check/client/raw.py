@@ -36,7 +36,7 @@ class Raw:
         "sampling": {},
         "elicitation": {},
     }
-    patience = 1.5
+    patience = 2.0
     thinking = 0.12
     falls_back_on: ClassVar[tuple[int, ...]] = (400, 404, 405)
     scheme = "Bearer"

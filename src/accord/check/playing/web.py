@@ -5,7 +5,6 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from itertools import count
-from socket import socket
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -19,6 +18,8 @@ from accord.errors import MissingExtra
 from accord.trace import HttpFacts, Transport
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from accord.check.playing.actor import Actor
 
 __all__ = ["HttpAnswer", "HttpAsked", "WebStage"]
@@ -89,11 +90,18 @@ class _Cut(Exception):
 class _Stream:
     """What is sent on one stream, whichever connection carries it."""
 
-    def __init__(self, name: str, answers: int | None) -> None:
+    def __init__(self, name: str, wanted: set[Any] | None) -> None:
         self.name = name
-        self.answers = answers
+        # The requests whose answers end it; None for a stream that lasts.
+        self.wanted = wanted
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.count = 0
+
+    def note(self, data: bytes) -> None:
+        """Take note of what is sent: which answers are no longer wanted."""
+        message = _decoded(data)
+        if self.wanted is not None and isinstance(message, dict) and "method" not in message:
+            self.wanted.discard(_key(message.get("id")))
 
 
 class _Seat:
@@ -258,7 +266,7 @@ class WebStage:
             await _answer(send, HttpAnswer(status))
             return
         wanted = [each for each in _single(message) if _is_request(each)]
-        stream = _Stream(str(next(self._names)), len(wanted))
+        stream = _Stream(str(next(self._names)), {_key(each["id"]) for each in wanted})
         seat.streams[stream.name] = stream
         for each in wanted:
             seat.waiting[_key(each["id"])] = stream
@@ -285,10 +293,11 @@ class WebStage:
         found: list[bytes] = []
         gone = asyncio.get_running_loop().create_task(_gone(receive))
         try:
-            while len(found) < (stream.answers or 0):
+            while stream.wanted:
                 data = await _first(stream.queue, gone)
                 if data is None:
                     break
+                stream.note(data)
                 found.append(data)
         finally:
             asked.was_left = gone.done()
@@ -312,16 +321,13 @@ class WebStage:
         self.most_streams = max(self.most_streams, self.streaming)
         gone = asyncio.get_running_loop().create_task(_gone(receive))
         try:
-            while stream.answers is None or stream.answers > 0:
+            while stream.wanted is None or stream.wanted:
                 data = await _first(stream.queue, gone)
                 if data is None:
                     break
                 if data is _DROP:
                     raise _Cut
-                message = _decoded(data)
-                is_answer = isinstance(message, dict) and "method" not in message
-                if stream.answers is not None and is_answer:
-                    stream.answers -= 1
+                stream.note(data)
                 stream.count += 1
                 retry = b"" if self._actor.retry is None else b"retry: %d\n" % self._actor.retry
                 event = b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
