@@ -68,6 +68,7 @@ class Web:
         event: returns the events in place of one of an event stream.
         last: may send more before a response ends.
         left: told when the client goes before the end.
+        listening: says something on the GET stream of a session.
         shared: for the mutant's own use.
     """
 
@@ -79,6 +80,7 @@ class Web:
         self.event: Callable[[Asked, Event], Sequence[Event]] = lambda asked, event: [event]
         self.last: Callable[[Asked, Send], Awaitable[None]] | None = None
         self.left: Callable[[Asked], None] = lambda asked: None
+        self.listening: dict[str, Callable[[bytes], None]] = {}
         self.shared: dict[str, Any] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -119,6 +121,9 @@ class Web:
             if event["type"] == "http.response.start":
                 given = {name.decode(): value.decode() for name, value in event["headers"]}
                 is_stream = given.get("content-type", "").startswith("text/event-stream")
+                if is_stream and asked.verb == "GET":
+                    session = asked.headers.get("mcp-session-id", "")
+                    self.listening[session] = _saying(send)
                 status, headers = self.head(asked, event["status"], given)
                 headers.pop("content-length", None)
                 made = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
@@ -149,6 +154,18 @@ class Web:
                     block = b"".join(_encoded(each) for each in changed)
             out += block
         return out
+
+
+def _saying(send: Send) -> Callable[[bytes], None]:
+    tasks = set()
+
+    def say(data: bytes) -> None:
+        body = {"type": "http.response.body", "body": encode(data), "more_body": True}
+        task = asyncio.ensure_future(send(body))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    return say
 
 
 def _encoded(event: Event) -> bytes:

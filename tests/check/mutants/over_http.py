@@ -1,11 +1,13 @@
 """Servers that are wrong over Streamable HTTP: areas http and session, and how it ends."""
 
 import asyncio
+import contextlib
 import json
 from itertools import count
 from typing import Any
 
-from accord.bindings.sse import Event
+from accord.bindings.sse import Event, encode
+from accord.check.scenarios.server.http import own_address
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
 from check.mutants.foundation import unbreakable
 
@@ -86,15 +88,16 @@ def leaves_streams_open(web: Web) -> None:
 
 @web_mutant("http.sse.not-closed-before-response")
 def closes_streams_early(web: Web) -> None:
-    def event(asked: Asked, event: Event) -> list[Event]:
-        return [] if asked.tool == "show_pass" and is_answer(event) else [event]
+    def is_odd(asked: Asked) -> bool:
+        # A tool that never answers would not be called again.
+        return asked.tool == "show_pass" and "_meta" in asked.message["params"]
 
     def before(asked: Asked) -> None:
-        if asked.tool == "show_pass":
+        if is_odd(asked):
             asked.headers["accept"] = "text/event-stream"
 
     web.before = before
-    web.event = event
+    web.event = lambda asked, event: [] if is_odd(asked) and is_answer(event) else [event]
 
 
 @web_mutant("http.sse.retry-before-close", revision="2025-11-25")
@@ -152,25 +155,53 @@ def tells_everybody(web: Web) -> None:
     also_says(web, b'{"jsonrpc":"2.0","method":"notifications/roots/hello"}')
 
 
-@web_mutant("http.sse.event-id-unique")
-def counts_events_of_each_stream(web: Web) -> None:
-    known: dict[str, str] = {}
+WIRE = ("http.get.unrelated-messages", "http.post.related-requests-on-stream", "progress")
 
+
+@web_mutant("http.get.unrelated-messages", only=WIRE)
+def reports_progress_to_listeners(web: Web) -> None:
     def event(asked: Asked, event: Event) -> list[Event]:
-        if event.id is None:
+        listener = web.listening.get(asked.headers.get("mcp-session-id", ""))
+        is_first = b'"progress":1,' in event.data and asked.tool == "look"
+        if asked.verb == "GET" or listener is None or not is_first:
             return [event]
-        number = int(asked.headers.get("x-mutant", 0)) + 1
-        asked.headers["x-mutant"] = str(number)
-        known[str(number)] = event.id
-        return [Event(event.data, event.name, str(number))]
-
-    def before(asked: Asked) -> None:
-        last = asked.headers.get("last-event-id")
-        if last is not None:
-            asked.headers["last-event-id"] = known.get(last, last)
+        listener(event.data)
+        return []
 
     web.event = event
+
+
+@web_mutant("http.post.related-requests-on-stream", only=WIRE)
+def mixes_streams_up(web: Web) -> None:
+    """The stream of one call stays open until it has told something of another."""
+    begun: dict[str, asyncio.Future[bytes]] = {}
+
+    async def last(asked: Asked, send: Send) -> None:
+        if asked.tool == "count":
+            told = asyncio.get_running_loop().create_future()
+            begun[asked.headers["mcp-session-id"]] = told
+            with contextlib.suppress(TimeoutError):
+                data = await asyncio.wait_for(told, 0.3)
+                event = {"type": "http.response.body", "body": data, "more_body": True}
+                await send(event)
+
+    def before(asked: Asked) -> None:
+        meta = asked.message["params"].get("_meta") if asked.tool == "look" else None
+        told = begun.pop(asked.headers["mcp-session-id"], None) if meta else None
+        if told is not None and not told.done():
+            params = {"progressToken": meta["progressToken"], "progress": 0.5}
+            notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            told.set_result(encode(json.dumps(notice).encode()))
+
+    web.last = last
     web.before = before
+
+
+@web_mutant("http.sse.event-id-unique")
+def calls_each_last_event_the_end(web: Web) -> None:
+    web.event = lambda asked, event: (
+        [Event(event.data, id="the-end")] if event.id and is_answer(event) else [event]
+    )
 
 
 @web_mutant("http.sse.no-foreign-replay")
@@ -245,22 +276,25 @@ def calls_a_foreign_origin_a_bad_request(web: Web) -> None:
     web.head = lambda asked, status, headers: (400 if status == 403 else status, headers)
 
 
-@web_mutant("http.server.bind-localhost", host="0.0.0.0")  # noqa: S104  # the fault
-def listens_everywhere(web: Web) -> None:
-    pass
+if own_address() is not None:
+
+    @web_mutant("http.server.bind-localhost", host="0.0.0.0")
+    def listens_everywhere(web: Web) -> None:
+        pass
+
+else:
+    unbreakable("this machine has no address but loopback", "http.server.bind-localhost")
 
 
 @web_mutant("lifecycle.shutdown.http-close", only=["lifecycle.shutdown.http-close"])
 def needs_a_farewell(web: Web) -> None:
     """Serves no newcomer once a session was left without DELETE."""
-    sessions: dict[str, bool] = {}
 
     def left(asked: Asked) -> None:
         if asked.verb == "GET":
             web.shared["left"] = True
 
     def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        sessions.pop(asked.headers.get("mcp-session-id", ""), None)
         is_newcomer = asked.method == "initialize" and "left" in web.shared
         return (503, JSON, ERROR) if is_newcomer else None
 

@@ -2,6 +2,7 @@
 
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # they register themselves
+    auth,
     cancellation,
     completion,
     errors,
@@ -24,6 +25,7 @@ from accord.check.scenarios.server import (  # they register themselves
 
 __all__ = [
     "SCENARIOS",
+    "auth",
     "cancellation",
     "completion",
     "errors",

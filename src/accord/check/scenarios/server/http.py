@@ -31,7 +31,7 @@ from accord.protocol.revisions import REVISIONS
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
 
-__all__: list[str] = []
+__all__ = ["own_address"]
 
 _FOREIGN: Final = "http://accord-check.example"
 _UNKNOWN_VERSION: Final = "1999-12-31"
@@ -260,6 +260,20 @@ def _what(message: Any) -> str:
     return f"{message['method']} of {name}" if name else str(message["method"])
 
 
+@scenario("http.post.related-requests-on-stream", "http.get.unrelated-messages", on=("http",))
+async def calls_several_tools_at_once(probe: "Probe") -> None:
+    wanted = calls(probe)
+    if not wanted:
+        probe.skip("http.post.related-requests-on-stream", "no tool may be called")
+        return
+    # What comes on which stream is judged by the monitor.
+    async with probe.open(capabilities={}) as line:
+        for message in wanted:
+            await line.say(message)
+        for message in wanted:
+            await line.reply_to(message["id"], what=_what(message))
+
+
 # -- the version header
 
 
@@ -318,7 +332,7 @@ async def calls_at_the_address_of_this_machine(probe: "Probe") -> None:
     if not probe.subject.is_launched:
         probe.skip(id, "the check did not launch the server itself")
         return
-    address = _own_address()
+    address = own_address()
     if address is None:
         probe.skip(id, "this machine has no address but loopback")
         return
@@ -333,7 +347,7 @@ async def calls_at_the_address_of_this_machine(probe: "Probe") -> None:
     probe.holds(id, not is_open, f"listens at {address}, not at loopback alone")
 
 
-def _own_address() -> str | None:
+def own_address() -> str | None:
     """Return the address that others see of this machine; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         try:

@@ -1,0 +1,372 @@
+"""Authorization: what a server says to strangers, and whether tokens are looked at.
+
+Only servers that refuse a request without a token are judged; the others ask for none.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
+from accord.bindings.sse import CONTENT_TYPE
+from accord.check.probing.exchange import Heard, exchanging, posted
+from accord.check.probing.http import ACCEPT, CONTENT_JSON
+from accord.check.probing.line import Line
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._discovery import Published, discover, is_oauth
+from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
+from accord.protocol.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_OPEN: Final = "the server asks for no authorization"
+_GARBAGE: Final = "accord-check-no-such-token"
+_UNKNOWN_METHOD: Final = "accord-check/no-such-method"
+_OUTSIDE: Final = (
+    "auth.challenge.www-authenticate",
+    "auth.http.oauth-flow",
+    "auth.prm.lists-as",
+    "auth.prm.one-mechanism",
+    "auth.prm.server",
+    "auth.refresh.server-no-offline-access",
+    "auth.role.resource-server",
+    "auth.scope.challenge-has-scope",
+    "auth.server.401-when-required",
+    "auth.status-codes",
+    "auth.token.invalid-401",
+    "auth.token.validated",
+    "auth.tokens.validated-first",
+    "tools.server.access-controlled",
+)
+_SERVERS: Final = (
+    "auth.as-metadata.server",
+    "auth.as.discovery-either",
+    "auth.as.rfc8414-required",
+    "auth.cimd.supported",
+    "auth.dcr.authorization-server",
+    "auth.dcr.implementations",
+    "auth.https.endpoints",
+    "auth.oauth21.authorization-server",
+    "auth.oauth21.implementations",
+    "auth.pkce.as-oidc-advertises",
+)
+_INSIDE: Final = ("session.requests.verified",)
+_OTHERS: Final = ("session.id.bound-to-user",)
+_FOREIGN: Final = (
+    "auth.server.own-tokens-only",
+    "auth.token.audience-validated",
+    "auth.token.foreign-rejected",
+)
+# It takes a person who consents, or scopes that nobody here knows.
+_CONSENTED: Final = tuple(
+    id
+    for id, row in catalogue().items()
+    if row.check == "auth-probe"
+    and row.area == "auth"
+    and id not in {*_OUTSIDE, *_SERVERS, *_FOREIGN}
+)
+
+
+def _plain(line: Line) -> dict[str, str]:
+    """Return the headers of a stranger."""
+    made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
+    if line.carrier.version is not None:
+        made["mcp-protocol-version"] = line.carrier.version
+    return made
+
+
+async def _knock(line: Line, message: Any, *, token: str | None = None, **settings: Any) -> Heard:
+    """Post a message as a stranger, or with this token."""
+    headers = _plain(line)
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    heard = await posted(line, message, headers=headers, **settings)
+    await end_session(line, heard)
+    return heard
+
+
+def _challenges(heard: Heard) -> list[AuthChallenge]:
+    value = heard.headers.get("www-authenticate")
+    return [] if value is None else parse_challenges([value])
+
+
+def _exempt(probe: "Probe", why: str) -> None:
+    for id in (*_OUTSIDE, *_SERVERS, *_INSIDE, *_OTHERS, *_FOREIGN, *_CONSENTED):
+        if catalogue()[id].holds_in(probe.revision):
+            probe.not_applicable(id, why)
+
+
+# -- strangers
+
+
+@scenario(*_OUTSIDE, *_SERVERS, *_CONSENTED, on=("http",), is_outside=True)
+async def knocks_without_a_token(probe: "Probe") -> None:
+    async with probe.open(is_judged=False, begins=False) as line:
+        heard = await _knock(line, initialize(probe.revision))
+        if heard.is_ok:
+            _exempt(probe, _OPEN)
+            return
+        _judge_refusal(probe, heard)
+        if heard.status != 401:
+            return
+        challenges = _challenges(heard)
+        published = await discover(line, probe.subject.url, challenges)
+        if not is_oauth(challenges, published):
+            probe.broken("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
+            _exempt(probe, "the server does not use OAuth")
+            return
+        probe.holds("auth.http.oauth-flow", condition=True, why="")
+        _judge_challenge(probe, bearer_challenge([heard.headers.get("www-authenticate", "")]))
+        _judge_resource(probe, published)
+        _judge_servers(probe, published)
+        await _judge_tokens(probe, line)
+        for id in _CONSENTED:
+            probe.skip(id, "it takes scopes, users or clients that a check does not have")
+
+
+def _judge_refusal(probe: "Probe", heard: Heard) -> None:
+    id = "auth.server.401-when-required"
+    if not probe.facts.locked and not probe.subject.headers:
+        # It lets us in and refuses us without a reason that we know.
+        return
+    probe.holds(
+        id, heard.status == 401, f"answers a request without a token with {heard}, expected 401"
+    )
+
+
+def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
+    probe.holds(
+        "auth.challenge.www-authenticate",
+        bearer is not None and bearer.resource_metadata,
+        "answers 401 without a WWW-Authenticate header that names its resource_metadata",
+    )
+    if bearer is None:
+        return
+    # Where a server has no scopes there are none to name: only what is named shows that it has.
+    if bearer.scopes:
+        probe.holds("auth.scope.challenge-has-scope", condition=True, why="")
+        probe.holds(
+            "auth.refresh.server-no-offline-access",
+            "offline_access" not in bearer.scopes,
+            "asks for offline_access in its challenge",
+        )
+
+
+def _judge_resource(probe: "Probe", published: Published) -> None:
+    document = published.resource
+    probe.holds(
+        "auth.prm.one-mechanism",
+        document is not None,
+        "names its metadata neither in WWW-Authenticate nor at a well-known URI",
+    )
+    if not probe.holds(
+        "auth.prm.server",
+        document is not None and _is_same_place(document.get("resource"), probe.subject.url),
+        "publishes no protected resource metadata"
+        if document is None
+        else f"publishes metadata of the resource {document.get('resource')!r}, not of itself",
+    ):
+        return
+    assert document is not None
+    probe.holds(
+        "auth.prm.lists-as",
+        published.issuers,
+        "names no authorization_servers in its protected resource metadata",
+    )
+    scopes = document.get("scopes_supported")
+    if isinstance(scopes, list) and scopes:
+        probe.holds(
+            "auth.refresh.server-no-offline-access",
+            "offline_access" not in scopes,
+            "lists offline_access in scopes_supported",
+        )
+    else:
+        probe.not_applicable("auth.scope.challenge-has-scope", "the server names no scopes")
+
+
+def _is_same_place(resource: Any, url: str) -> bool:
+    """Tell whether a resource is the server at a URL, or what it is part of."""
+    if not isinstance(resource, str):
+        return False
+    try:
+        one, other = urlsplit(resource), urlsplit(url)
+        if one.scheme.lower() != other.scheme.lower() or one.port != other.port:
+            return False
+    except ValueError:
+        return False
+    loopback = {"localhost", "127.0.0.1", "::1"}
+    is_host = one.hostname == other.hostname or {one.hostname, other.hostname} <= loopback
+    return is_host and other.path.startswith(one.path.rstrip("/"))
+
+
+def _judge_servers(probe: "Probe", published: Published) -> None:
+    """Judge what the authorization server publishes."""
+    if not published.issuers and not published.metadata:
+        for id in _SERVERS:
+            probe.skip(id, "the server names no authorization server")
+    where = ", ".join(published.issuers) or "the server itself"
+    has_rfc8414, has_openid = published.metadata is not None, published.openid is not None
+    probe.holds(
+        "auth.as-metadata.server", has_rfc8414 or has_openid, f"{where} publishes no metadata"
+    )
+    if not published.issuers and not has_rfc8414:
+        return
+    probe.holds(
+        "auth.as.discovery-either", has_rfc8414 or has_openid, f"{where} publishes no metadata"
+    )
+    probe.holds("auth.as.rfc8414-required", has_rfc8414, f"{where} publishes no RFC 8414 metadata")
+    document = published.metadata or published.openid
+    if document is None:
+        return
+    _judge_metadata(probe, document, where)
+    if published.openid is not None:
+        probe.holds(
+            "auth.pkce.as-oidc-advertises",
+            published.openid.get("code_challenge_methods_supported"),
+            f"{where} lists no code_challenge_methods_supported in its OpenID configuration",
+        )
+    else:
+        probe.not_applicable("auth.pkce.as-oidc-advertises", "it is no OpenID provider")
+
+
+def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> None:
+    methods = document.get("code_challenge_methods_supported")
+    for id in ("auth.oauth21.authorization-server", "auth.oauth21.implementations"):
+        probe.holds(
+            id,
+            isinstance(methods, list) and "S256" in methods,
+            f"{where} does not say that it supports PKCE with S256",
+        )
+    for id in ("auth.dcr.authorization-server", "auth.dcr.implementations"):
+        has_endpoint = isinstance(document.get("registration_endpoint"), str)
+        probe.holds(id, has_endpoint, f"{where} names no registration_endpoint")
+    probe.holds(
+        "auth.cimd.supported",
+        document.get("client_id_metadata_document_supported") is True,
+        f"{where} does not support client id metadata documents",
+    )
+    bare = [
+        f"{name} {document[name]}"
+        for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
+        if isinstance(document.get(name), str) and not _is_safe(document[name])
+    ]
+    probe.holds("auth.https.endpoints", not bare, f"{where} has endpoints without TLS: {bare[:1]}")
+
+
+def _is_safe(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    # Nobody listens in between a machine and itself.
+    return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
+
+
+async def _judge_tokens(probe: "Probe", line: Line) -> None:
+    opening = initialize(probe.revision)
+    heard = await _knock(line, opening, token=_GARBAGE)
+    if probe.holds("auth.token.validated", not heard.is_ok, "takes a token that nobody issued"):
+        probe.holds(
+            "auth.token.invalid-401",
+            heard.status == 401,
+            f"answers a token that nobody issued with {heard}, expected 401",
+        )
+        heard = await _knock(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
+        probe.holds(
+            "auth.tokens.validated-first",
+            not heard.is_ok and heard.code not in (-32601, -32602),
+            f"looks at a request before its token: answers {heard} to an unknown method",
+        )
+    headers = _plain(line) | {"authorization": "Bearer"}
+    heard = await posted(line, opening, headers=headers)
+    await end_session(line, heard)
+    probe.holds(
+        "auth.status-codes",
+        heard.status in (400, 401),
+        f"answers a malformed Authorization header with {heard}, expected 400 or 401",
+    )
+    listing = request("tools/list")
+    heard = await _knock(line, listing)
+    probe.holds(
+        "tools.server.access-controlled",
+        not heard.answers_to(listing["id"]) or heard.code is not None,
+        "lists its tools to strangers, although it asks for authorization",
+    )
+    await _judge_query(probe, line, opening)
+
+
+async def _judge_query(probe: "Probe", line: Line, opening: dict[str, Any]) -> None:
+    id = "auth.role.resource-server"
+    given = {name.lower(): value for name, value in probe.subject.headers.items()}
+    scheme, _, token = given.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        probe.holds(id, condition=True, why="")
+        return
+    parts = urlsplit(probe.subject.url)
+    query = "&".join(filter(None, [parts.query, urlencode({"access_token": token})]))
+    heard = await _knock(line, opening, url=urlunsplit(parts._replace(query=query)))
+    probe.holds(id, not heard.is_ok, "takes a token from the query of the URL")
+
+
+# -- members
+
+
+@scenario(*_INSIDE, *_OTHERS, on=("http",))
+async def shows_a_session_without_its_token(probe: "Probe") -> None:
+    async with conversing(probe) as line:
+        bare = await _knock(line, initialize(probe.revision))
+        if bare.is_ok:
+            _exempt(probe, _OPEN)
+            return
+        session = line.carrier.session
+        if session is None:
+            for id in (*_INSIDE, *_OTHERS):
+                probe.not_applicable(id, "the server gives no session ids")
+            return
+        headers = _plain(line) | {"mcp-session-id": session}
+        heard = await posted(line, request("ping"), headers=headers)
+        probe.holds(_INSIDE[0], not heard.is_ok, f"takes a session id in place of a token: {heard}")
+        if probe.subject.other_token is None:
+            probe.skip(_OTHERS[0], "it takes a token of another user: give --other-bearer")
+            return
+        headers["authorization"] = f"Bearer {probe.subject.other_token}"
+        heard = await posted(line, request("ping"), headers=headers)
+        probe.holds(
+            _OTHERS[0], not heard.is_ok, f"serves a session to another than its user: {heard}"
+        )
+
+
+@scenario(*_FOREIGN, on=("http",), is_outside=True)
+async def brings_a_token_for_another_server(probe: "Probe") -> None:
+    async with probe.open(is_judged=False, begins=False) as line:
+        opening = initialize(probe.revision)
+        if (await _knock(line, opening)).is_ok:
+            _exempt(probe, _OPEN)
+            return
+        if probe.subject.foreign_token is None:
+            for id in _FOREIGN:
+                probe.skip(id, "it takes a token for another server: give --foreign-bearer")
+            return
+        heard = await _knock(line, opening, token=probe.subject.foreign_token)
+        for id in _FOREIGN:
+            probe.holds(id, not heard.is_ok, "takes a token that was issued for another server")
+
+
+@scenario("tools.server.access-controlled", on=("sse",))
+async def listens_without_a_token(probe: "Probe") -> None:
+    id = "tools.server.access-controlled"
+    if not probe.subject.headers:
+        probe.not_applicable(id, _OPEN)
+        return
+    async with (
+        probe.open(is_judged=False, begins=False) as line,
+        exchanging(line, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
+    ):
+        pass
+    if heard.is_ok:
+        probe.not_applicable(id, _OPEN)
+    else:
+        probe.holds(id, condition=True, why="")
