@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -86,7 +86,7 @@ def test_json_and_junit_tell_the_same(accord, tmp_path):
     (failed,) = (each for each in report["tests"] if each["verdict"] == "fail")
     assert failed["name"] == "prompt hello refuses to go without who"
     assert failed["expected"] == "a refusal: error -32602"
-    root = ElementTree.parse(xml).getroot()
+    root = ET.parse(xml).getroot()
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")
     (case,) = (each for each in root.iter("testcase") if each.find("failure") is not None)
     assert case.get("name") == failed["name"]

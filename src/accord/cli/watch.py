@@ -2,6 +2,10 @@
 
 import argparse
 import contextlib
+import os
+import select
+import signal
+import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
@@ -26,6 +30,10 @@ Over stdio, write `accord watch --` before the command in the host's configurati
 Exit code: over stdio that of the server, so that the host sees what it would have seen; over HTTP 0
 if no requirement failed, 1 if one did; 2 if the watch could not begin.
 """
+# What a pipe that can be written to takes at once.
+_LONGEST: Final = 2_000
+# Milliseconds that a reader of stderr may pause.
+_PATIENCE: Final = 1_000
 _EXAMPLES: Final = """\
 examples:
   accord watch -- python server.py
@@ -94,6 +102,7 @@ class _Log:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._file: IO[str] | None = None
+        self._is_stuck = False
 
     def __enter__(self) -> Self:
         if self._path is not None:
@@ -102,19 +111,40 @@ class _Log:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def tell(self, line: str) -> None:
-        if self._file is None:
-            note(f"accord watch: {line}")
-        else:
-            self._file.write(f"{harmless(line)}\n")
-            self._file.flush()
+        # A full disk, or a host that reads no stderr, must not stop what we only look at.
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.write(f"{harmless(line)}\n")
+                self._file.flush()
+            elif self._is_read():
+                note(f"accord watch: {line}"[:_LONGEST])
+
+    def _is_read(self) -> bool:
+        """Whether stderr takes a line without making us wait for ever."""
+        if sys.stderr is None or not hasattr(select, "poll"):
+            return True
+        poll = select.poll()
+        poll.register(sys.stderr.fileno(), select.POLLOUT)
+        ready = poll.poll(0 if self._is_stuck else _PATIENCE)
+        self._is_stuck = not ready
+        return bool(ready)
 
     def found(self, violation: Violation) -> None:
         where = "" if violation.number is None else f" (message {violation.number})"
         severity = (violation.severity or "fail").upper()
         self.tell(f"{severity} {violation.requirement}{where}: {violation.party} {violation.why}")
+
+
+# Ends of processes that leave nothing behind.
+_PLAIN_ENDS: Final = tuple(
+    getattr(signal, name)
+    for name in ("SIGHUP", "SIGINT", "SIGKILL", "SIGPIPE", "SIGTERM", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
 
 
 def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
@@ -133,7 +163,17 @@ def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     finally:
         watcher.close()
     failed = _conclude(options, form, watcher, log)
-    return failed if code is None else code
+    return failed if code is None else _ended_alike(code)
+
+
+def _ended_alike(code: int) -> int:
+    """End as the server did: by the same signal where that is harmless, else as a shell does."""
+    if code < 0 and -code in _PLAIN_ENDS:
+        with contextlib.suppress(OSError, ValueError):
+            if -code != signal.SIGKILL:
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+    return 128 - code if code < 0 else code
 
 
 def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
@@ -158,7 +198,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
         HttpProxy(options.url, watcher, headers=headers),
         lifespan="on",
         ws="none",
-        log_level="error",
+        log_level="critical",
         access_log=False,
         server_header=False,
         date_header=False,
@@ -174,8 +214,13 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
     from accord.check.rendering.wording import summary
     from accord.check.watching.watcher import merged
 
+    if watcher.trouble:
+        log.tell(watcher.trouble)
     if watcher.dropped:
-        log.tell(f"{watcher.dropped} messages came too fast or were too long, and are not judged")
+        log.tell(
+            f"{watcher.dropped} messages came too fast, were too long or could not be read; from "
+            "the first of them on, that conversation is not judged"
+        )
     reports = watcher.reports()
     if not reports:
         log.tell("nothing was said")

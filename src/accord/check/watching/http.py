@@ -17,6 +17,7 @@ from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.watching.watcher import Copy, Watcher
 from accord.errors import MissingExtra
+from accord.protocol.memory import Bounded
 from accord.trace import HttpFacts, Transport
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ _HOP: Final = frozenset(
 _JUDGED_MOST: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _CONNECTING: Final = 10.0
+_CONNECTIONS: Final = 1_000
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class _Asked(msgspec.Struct):
+    method: str = ""
 
 
 class HttpProxy:
@@ -65,7 +72,7 @@ class HttpProxy:
         self._watcher = watcher
         self._more = {name.lower(): text for name, text in (headers or {}).items()}
         self._session: ClientSession | None = None
-        self._older: dict[str, str] = {}
+        self._conversations = _Conversations(watcher)
         self._count = 0
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -96,114 +103,200 @@ class HttpProxy:
     async def _pass(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         import aiohttp
 
-        assert self._session is not None
         self._count += 1
-        method: str = scope["method"]
-        headers = {
-            name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
-        }
         body = await _body(receive)
         if body is None:
             return
         query = scope["query_string"].decode("latin-1")
-        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
-        tap = _Tap(self._watcher, method, headers, self._conversation(headers, query), self._count)
+        tap = _Tap(self._watcher, scope["method"], _joined(scope["headers"]), self._count)
+        self._conversations.assign(tap, query, body, str(scope.get("client")))
         tap.request(body)
+        loop = asyncio.get_running_loop()
+        gone = loop.create_task(_gone(receive))
+        work = loop.create_task(self._exchange(scope, query, body, send, tap))
+        try:
+            await asyncio.wait({gone, work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            work.cancel()
+            await asyncio.wait({gone, work})
+            self._conversations.end(tap)
+        broke = None if work.cancelled() else work.exception()
+        if isinstance(broke, aiohttp.ClientError | OSError):
+            # The server broke off: so does the proxy, without an end that nobody sent.
+            raise ConnectionError(f"the server broke off: {broke}")
+        if broke is not None:
+            raise broke
+
+    async def _exchange(
+        self, scope: _Scope, query: str, body: bytes, send: _Send, tap: "_Tap"
+    ) -> None:
+        import aiohttp
+
+        assert self._session is not None
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
         try:
             response = await self._session.request(
-                method,
+                scope["method"],
                 _exact(f"{self._origin}{path}{'?' if query else ''}{query}"),
-                headers=self._forwarded(headers),
+                headers=self._forwarded(scope["headers"]),
                 data=body or None,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await _refuse(send, f"the server cannot be reached: {error}")
             return
-        gone = asyncio.get_running_loop().create_task(_gone(receive))
-        answer = asyncio.get_running_loop().create_task(self._answer(response, send, tap))
         try:
-            await asyncio.wait({gone, answer}, return_when=asyncio.FIRST_COMPLETED)
+            await self._answer(response, send, tap)
         finally:
-            gone.cancel()
-            answer.cancel()
+            # Not given back for further use: what was left unread would be taken for an answer.
             response.close()
-            await asyncio.wait({gone, answer})
-        broke = None if answer.cancelled() else answer.exception()
-        if broke is not None:
-            # The server broke off: so does the proxy, without an end that nobody sent.
-            raise ConnectionError(f"the server broke off: {broke}")
 
-    def _conversation(self, headers: Mapping[str, str], query: str) -> str:
-        """Name the conversation of a request: its session, or the only one without."""
-        return headers.get(names.SESSION) or self._older.get(query, "")
-
-    def _forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
-        listed = {each.strip().lower() for each in headers.get("connection", "").split(",")}
-        kept = {
-            name: text
-            for name, text in headers.items()
-            if name not in _HOP and name not in listed and name != "content-length"
-        }
-        return kept | {"host": self._host} | self._more
+    def _forwarded(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+        """Return the headers of a request as they came, but for those of the connection."""
+        pairs = [(name.decode("latin-1"), text.decode("latin-1")) for name, text in headers]
+        listed = _listed(text for name, text in pairs if name == "connection")
+        left_out = {*_HOP, *listed, *self._more, "content-length", "host"}
+        kept = [(name, text) for name, text in pairs if name not in left_out]
+        return [("host", self._host), *kept, *self._more.items()]
 
     async def _answer(self, response: "ClientResponse", send: _Send, tap: "_Tap") -> None:
         tap.response(response)
-        listed = response.headers.get("connection", "").lower()
-        head = [
-            (name.lower().encode("latin-1"), text.encode("latin-1"))
-            for name, text in response.headers.items()
-            if name.lower() not in _HOP and name.lower() not in listed
-        ]
+        left_out = {*_HOP, *_listed(response.headers.getall("connection", []))}
+        head = [(name.lower(), text) for name, text in response.raw_headers]
+        head = [each for each in head if each[0].decode("latin-1") not in left_out]
         await send({"type": "http.response.start", "status": response.status, "headers": head})
-        is_older = tap.method == "GET" and tap.is_stream
+        opening = self._opening(tap) if tap.method == "GET" and tap.is_stream else None
         while chunk := await response.content.readany():
-            if is_older:
-                chunk, is_older = self._endpoint(chunk, tap), False
-                tap.begin()
-            tap.hear(chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if opening is not None:
+                chunk = opening.take(chunk)
+                if opening.is_over:
+                    opening = None
+            if chunk:
+                tap.hear(chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if opening is not None and opening.held:
+            tap.hear(opening.held)
+            await send({"type": "http.response.body", "body": opening.held, "more_body": True})
         tap.end()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _endpoint(self, chunk: bytes, tap: "_Tap") -> bytes:
-        """Note the place to post to, and keep the client on this side of the proxy."""
-        event = next(iter(_events(chunk)), None)
-        if event is None or event.name != "endpoint":
-            return chunk
+    def _opening(self, tap: "_Tap") -> "_Opening":
+        def told(event: Event | None) -> bytes | None:
+            place = None
+            if event is not None and event.name == "endpoint":
+                place = event.data.decode(errors="replace")
+                self._conversations.begin_older(tap, urlsplit(urljoin(self._origin, place)).query)
+            tap.begin()
+            return None if place is None else self._inside(place)
+
+        return _Opening(told)
+
+    def _inside(self, place: str) -> bytes | None:
+        """Return the origin to cut out of an endpoint, so that the client stays on this side."""
+        parts = urlsplit(place)
+        own = urlsplit(self._origin)
+        is_near = {parts.hostname, own.hostname} <= _LOOPBACK and parts.port == own.port
+        if not parts.netloc or (parts.netloc != self._host and not is_near):
+            return None
+        return f"{parts.scheme}://{parts.netloc}".encode()
+
+
+class _Opening:
+    """The first event of a stream, held back until it is whole: it may name an endpoint."""
+
+    def __init__(self, told: Callable[[Event | None], bytes | None]) -> None:
+        self.held = b""
+        self.is_over = False
+        self._told = told
+
+    def take(self, chunk: bytes) -> bytes:
+        """Return what may pass on; nothing as long as the event is not whole."""
+        self.held += chunk
+        event = next(iter(_events(self.held)), None)
+        if event is None and len(self.held) < _CHUNK and not _is_whole(self.held):
+            return b""
+        out, self.held = self.held, b""
+        if event is None and len(out) < _CHUNK:
+            return out  # comments alone: the event may still come
+        self.is_over = True
+        origin = self._told(event)
+        return out if origin is None else out.replace(origin, b"", 1)
+
+
+class _Conversations:
+    """Which conversation a request belongs to: its session, else what it has in common."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._older: dict[str, str] = {}
+        self._plain: Bounded[str, str] = Bounded(_CONNECTIONS)
+        self._latest = ""
+
+    def assign(self, tap: "_Tap", query: str, body: bytes, connection: str) -> None:
+        """Name the conversation of a request, as far as the request itself tells."""
+        session = tap.headers.get(names.SESSION)
+        if session or query in self._older:
+            tap.join(session or self._older[query])
+            return
+        if _is_opening(body):
+            # Without a session each opening begins a conversation; a session will rename it.
+            tap.opened = lambda: self._begin_plain(tap, connection)
+            return
+        known = self._plain.get(connection, self._latest)
+        if known != self._latest:
+            # Two at once and nothing to tell them apart by: to judge either would be a guess.
+            self._watcher.drop(known)
+            self._watcher.drop(self._latest)
+        tap.fallback = known
+
+    def _begin_plain(self, tap: "_Tap", connection: str) -> str:
+        self._latest = self._plain[connection] = f"without session {tap.number}"
+        return self._latest
+
+    def begin_older(self, tap: "_Tap", query: str) -> None:
+        """Begin the conversation of a stream that names the place to post to."""
+        tap.join(f"stream {tap.number}")
         tap.transport = "sse"
-        place = event.data.decode(errors="replace")
-        query = urlsplit(urljoin(self._origin, place)).query
-        tap.conversation = f"stream {tap.number}"
         if query:
             self._older[query] = tap.conversation
-        return chunk.replace(self._origin.encode(), b"", 1) if place.startswith("http") else chunk
+
+    def end(self, tap: "_Tap") -> None:
+        """Forget what ends with a stream."""
+        if tap.transport == "sse" and tap.method == "GET":
+            self._older = {
+                query: name for query, name in self._older.items() if name != tap.conversation
+            }
 
 
 class _Tap:
     """Copies what one request and its response say."""
 
     def __init__(
-        self,
-        watcher: Watcher,
-        method: str,
-        headers: Mapping[str, str],
-        conversation: str,
-        number: int,
+        self, watcher: Watcher, method: str, headers: Mapping[str, str], number: int
     ) -> None:
         self.method = method
+        self.headers = headers
         self.number = number
-        self.conversation = conversation
-        self.transport: Transport = "sse" if conversation.startswith("stream ") else "http"
+        self.conversation = ""
+        self.fallback = ""
+        self.opened: Callable[[], str] | None = None
+        self.transport: Transport = "http"
         self.is_stream = False
         self._watcher = watcher
-        self._headers = headers
         self._facts = HttpFacts(method=method, headers=headers)
         self._request: bytes | None = None
         self._held: list[bytes] = []
         self._size = 0
         self._unpacked: Any = None
+        self._is_readable = True
         self._decoder = Decoder(_JUDGED_MOST)
+
+    def join(self, conversation: str) -> None:
+        """Make this part of a conversation."""
+        self.conversation = conversation
+        if conversation.startswith("stream "):
+            self.transport = "sse"
 
     def _take(self, sender: Any, data: bytes | None, facts: HttpFacts) -> None:
         self._watcher.take(
@@ -227,13 +320,14 @@ class _Tap:
         """Hand over the request that waited; may be repeated."""
         body, self._request = self._request, None
         if body is not None:
-            facts = HttpFacts(method=self.method, headers=self._headers)
+            facts = HttpFacts(method=self.method, headers=self.headers)
             self._take("client", body or None, facts)
 
     def response(self, response: "ClientResponse") -> None:
         """Take note of the head of the response."""
         said = {name.lower(): text for name, text in response.headers.items()}
-        self.conversation = self.conversation or said.get(names.SESSION, "")
+        if not self.conversation:
+            self.conversation = said.get(names.SESSION) or self._without_session(response.status)
         stream = f"{self.method.lower()}-{self.number}"
         self._facts = HttpFacts(self.method, response.status, said, stream)
         self.is_stream = names.media_type(said.get("content-type")) == CONTENT_TYPE
@@ -241,39 +335,79 @@ class _Tap:
             self.begin()
         packing = said.get("content-encoding", "identity").lower()
         if packing in ("gzip", "deflate"):
-            self._unpacked = zlib.decompressobj(wbits=47 if packing == "gzip" else zlib.MAX_WBITS)
+            self._unpacked = zlib.decompressobj(wbits=47)
         elif packing not in ("", "identity"):
-            self._size = _JUDGED_MOST + 1  # cannot be read here: passes unjudged
+            self._give_up()
+
+    def _without_session(self, status: int) -> str:
+        if self.opened is not None and status < 400:
+            return self.opened()
+        return self.fallback
+
+    def _give_up(self) -> None:
+        """Let the rest pass unjudged, and say so."""
+        self._is_readable = False
+        self._held.clear()
+        self.begin()
+        self._watcher.drop(self.conversation)
 
     def hear(self, chunk: bytes) -> None:
         """Copy a part of the body."""
-        self._size += len(chunk)
-        if self._size > _JUDGED_MOST and not self.is_stream:
-            self._held.clear()
+        if not self._is_readable:
             return
-        if self._unpacked is not None:
-            try:
+        try:
+            if self._unpacked is not None:
                 chunk = self._unpacked.decompress(chunk, _JUDGED_MOST)
-            except zlib.error:
-                return
-        if not self.is_stream:
-            self._held.append(chunk)
-            return
-        with contextlib.suppress(EventTooLong):
-            for event in self._decoder.feed(chunk):
-                if event.name == "message":
-                    self._take("server", event.data, self._facts)
+            self._size += len(chunk)
+            if self.is_stream:
+                for event in self._decoder.feed(chunk):
+                    if event.name == "message":
+                        self._take("server", event.data, self._facts)
+            elif self._size > _JUDGED_MOST:
+                self._give_up()
+            else:
+                self._held.append(chunk)
+        except (zlib.error, EventTooLong):
+            self._give_up()
 
     def end(self) -> None:
         """Copy the whole of a body that is no stream."""
         self.begin()
-        if self.is_stream:
+        if self.is_stream or not self._is_readable:
             return
         body = b"".join(self._held)
         is_message = names.media_type(self._facts.header("content-type")) == "application/json"
         if self._facts.is_refusal and b'"jsonrpc"' not in body:
             is_message = False
         self._take("server", body if body.strip() and is_message else None, self._facts)
+
+
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by name; one that came several times is one list, as HTTP has it."""
+    made: dict[str, str] = {}
+    for name, text in headers:
+        key, said = name.decode("latin-1").lower(), text.decode("latin-1")
+        made[key] = f"{made[key]}, {said}" if key in made else said
+    return made
+
+
+def _listed(texts: Iterable[str]) -> set[str]:
+    """Return the headers that a Connection header claims for this connection alone."""
+    return {name.strip().lower() for text in texts for name in text.split(",")}
+
+
+def _is_opening(body: bytes) -> bool:
+    if b'"initialize"' not in body:
+        return False
+    try:
+        return msgspec.json.decode(body, type=_Asked).method == "initialize"
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether a stream stands between two events."""
+    return data.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
 
 
 def _events(chunk: bytes) -> Iterable[Event]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from accord.protocol.memory import Bounded
 from accord.trace import Record
 
 __all__ = ["Masks"]
@@ -48,6 +49,8 @@ _SECRET_TEXT: Final = re.compile(
     r"(?<![\w-])(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
 )
+# Secrets whose numbers are kept; one that comes again after so many others gets another.
+_KNOWN_MOST: Final = 10_000
 _SCHEMES: Final = re.compile(r"(bearer|basic|digest|dpop) +", re.IGNORECASE)
 
 
@@ -55,10 +58,15 @@ class Masks:
     """What stands in place of each secret of one recording."""
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+        self._known: Bounded[str, str] = Bounded(_KNOWN_MOST)
+        self._count = 0
 
     def _mask(self, text: str) -> str:
-        return self._known.setdefault(text, f"masked-{len(self._known) + 1}")
+        found = self._known.get(text)
+        if found is None:
+            self._count += 1
+            found = self._known[text] = f"masked-{self._count}"
+        return found
 
     def applied(self, record: Record) -> Record:
         """Return a record without secrets; the record itself where there are none."""

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import IO, Final
+from typing import Final
 
 from accord.bindings.lines import LineReader, LineTooLong
 from accord.check.watching.watcher import Copy, Watcher
@@ -32,7 +33,8 @@ def watch_command(
 ) -> int:
     """Launch a server and stand between it and whoever launched us.
 
-    Returns the server's exit code, so that the host sees what it would have seen.
+    Returns the server's exit code, or the signal that ended it as a negative number, so that the
+    host can be shown what it would have seen.
 
     Raises:
         ConnectFailed: there is no such command.
@@ -50,24 +52,18 @@ def watch_command(
         raise ConnectFailed(f"{command[0]} cannot be launched: {why}", command=command) from None
     assert process.stdin is not None
     assert process.stdout is not None
-    server_in, server_out = process.stdin, process.stdout
-
-    def end_input() -> None:
-        with contextlib.suppress(OSError):
-            server_in.close()
-
-    to_server = _Pump(stdin, server_in.fileno(), _Ear("client", watcher), end_input)
-    # Where nobody reads any more, the server is told by the end of its input, as without us.
-    to_host = _Pump(server_out.fileno(), stdout, _Ear("server", watcher), end_input)
+    # Each end is let go by the thread that uses it: a number freed by another may be a file then.
+    server_in, server_out = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
+    process.stdin.close()
+    process.stdout.close()
+    to_server = _Pump(stdin, server_in, _Ear("client", watcher))
+    to_host = _Pump(server_out, stdout, _Ear("server", watcher))
     with _passed_on(process):
         to_server.start()
         to_host.start()
         code = process.wait()
         to_host.join(_DRAINING)
-    for pipe in (server_in, server_out):
-        _close(pipe)
-    # As a shell tells it: 128 and the number of the signal.
-    return 128 - code if code < 0 else code
+    return code
 
 
 class _Ear:
@@ -82,7 +78,7 @@ class _Ear:
         t = self._watcher.now()
         for line in self._lines.feed(chunk):
             if isinstance(line, LineTooLong):
-                self._watcher.dropped += 1
+                self._watcher.drop()
             else:
                 self._watcher.take(Copy(self._sender, line, t))
 
@@ -93,27 +89,58 @@ class _Ear:
 
 
 class _Pump(threading.Thread):
-    """Passes bytes on until either side ends."""
+    """Passes bytes on until either side ends, and then lets the other side see that."""
 
-    def __init__(self, source: int, sink: int, ear: _Ear, ended: Callable[[], None]) -> None:
+    def __init__(self, source: int, sink: int, ear: _Ear) -> None:
         super().__init__(name="accord-watch", daemon=True)
         self._source = source
         self._sink = sink
         self._ear = ear
-        self._ended = ended
 
     def run(self) -> None:
-        try:
-            while chunk := os.read(self._source, _CHUNK):
-                # Heard before it is passed on: its answer must not be heard first.
-                self._ear.hear(chunk)
-                rest = memoryview(chunk)
-                while rest:
-                    rest = rest[os.write(self._sink, rest) :]
-        except OSError:
-            pass
+        while chunk := self._read():
+            # Heard before it is passed on: its answer must not be heard first.
+            self._ear.hear(chunk)
+            if not self._write(memoryview(chunk)):
+                break
         self._ear.end()
-        self._ended()
+        # Who still writes to us learns that nobody reads, who still reads that this was all.
+        _leave(self._source, os.O_RDONLY)
+        _leave(self._sink, os.O_WRONLY)
+
+    def _read(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._source, _CHUNK)
+            except BlockingIOError:
+                _wait_for(self._source, select.POLLIN)
+            except OSError:
+                return b""
+
+    def _write(self, rest: memoryview) -> bool:
+        while rest:
+            try:
+                rest = rest[os.write(self._sink, rest) :]
+            except BlockingIOError:
+                _wait_for(self._sink, select.POLLOUT)
+            except OSError:
+                return False
+        return True
+
+
+def _wait_for(file: int, event: int) -> None:
+    """Wait for a pipe that its owner made non-blocking; how it is set is not ours to change."""
+    poll = select.poll()
+    poll.register(file, event)
+    poll.poll()
+
+
+def _leave(file: int, mode: int) -> None:
+    """Let go of a pipe; its number stays taken, for others may still hold it to be a stream."""
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, mode)
+        os.dup2(nothing, file)
+        os.close(nothing)
 
 
 @contextmanager
@@ -124,7 +151,8 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
         with contextlib.suppress(OSError):
             process.send_signal(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -134,8 +162,3 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _close(pipe: IO[bytes]) -> None:
-    with contextlib.suppress(OSError):
-        pipe.close()

@@ -1,12 +1,14 @@
 """The judge beside the wire: takes copies of what passes, judges and records them.
 
 What passes is handed over by whoever passes it on and judged in a thread of its own. When it comes
-faster than it can be judged, copies are dropped and counted; what passes is not touched.
+faster than it can be judged, copies are dropped and counted; what passes is not touched. After a
+gap a conversation is neither judged nor recorded any further: half of it would accuse the innocent.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import IO, Final
@@ -25,6 +27,12 @@ __all__ = ["Copy", "Watcher", "merged"]
 
 # Copies that wait to be judged: with more, the watcher would cost more than what it watches.
 HELD_MOST: Final = 64 * 1024 * 1024
+# What a copy costs beside its bytes, so that a flood of empty lines is bounded as well.
+_OVERHEAD: Final = 512
+# Each costs a monitor and a file; a proxy may run for weeks.
+_CONVERSATIONS_MOST: Final = 200
+# What is left to judge when the server has ended; the host waits for us meanwhile.
+_CLOSING: Final = 10.0
 _ORDER: Final[dict[VerdictName, int]] = {
     "fail": 0,
     "warn": 1,
@@ -79,6 +87,8 @@ class Watcher:
         self._start = monotonic()
         self._conversations: dict[str, _Conversation] = {}
         self._waiting: deque[Copy] = deque()
+        self._gaps: set[str] = set()
+        self.trouble = ""
         self._held = 0
         self._is_ended = False
         self._changed = threading.Condition()
@@ -93,21 +103,35 @@ class Watcher:
 
     def take(self, copy: Copy) -> None:
         """Take a copy; never waits, never fails."""
-        size = len(copy.data or b"")
+        size = len(copy.data or b"") + _OVERHEAD
         with self._changed:
-            if self._is_ended or self._held + size > HELD_MOST:
-                self.dropped += 1
+            is_gap = copy.conversation in self._gaps
+            if self._is_ended or is_gap or self._held + size > HELD_MOST:
+                self._note_gap(copy.conversation)
                 return
             self._waiting.append(copy)
             self._held += size
             self._changed.notify()
+
+    def drop(self, conversation: str = "") -> None:
+        """Count something that passed and cannot be judged, such as a line without end."""
+        with self._changed:
+            self._note_gap(conversation)
+
+    def _note_gap(self, conversation: str) -> None:
+        self.dropped += 1
+        if len(self._gaps) < _CONVERSATIONS_MOST:
+            self._gaps.add(conversation)
 
     def close(self) -> None:
         """Judge what is left and end the recording; may be repeated."""
         with self._changed:
             self._is_ended = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(_CLOSING)
+        with self._changed:
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
 
     def reports(self) -> list[Report]:
         """Return a report for each conversation, once the watch is closed."""
@@ -116,25 +140,48 @@ class Watcher:
     # -- in the thread
 
     def _judge_all(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._is_ended:
-                    self._changed.wait()
-                if not self._waiting:
-                    break
-                copy = self._waiting.popleft()
-                self._held -= len(copy.data or b"")
-            self._judge(copy)
-        for conversation in self._conversations.values():
-            self._tell(conversation, conversation.monitor.close())
-            if conversation.file is not None:
-                conversation.file.close()
+        while (copy := self._next()) is not None:
+            try:
+                self._judge(copy)
+            except Exception as error:
+                # A fault of ours must not stop what we only look at.
+                self.trouble = f"internal error, please report it: {type(error).__name__}: {error}"
+                self.drop(copy.conversation)
+        for name, conversation in self._conversations.items():
+            if name not in self._gaps:
+                self._tell(conversation, conversation.monitor.close())
+            self._end_recording(conversation)
         if self._first_file is not None:
-            self._first_file.close()
+            with suppress(OSError):
+                self._first_file.close()
+
+    def _next(self) -> Copy | None:
+        """Wait for a copy; None at the end. Before a wait, what was recorded is written out."""
+        with self._changed:
+            if not self._waiting and not self._is_ended:
+                self._flush()
+            while not self._waiting and not self._is_ended:
+                self._changed.wait()
+            if not self._waiting:
+                return None
+            copy = self._waiting.popleft()
+            self._held -= len(copy.data or b"") + _OVERHEAD
+            return copy
+
+    def _flush(self) -> None:
+        for conversation in self._conversations.values():
+            if conversation.file is not None:
+                try:
+                    conversation.file.flush()
+                except OSError as error:
+                    self._end_recording(conversation, error)
 
     def _judge(self, copy: Copy) -> None:
         conversation = self._conversations.get(copy.conversation)
         if conversation is None:
+            if len(self._conversations) >= _CONVERSATIONS_MOST:
+                self.drop(copy.conversation)
+                return
             conversation = _Conversation(self._next_file())
             self._conversations[copy.conversation] = conversation
         conversation.count += 1
@@ -143,10 +190,22 @@ class Watcher:
         if conversation.file is not None:
             try:
                 trace.write(conversation.file, conversation.masks.applied(record))
-            except (OSError, ValueError):
-                # A full disk ends the recording, not the conversation.
-                conversation.file.close()
-                conversation.file = None
+            except (OSError, ValueError) as error:
+                self._end_recording(conversation, error)
+
+    def _end_recording(
+        self, conversation: _Conversation, error: OSError | ValueError | None = None
+    ) -> None:
+        """Close a recording; a full disk ends it, and not the conversation."""
+        file, conversation.file = conversation.file, None
+        try:
+            if file is not None:
+                file.close()
+        except OSError as late:
+            error = error or late
+        if error is not None:
+            why = getattr(error, "strerror", None) or str(error)
+            self.trouble = f"the recording ended early: {why}"
 
     def _tell(self, conversation: _Conversation, violations: Iterable[Violation]) -> None:
         for violation in violations:

@@ -1,0 +1,334 @@
+"""Between a host and its server over stdio: nothing changes, and everything is seen."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accord.check.replay import replay
+from accord.check.watching import watcher as watching
+from accord.trace import read
+from check.watching.between import (
+    ECHO,
+    INITIALIZE,
+    LIST,
+    OPENED,
+    PYTHON,
+    READY,
+    SCRIPTED,
+    Host,
+    launched,
+    line,
+    watched,
+)
+from support.waiting import LONG, until_sync
+
+BYTES = {
+    "random bytes": random.Random(0).randbytes(300_000),
+    "no final newline": b'{"jsonrpc": "2.0", "method": "x"}',
+    "a line of 10 MB": b'"' + b"x" * 10_000_000 + b'"\n',
+    "CRLF": b'{"jsonrpc": "2.0",\r\n "method": "x"}\r\n\r\n',
+    "invalid UTF-8": b'{"a": "\xff\xfe\xc3"}\n\xf0\x9f\n',
+    "nothing but line breaks": b"\n" * 10_000,
+    "nothing": b"",
+}
+FULL = Path("/dev/full")
+TOOLS = {"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "t", "inputSchema": {}}]}}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_pass_both_ways_as_they_are(name):
+    with watched(ECHO) as (host, _):
+        host.say_later(BYTES[name])
+        assert host.hear_all() == BYTES[name]
+    assert host.code == 0
+
+
+def test_a_message_passes_before_the_line_has_an_end():
+    with watched(ECHO) as (host, _):
+        for part in (b'{"jsonrpc"', b': "2.0"', b"}"):
+            host.say(part)
+            assert host.hear(len(part)) == part
+
+
+def test_pipes_that_do_not_block_are_waited_for():
+    data = b"x" * 500_000
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    for file in (in_read, out_write):
+        os.set_blocking(file, False)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "accord.cli.main", "watch", "--", *ECHO],
+        stdin=in_read,
+        stdout=out_write,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(in_read)
+    os.close(out_write)
+    host = Host(in_write, out_read)
+    host.say_later(data)
+    assert host.hear_all() == data
+    assert process.wait(LONG) == 0
+    host.close()
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_exit_code_is_that_of_the_server(code):
+    with watched([*PYTHON, f"raise SystemExit({code})"]) as (host, _):
+        assert host.hear_all() == b""
+    assert host.code == code
+
+
+def test_a_host_that_closes_its_end_is_felt_by_the_server():
+    with watched([*PYTHON, "import sys; sys.stdin.read(); print('bye')"]) as (host, _):
+        host.close_input()
+        assert host.hear_all() == b"bye\n"
+
+
+def test_a_server_whose_host_stops_reading_gets_a_broken_pipe():
+    script = (
+        "import sys, time\n"
+        "try:\n"
+        "    while True: print('x' * 1000, flush=True)\n"
+        "except BrokenPipeError:\n"
+        "    import os; os._exit(9)"
+    )
+    with watched([*PYTHON, script]) as (host, _):
+        host.hear(10)
+        host.close_output()
+    assert host.code == 9
+
+
+def test_a_server_that_closes_its_output_and_lives_on_is_heard_no_more():
+    with watched([*PYTHON, "import os, sys; os.close(1); sys.stdin.read()"]) as (host, _):
+        assert host.hear_all() == b""  # the end, while the server still waits
+
+
+def test_a_host_that_writes_to_a_server_that_listens_no_more_gets_a_broken_pipe():
+    script = "import os, time; os.close(0); print('deaf', flush=True); time.sleep(1)"
+    with watched([*PYTHON, script]) as (host, _):
+        assert host.hear(5) == b"deaf\n"
+
+        def refused():
+            try:
+                host.say(b"hello\n")
+            except BrokenPipeError:
+                return True
+            return False
+
+        until_sync(refused)
+
+
+def test_a_host_that_pauses_delays_and_loses_nothing():
+    script = "import sys\nfor n in range(5000): print(f'line {n:06}')"
+    with watched([*PYTHON, script]) as (host, _):
+        first = host.hear(10)
+        assert (first + host.hear_all()).count(b"\n") == 5000
+
+
+def test_a_command_that_is_not_there_is_said_so():
+    process = launched("--", "accord-no-such-command")
+    out, err = process.communicate(timeout=LONG)
+    assert (process.returncode, out) == (2, b"")
+    assert b"accord-no-such-command cannot be launched: No such file" in err
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
+def test_signals_reach_the_server_which_decides(name):
+    script = (
+        "import signal, sys, time\n"
+        f"signal.signal(signal.{name}, lambda *_: sys.exit(5))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    with launched("--", *PYTHON, script) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(getattr(signal, name))
+        assert process.wait(LONG) == 5
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_a_server_that_a_signal_ends_is_seen_to_end_so(name):
+    script = f"import os, signal; os.kill(os.getpid(), signal.{name})"
+    with launched("--", *PYTHON, script) as process:
+        process.communicate(timeout=LONG)
+    assert process.returncode == -getattr(signal, name)
+
+
+def test_a_server_that_crashes_is_told_as_a_shell_does():
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGABRT)"
+    with launched("--", *PYTHON, script) as process:
+        process.communicate(timeout=LONG)
+    assert process.returncode == 128 + signal.SIGABRT
+
+
+def test_what_the_server_says_on_stderr_passes():
+    script = r"import os; os.write(2, b'one\r\n\xff two')"
+    process = launched("--log", os.devnull, "--", *PYTHON, script)
+    _, err = process.communicate(timeout=LONG)
+    assert err == b"one\r\n\xff two"
+
+
+def test_variables_reach_the_server():
+    script = "import os; print(os.environ['WORD'])"
+    process = launched("--env", "WORD=hello", "--", *PYTHON, script)
+    assert process.communicate(timeout=LONG)[0] == b"hello\n"
+
+
+# -- judging
+
+
+def bad_conversation():
+    """A server that names a tool without the type of its schema, and answers nobody."""
+    stray = {"jsonrpc": "2.0", "id": 99, "result": {}}
+    said = [line(INITIALIZE), line(READY) + line(LIST), line({**LIST, "id": 3})]
+    answers = [json.dumps(OPENED), json.dumps(TOOLS), json.dumps(stray)]
+    return said, answers
+
+
+def test_breaches_are_told_on_stderr_while_it_goes_on():
+    said, answers = bad_conversation()
+    with launched("--", *SCRIPTED, *answers) as process:
+        process.stdin.write(b"".join(said))
+        process.stdin.flush()
+        first = process.stderr.readline()  # before the conversation has ended
+        assert first.startswith(b"accord watch: FAIL ")
+        assert process.poll() is None
+        out, err = process.communicate(timeout=LONG)
+    assert len(out.splitlines()) == 3
+    assert b", score " in err
+
+
+def test_breaches_are_told_in_a_file_instead(tmp_path):
+    said, answers = bad_conversation()
+    log = tmp_path / "watch.log"
+    process = launched("--log", log, "--", *SCRIPTED, *answers)
+    _, err = process.communicate(b"".join(said), timeout=LONG)
+    assert (process.returncode, err) == (0, b"")
+    assert log.read_text().startswith("FAIL ")
+
+
+def test_a_log_that_cannot_be_written_ends_nothing():
+    said, answers = bad_conversation()
+    process = launched("--log", "/dev/full", "--", *SCRIPTED, *answers)
+    out, _ = process.communicate(b"".join(said), timeout=LONG)
+    assert (process.returncode, len(out.splitlines())) == (0, 3)
+
+
+def test_a_host_that_reads_no_stderr_stops_nothing():
+    script = (
+        'import sys\nfor n in range(3000): print(\'{"jsonrpc": "1.0", "id": %d}\' % n, flush=True)'
+    )
+    with launched("--", *PYTHON, script) as process:
+        assert process.stdout.read().count(b"\n") == 3000
+        assert process.wait(LONG) == 0
+
+
+def verdicts(report):
+    return {each.id: each.verdict for each in report.results}
+
+
+def test_the_recording_gives_the_same_verdicts(tmp_path):
+    said, answers = bad_conversation()
+    path = tmp_path / "session.jsonl"
+    with watched([*SCRIPTED, *answers], recording=path) as (host, watcher):
+        for part in said:
+            host.say(part)
+        host.say(b"\xff no json\n")
+        host.hear_all()
+    (live,) = watcher.reports()
+    again = replay(read(path), target="it")
+    assert verdicts(again) == verdicts(live)
+    assert "fail" in verdicts(live).values()
+    assert [each.why for each in again.findings] == [each.why for each in live.findings]
+
+
+def test_the_recording_can_be_read_while_the_conversation_goes_on(tmp_path):
+    path = tmp_path / "session.jsonl"
+    with watched(ECHO, recording=path) as (host, _):
+        host.say(line(INITIALIZE))
+        until_sync(lambda: path.read_bytes().count(b"\n") == 2)
+
+
+def test_secrets_are_masked_in_the_recording(tmp_path):
+    path = tmp_path / "session.jsonl"
+    secrets = {"api_key": "hush-1", "text": "use sk-0123456789abcdefghij please", "n": 1}
+    call = {**LIST, "method": "tools/call", "params": {"name": "t", "arguments": secrets}}
+    with watched(ECHO, recording=path) as (host, _):
+        host.say(line(call) + b"not json: ghp_0123456789abcdefghijABCDEFGHIJ\n")
+        host.close_input()
+        assert b"hush-1" in host.hear_all()
+    text = path.read_text()
+    assert "hush-1" not in text
+    assert "sk-0123456789" not in text
+    assert "ghp_" not in text
+    assert text.count('"masked-1"') == 2  # the same secret, said by both
+
+
+def test_a_full_disk_ends_the_recording_and_nothing_else():
+    with watched(ECHO, recording=FULL) as (host, watcher):
+        host.say_later(line(LIST) * 500)
+        assert host.hear_all() == line(LIST) * 500
+    assert watcher.trouble == "the recording ended early: No space left on device"
+    assert watcher.reports()
+
+
+def test_a_recording_that_cannot_be_begun_is_said_at_once(tmp_path):
+    process = launched("--record", tmp_path / "none" / "x.jsonl", "--", *ECHO)
+    out, err = process.communicate(timeout=LONG)
+    assert (process.returncode, out) == (2, b"")
+    assert b"none/x.jsonl: No such file or directory" in err
+
+
+def test_a_flood_is_dropped_and_counted_and_passes_all_the_same(monkeypatch):
+    monkeypatch.setattr(watching, "HELD_MOST", 100_000)
+    flood = line(LIST) * 50_000
+    with watched(ECHO) as (host, watcher):
+        host.say(line(INITIALIZE))
+        host.hear(len(line(INITIALIZE)))
+        host.say_later(flood)
+        assert host.hear_all() == flood
+    assert watcher.dropped > 0
+    # What was left out would be missed as answers: the end is not judged.
+    (report,) = watcher.reports()
+    assert verdicts(report)["jsonrpc.request.answered"] != "fail"
+
+
+def test_a_line_without_end_is_dropped_and_passes(monkeypatch):
+    from accord.check.watching import stdio
+
+    monkeypatch.setattr(stdio, "LINE_LIMIT", 1_000)
+    with watched(ECHO) as (host, watcher):
+        host.say_later(b"x" * 100_000)
+        assert host.hear_all() == b"x" * 100_000
+    assert watcher.dropped == 2
+
+
+def test_a_fault_of_the_judge_stops_nothing(monkeypatch):
+    from accord.protocol.monitor import Monitor
+
+    def fail(*_):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Monitor, "observe", fail)
+    with watched(ECHO) as (host, watcher):
+        host.say_later(line(LIST) * 3)
+        assert host.hear_all() == line(LIST) * 3
+    assert watcher.trouble == "internal error, please report it: RuntimeError: a bug"
+
+
+def test_one_changed_line_in_the_configuration_of_a_host_is_enough():
+    from accord.client import blocking
+
+    command = [sys.executable, "-m", "accord.cli.main", "run", "examples/ten_lines.py"]
+    watch = [sys.executable, "-m", "accord.cli.main", "watch", "--"]
+    said = []
+    with blocking.connect([*watch, *command], stderr=said.append) as client:
+        assert [each.name for each in client.tools()]
+    until_sync(lambda: any(", score " in each for each in said))
+    assert not any("FAIL" in each for each in said)
