@@ -1,6 +1,7 @@
 """The stages on which a server is played: launched bridges, and HTTP in both forms."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -176,8 +177,8 @@ def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
     async def scene(stage, client):
         await client.open()
         got = b""
-        with pytest.raises(aiohttp.ClientError):
-            async with client.post(LISTING) as response:
+        async with client.post(LISTING) as response:
+            with contextlib.suppress(aiohttp.ClientError):
                 async for chunk in response.content.iter_any():
                     got += chunk
         assert b"retry: 10" in got
