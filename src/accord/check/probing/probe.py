@@ -19,6 +19,7 @@ from accord.types import RevisionId
 __all__ = ["Facts", "Probe", "Rules"]
 
 _PAGES: Final = 50
+_LAUNCHED: Final = 2
 # A server with hundreds of tools is known by these.
 _TOOLS: Final = 20
 # Seconds that even a server gets that hung before.
@@ -109,6 +110,9 @@ class Probe:
         self.outcomes = Outcomes("server", facts.revision)
         self._lines: list[Line] = [line]
         self._idle: dict[bool, list[Line]] = {True: [], False: []}
+        # Launching a server is dear: who wants a line waits rather than launches a third one.
+        room = _LAUNCHED if subject.command else subject.at_once
+        self._turns = {is_judged: asyncio.Semaphore(room) for is_judged in self._idle}
 
     @property
     def revision(self) -> RevisionId:
@@ -155,21 +159,22 @@ class Probe:
         Args:
             is_judged: False where the scenario breaks rules, so that answers prove nothing.
         """
-        idle = self._idle[is_judged]
-        line = idle.pop() if idle else await self._opened(is_judged)
-        line.heard.clear()
-        before = _in_use.set(line)
-        is_sound = False
-        try:
-            yield line
-            is_sound = line.ended is None
-        finally:
-            _in_use.reset(before)
-            line.respond = None
-            if is_sound:
-                idle.append(line)
-            else:
-                await self._dismiss(line)
+        async with self._turns[is_judged]:
+            idle = self._idle[is_judged]
+            line = idle.pop() if idle else await self._opened(is_judged)
+            line.heard.clear()
+            before = _in_use.set(line)
+            is_sound = False
+            try:
+                yield line
+                is_sound = line.ended is None
+            finally:
+                _in_use.reset(before)
+                line.respond = None
+                if is_sound:
+                    idle.append(line)
+                else:
+                    await self._dismiss(line)
 
     async def _opened(self, is_judged: bool) -> Line:  # noqa: FBT001 - a key, not a switch
         line = self.subject.line(is_judged=is_judged)

@@ -21,7 +21,7 @@ _SLOW: Final = 0.08
 _TOOLS: Final = 12
 
 
-@scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore")
+@scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_once=True)
 async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         method = harmless(probe.facts)
@@ -47,7 +47,7 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
         probe.holds("cancellation.receiver.may-ignore", condition=True, why="")
 
 
-@scenario("cancellation.races")
+@scenario("cancellation.races", is_once=True)
 async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
     async with probe.open() as line:
         method = harmless(probe.facts)
@@ -63,7 +63,7 @@ async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
             probe.holds("cancellation.races", condition=True, why="")
 
 
-@scenario(_STOPS, _SILENT, needs="tools")
+@scenario(_STOPS, _SILENT, needs="tools", is_once=True)
 async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
     async with probe.open() as line:
         slow = await _slowest(probe, line)

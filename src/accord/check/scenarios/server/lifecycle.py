@@ -61,7 +61,7 @@ async def _speaks(probe: "Probe", revision: str) -> bool:
         return reply.result.get("protocolVersion") == revision
 
 
-@scenario("lifecycle.errors.handled")
+@scenario("lifecycle.errors.handled", is_once=True)
 async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
         try:
@@ -92,7 +92,7 @@ async def asks_before_the_opening(probe: "Probe") -> None:
         await is_alive(probe, line, "requests before initialize")
 
 
-@scenario("jsonrpc.request.answered")
+@scenario("jsonrpc.request.answered", is_once=True)
 async def opens_twice(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         await line.initialize(probe.revision)
