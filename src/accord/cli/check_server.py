@@ -5,6 +5,8 @@ import asyncio
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from accord.cli import reporting
 from accord.cli.options import UsageError, header, one_of, seconds, variable
 from accord.cli.target import command_of, locate
@@ -15,6 +17,7 @@ from accord.types import REVISION_IDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from accord.check.probing.subject import Subject
     from accord.check.report import Report, Setting
     from accord.check.server_check import Plan, Stage
     from accord.cli.terminal import Advance
@@ -102,6 +105,21 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--bearer", metavar="TOKEN", help="a token for the Authorization header")
     parser.add_argument(
+        "--oauth",
+        action="store_true",
+        help="obtain a token as the server asks for it, for this check alone",
+    )
+    parser.add_argument(
+        "--other-bearer",
+        metavar="TOKEN",
+        help="a token of another user, who must not get at the sessions of the first",
+    )
+    parser.add_argument(
+        "--foreign-bearer",
+        metavar="TOKEN",
+        help="a token of the same issuer for another server, which must be refused",
+    )
+    parser.add_argument(
         "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
     )
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
@@ -155,6 +173,8 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
     headers = dict(options.header)
     if options.bearer:
         headers["authorization"] = f"Bearer {options.bearer}"
+    if options.bearer and options.oauth:
+        raise UsageError("either --bearer or --oauth, not both")
     settings: dict[str, Any] = {
         "name": name,
         "headers": headers,
@@ -165,7 +185,8 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
     with progress("checking", 1000) as done:
         told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, name)}
         if isinstance(found, str):
-            return await check_server(Subject(url=found, form=transport, **settings), plan, **told)
+            subject = Subject(url=found, form=transport, **settings)
+            return await check_server(await _authorized(subject, options), plan, **told)
         if transport == "stdio":
             return await check_server(Subject(command=found, **settings), plan, **told)
         if options.command:
@@ -173,7 +194,23 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
         place = locate(options.target, options.rest).target
         async with served(place, transport, settings["env"]) as url:
             subject = Subject(url=url, form=transport, is_launched=True, **settings)
-            return await check_server(subject, plan, **told)
+            return await check_server(await _authorized(subject, options), plan, **told)
+
+
+async def _authorized(subject: "Subject", options: argparse.Namespace) -> "Subject":
+    """Return a server that is told who we are, by tokens that are given or obtained."""
+    subject = replace(
+        subject, other_token=options.other_bearer, foreign_token=options.foreign_bearer
+    )
+    if not options.oauth:
+        return subject
+    from accord.check.probing.authorization import obtain
+
+    granted = await obtain(subject)
+    if granted is None:
+        return subject
+    headers = {**subject.headers, "authorization": f"Bearer {granted.token}"}
+    return replace(subject, headers=headers, granted=granted)
 
 
 def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
@@ -196,6 +233,9 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += ["--allow-writes"] * options.allow_writes
     words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
     words += ['--bearer "$TOKEN"'] * bool(options.bearer)
+    words += ["--oauth"] * options.oauth
+    words += ['--other-bearer "$OTHER"'] * bool(options.other_bearer)
+    words += ['--foreign-bearer "$FOREIGN"'] * bool(options.foreign_bearer)
     words += [f"--env {quote(variable)}=..." for variable, _ in options.env]
     return Setting(
         command=" ".join(words),

@@ -222,7 +222,7 @@ def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Mak
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,  # type: ignore[arg-type]
                 is_launched=True,
-                patience=3.0,
+                patience=10.0,
                 settling=0.15,
                 at_once=32,
             )

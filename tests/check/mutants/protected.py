@@ -68,7 +68,7 @@ def protected(hook: Hook, *, has_token: bool = True) -> Making:
                 headers=headers,
                 other_token=OTHER,
                 foreign_token=FOREIGN,
-                patience=3.0,
+                patience=10.0,
                 settling=0.15,
                 at_once=32,
             )

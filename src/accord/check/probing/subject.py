@@ -39,6 +39,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
         foreign_token: a good token of the same issuer, for another server.
+        granted: what an authorization server gave for this check, as `Granted`.
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
@@ -57,6 +58,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     is_launched: bool = False
     other_token: str | None = None
     foreign_token: str | None = None
+    granted: Any = None
     env: Mapping[str, str] = {}
     cwd: str | None = None
     server: Any = None

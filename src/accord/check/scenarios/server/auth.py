@@ -60,6 +60,14 @@ _FOREIGN: Final = (
     "auth.token.audience-validated",
     "auth.token.foreign-rejected",
 )
+_GRANTED: Final = (
+    "auth.redirect.exact-match",
+    "auth.token.short-lived",
+    "auth.tokens.refresh-rotated",
+)
+_UNTRUSTED: Final = "https://accord-check.example/callback"
+# The text has no number; what is good for longer than a day is not short-lived.
+_DAY: Final = 24 * 3600.0
 # It takes a person who consents, or scopes that nobody here knows.
 _CONSENTED: Final = tuple(
     id
@@ -123,6 +131,7 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         _judge_resource(probe, published)
         _judge_servers(probe, published)
         await _judge_tokens(probe, line)
+        await _judge_grant(probe, line, published)
         for id in _CONSENTED:
             probe.skip(id, "it takes scopes, users or clients that a check does not have")
 
@@ -309,6 +318,55 @@ async def _judge_query(probe: "Probe", line: Line, opening: dict[str, Any]) -> N
     query = "&".join(filter(None, [parts.query, urlencode({"access_token": token})]))
     heard = await _knock(line, opening, url=urlunsplit(parts._replace(query=query)))
     probe.holds(id, not heard.is_ok, "takes a token from the query of the URL")
+
+
+async def _judge_grant(probe: "Probe", line: Line, published: Published) -> None:
+    granted = probe.subject.granted
+    if granted is None:
+        for id in _GRANTED:
+            probe.skip(id, "it takes the OAuth flow: give --oauth")
+        return
+    if granted.lifetime is not None:
+        probe.holds(
+            "auth.token.short-lived",
+            granted.lifetime <= _DAY,
+            f"the authorization server issues tokens for {granted.lifetime:g} s",
+        )
+    if granted.is_rotated is not None:
+        probe.holds(
+            "auth.tokens.refresh-rotated",
+            granted.is_rotated,
+            "the authorization server takes the same refresh token again and again",
+        )
+    else:
+        probe.not_applicable("auth.tokens.refresh-rotated", "no refresh token was issued")
+    await _judge_redirect(probe, line, published, granted.client_id)
+
+
+async def _judge_redirect(probe: "Probe", line: Line, published: Published, client_id: str) -> None:
+    id = "auth.redirect.exact-match"
+    document = published.metadata or published.openid or {}
+    endpoint = document.get("authorization_endpoint")
+    if not isinstance(endpoint, str):
+        probe.skip(id, "the authorization server has no authorization endpoint")
+        return
+    fields = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": _UNTRUSTED,
+        "state": "accord-check",
+        "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        "code_challenge_method": "S256",
+    }
+    glue = "&" if "?" in endpoint else "?"
+    url = f"{endpoint}{glue}{urlencode(fields)}"
+    async with exchanging(line, method="GET", url=url, headers={"accept": "text/html"}) as heard:
+        pass
+    is_sent = heard.headers.get("location", "").startswith(_UNTRUSTED)
+    if not is_sent and heard.status < 400:
+        probe.skip(id, "whether redirect URIs are compared shows only to who logs in")
+        return
+    probe.holds(id, not is_sent, "the authorization server redirects to a URI nobody registered")
 
 
 # -- members

@@ -1,0 +1,179 @@
+"""Checks of servers over HTTP: good ones raise no alarm, protected ones are judged from outside."""
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from accord.auth import AuthorizationServer, MemoryStore
+from accord.check.probing.authorization import obtain
+from accord.check.probing.subject import Subject
+from accord.check.server_check import Plan, check_server
+from accord.errors import ConnectFailed
+from accord.testing import unattended
+from check.mutants.between_http import over_http, serving
+from check.mutants.everything import server as everything
+from check.mutants.foundation import found
+from check.mutants.protected import protected
+
+OLD, MIDDLE, NEW = "2024-11-05", "2025-03-26", "2025-06-18"
+AREAS = ["http", "session", "sse", "auth", "lifecycle", "tools.server"]
+
+
+def unchanged(web):
+    pass
+
+
+def checked(making, revision, only=AREAS, **changes):
+    async def run():
+        async with making() as subject, asyncio.timeout(60):
+            plan = Plan(revisions=[revision] if revision else [], only=only)
+            return await check_server(replace(subject, **changes), plan)
+
+    report = asyncio.run(run())
+    return {result.id: result for result in report.results}
+
+
+def breaches(results):
+    return {
+        id: result.message for id, result in results.items() if result.verdict in ("fail", "warn")
+    }
+
+
+def serving_everything(path="mcp", form="http", **options):
+    @asynccontextmanager
+    async def making():
+        async with serving(everything.asgi(**options)) as port:
+            yield Subject(
+                name="everything",
+                url=f"http://127.0.0.1:{port}/{path}",
+                form=form,
+                is_launched=True,
+                patience=5,
+                settling=0.1,
+                at_once=32,
+            )
+
+    return making
+
+
+# -- good servers raise no alarm
+
+
+@pytest.mark.parametrize(("form", "revision"), [("http", MIDDLE), ("http", NEW), ("sse", OLD)])
+def test_a_good_server_over_http_raises_no_alarm(form, revision):
+    assert asyncio.run(found(over_http(unchanged, form=form), revision)) == {}
+
+
+@pytest.mark.parametrize(
+    "options", [{"stateless": True}, {"answers": "json"}, {"answers": "stream"}], ids=str
+)
+def test_a_server_that_leaves_out_what_is_optional_raises_no_alarm(options):
+    assert breaches(checked(serving_everything(**options), NEW)) == {}
+
+
+def test_every_requirement_over_http_gets_a_verdict_or_a_reason():
+    results = checked(over_http(unchanged), NEW, ["http", "session"])
+    assert {
+        id
+        for id, result in results.items()
+        if result.verdict == "not-exercised" and "person" not in result.message
+    } == set()
+
+
+@pytest.mark.parametrize("revision", [MIDDLE, NEW])
+def test_a_protected_server_raises_no_alarm(revision):
+    results = checked(protected(unchanged), revision)
+    assert breaches(results) == {}
+    assert results["auth.token.validated"].verdict == "pass"
+    assert results["tools.server.access-controlled"].verdict == "pass"
+
+
+# -- authorization
+
+
+def test_a_server_without_authorization_is_not_held_to_it():
+    results = checked(over_http(unchanged), NEW, ["auth", "session.requests"])
+    judged = {result.verdict for id, result in results.items() if "human" not in result.message}
+    assert judged <= {"not-applicable", "not-exercised"}
+    assert results["auth.prm.server"].verdict == "not-applicable"
+    assert results["session.requests.verified"].message == "the server asks for no authorization"
+
+
+def test_a_server_that_lets_nobody_in_is_judged_from_outside():
+    results = checked(protected(unchanged, has_token=False), None)
+    assert breaches(results) == {}
+    assert results["auth.server.401-when-required"].verdict == "pass"
+    assert results["auth.prm.lists-as"].verdict == "pass"
+    assert results["http.post.accepted-202"].verdict == "not-exercised"
+    assert "--bearer or --oauth" in results["http.post.accepted-202"].message
+
+
+@asynccontextmanager
+async def authorizing():
+    """Serve everything behind an authorization server that asks nobody."""
+    guard = AuthorizationServer(auto_approve="ada", scopes=["read"])
+    async with serving(guard.guard(everything.asgi())) as port:
+        yield Subject(
+            name="everything",
+            url=f"http://127.0.0.1:{port}/mcp",
+            patience=5,
+            settling=0.1,
+            at_once=32,
+        )
+
+
+def test_a_token_is_obtained_and_the_authorization_server_judged():
+    async def run():
+        async with authorizing() as subject, asyncio.timeout(60):
+            granted = await obtain(subject, unattended(store=MemoryStore()))
+            assert granted is not None
+            assert granted.token not in repr(granted)
+            headers = {"authorization": f"Bearer {granted.token}"}
+            known = replace(subject, headers=headers, granted=granted)
+            return await check_server(known, Plan(revisions=[NEW], only=["auth", "session"]))
+
+    results = {result.id: result for result in asyncio.run(run()).results}
+    assert breaches(results) == {}
+    for id in (
+        "auth.redirect.exact-match",
+        "auth.token.short-lived",
+        "auth.tokens.refresh-rotated",
+        "auth.as.rfc8414-required",
+        "auth.oauth21.authorization-server",
+        "auth.dcr.authorization-server",
+        "session.requests.verified",
+    ):
+        assert results[id].verdict == "pass", (id, results[id].message)
+
+
+def test_no_token_is_obtained_where_none_is_asked_for():
+    async def run():
+        async with serving_everything()() as subject:
+            return await obtain(subject, unattended(store=MemoryStore()))
+
+    assert asyncio.run(run()) is None
+
+
+def test_a_flow_that_fails_is_a_server_that_cannot_be_reached():
+    async def refusing(url):
+        raise ConnectFailed("no browser")
+
+    async def run():
+        async with protected(unchanged, has_token=False)() as subject:
+            await obtain(subject, unattended(store=MemoryStore()))
+
+    with pytest.raises(ConnectFailed, match="no token could be obtained"):
+        asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Tools that fail on purpose log it."""
+    log = logging.getLogger("accord")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(level)
