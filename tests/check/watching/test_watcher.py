@@ -1,0 +1,155 @@
+"""The judge beside the wire: conversations apart, memory bounded, secrets masked."""
+
+import json
+
+import msgspec
+import pytest
+
+from accord.check.watching import watcher as watching
+from accord.check.watching.masking import Masks
+from accord.check.watching.watcher import Copy, Watcher, merged
+from accord.trace import HttpFacts, Record
+from check.watching.between import INITIALIZE, LIST, OPENED, READY, line
+
+
+def record(message=None, raw=None, **headers):
+    http = HttpFacts("POST", None, {name.replace("_", "-"): text for name, text in headers.items()})
+    body = None if message is None else msgspec.Raw(json.dumps(message).encode())
+    return Record(sender="client", message=body, raw=raw, http=http if headers else None)
+
+
+def masked(message, masks=None):
+    return json.loads(bytes((masks or Masks()).applied(record(message)).message))
+
+
+@pytest.mark.parametrize(
+    "key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"]
+)
+def test_a_member_that_is_called_a_secret_is_masked_at_any_depth(key):
+    assert masked({"a": [{key: "hush"}]}) == {"a": [{key: "masked-1"}]}
+    assert masked({key: 5, "b": {key: ""}}) == {key: 5, "b": {key: ""}}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-0123456789abcdefghij",
+        "ghp_0123456789abcdefghijABCDEFGHIJ",
+        "xoxb-0123456789-abc",
+        "AKIA0123456789ABCDEF",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0abc.c2lnbmF0dXJl",
+    ],
+    ids=["sk", "ghp", "xoxb", "AKIA", "JWT"],
+)
+def test_a_secret_is_known_by_its_form_in_any_text(secret):
+    assert masked({"text": f"use {secret}, please"}) == {"text": "use masked-1, please"}
+    assert Masks().applied(record(raw=f"!{secret}")).raw == "!masked-1"
+
+
+def test_names_of_the_protocol_are_no_secrets():
+    message = {"params": {"maxTokens": "5", "_meta": {"progressToken": "abc"}}, "keys": ["k"]}
+    whole = record(message)
+    assert Masks().applied(whole) is whole
+
+
+def test_the_same_secret_has_the_same_number_and_another_has_another():
+    masks = Masks()
+    assert masked({"token": "one"}, masks) == {"token": "masked-1"}
+    assert masked({"token": "two"}, masks) == {"token": "masked-2"}
+    assert masked({"token": "one"}, masks) == {"token": "masked-1"}
+
+
+def test_headers_are_masked_unless_they_are_known_to_be_harmless():
+    seen = Masks().applied(
+        record(
+            None,
+            raw="",
+            authorization="Bearer hush",
+            x_api_key="hush",
+            cookie="hush=1",
+            mcp_session_id="hush",
+            content_type="application/json",
+            mcp_protocol_version="2025-06-18",
+        )
+    )
+    assert seen.http is not None
+    assert seen.http.headers == {
+        "authorization": "Bearer masked-1",
+        "x-api-key": "masked-1",
+        "cookie": "masked-2",
+        "mcp-session-id": "masked-1",
+        "content-type": "application/json",
+        "mcp-protocol-version": "2025-06-18",
+    }
+
+
+def said(watcher, conversation=""):
+    exchange = (("client", INITIALIZE), ("server", OPENED), ("client", READY))
+    for party, message in exchange:
+        watcher.take(Copy(party, line(message).strip(), 0.0, conversation=conversation))
+
+
+def test_conversations_are_judged_apart_and_reported_as_one():
+    watcher = Watcher("it")
+    for name in "ab":
+        said(watcher, name)
+    watcher.take(Copy("server", b'{"jsonrpc": "1.0"}', 0.0, conversation="b"))
+    watcher.close()
+    first, second = watcher.reports()
+    assert (first.has_failed, second.has_failed) == (False, True)
+    whole = merged([first, second])
+    assert whole.has_failed
+    assert len(whole.findings) == len(second.findings)
+    assert merged([first]) is first
+
+
+def test_each_conversation_has_a_recording_of_its_own(tmp_path):
+    watcher = Watcher("it", recording=tmp_path / "s.jsonl")
+    for name in "ab":
+        said(watcher, name)
+    watcher.close()
+    assert [(tmp_path / each).read_bytes().count(b"\n") for each in ("s.jsonl", "s-2.jsonl")] == [
+        3,
+        3,
+    ]
+
+
+def test_more_conversations_than_can_be_kept_are_counted(monkeypatch):
+    monkeypatch.setattr(watching, "_CONVERSATIONS_MOST", 2)
+    watcher = Watcher("it")
+    for name in "abcd":
+        said(watcher, name)
+    watcher.close()
+    assert len(watcher.reports()) == 2
+    assert watcher.dropped == 6
+
+
+def test_after_a_gap_nothing_is_judged(monkeypatch):
+    found = []
+    watcher = Watcher("it", found=found.append)
+    said(watcher)
+    watcher.drop()
+    watcher.take(Copy("server", b'{"jsonrpc": "1.0"}', 0.0))
+    watcher.close()
+    assert watcher.dropped == 2
+    assert found == []
+
+
+def test_an_unanswered_request_is_judged_at_the_end_only_without_a_gap():
+    for gap in (False, True):
+        watcher = Watcher("it")
+        said(watcher)
+        watcher.take(Copy("client", line(LIST).strip(), 0.0))
+        if gap:
+            watcher.drop()
+        watcher.close()
+        verdict = {each.id: each.verdict for each in watcher.reports()[0].results}
+        assert verdict["jsonrpc.request.answered"] != "fail" or not gap
+
+
+def test_what_comes_after_the_end_is_counted():
+    watcher = Watcher("it")
+    watcher.close()
+    said(watcher)
+    watcher.close()
+    assert (watcher.dropped, watcher.reports()) == (3, [])
