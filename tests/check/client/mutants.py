@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from accord.bindings.sse import Decoder
 from check.client.raw import Gone, Message, Raw
 
 
@@ -905,3 +906,254 @@ class NeverInsists(Raw):
         self.reading.cancel()
         self.writer.close()
         self.control.close()
+
+
+# -- more messages
+
+
+@mutated("jsonrpc.notification.method-string")
+def tells_with_a_number(message: Message) -> Any:
+    if message.get("method") == "notifications/roots/list_changed":
+        message["method"] = 7
+    return message
+
+
+@mutated("lifecycle.initialize.method-name", over="stdio")
+def opens_by_another_name(message: Message) -> Any:
+    return {**message, "method": "init"} if message.get("method") == "initialize" else message
+
+
+@mutated("lifecycle.initialized.method-name", also={
+    "lifecycle.initialized.sent": "what has another name was not sent",
+})  # fmt: skip
+def is_ready_by_another_name(message: Message) -> Any:
+    if message.get("method") == "notifications/initialized":
+        return {**message, "method": "initialized"}
+    return message
+
+
+@mutant("lifecycle.initialize.first", over="stdio")
+class ListsFirst(Raw):
+    async def open(self) -> Message | None:
+        await self.ask("tools/list", {})
+        return await super().open()
+
+
+@mutant("lifecycle.initialize.not-in-batch", over="stdio")
+class OpensInABatch(Says):
+    revision = "2025-03-26"
+
+    def changed(self, message: Message) -> Any:
+        return [message] if message.get("method") == "initialize" else message
+
+    async def say(self, message: Any) -> None:
+        await self.send(json.dumps(self.changed(message)).encode())
+
+
+@mutant("lifecycle.shutdown.no-message")
+class SaysGoodbye(Raw):
+    async def tell_roots(self) -> None:
+        await self.ask("shutdown")
+
+
+@mutant("roots.capability.declared", "AsksTheImpossible", also={
+    "roots.errors": "it answers what it did not declare",
+})  # fmt: skip
+class HasUndeclaredRoots(Plain):
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "roots/list":
+            return {"roots": []}
+        return await super().result(method, params)
+
+
+@mutant("elicitation.capability.declared", "AsksTheImpossible")
+class ElicitsUndeclared(Plain):
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "elicitation/create":
+            return {"action": "decline"}
+        return await super().result(method, params)
+
+
+@mutant("roots.capability.list-changed")
+class DeclaresOddly(Raw):
+    capabilities: ClassVar[Message] = {"roots": {"listChanged": "yes"}}
+
+    async def tell_roots(self) -> None:
+        pass
+
+
+answering("roots.item.name", "roots", lambda _: {"roots": [{"uri": "file:///srv"}]})
+
+
+@mutated("cancellation.reason.optional", "NeverAnswers")
+def gives_a_number_for_a_reason(message: Message) -> Any:
+    if message.get("method") == "notifications/cancelled":
+        return {**message, "params": {**message["params"], "reason": 7}}
+    return message
+
+
+def reporting(id: str, *reports: Message, method: str = "notifications/progress") -> None:
+    """Register a client that reports progress wrongly while it samples."""
+
+    class Reports(Raw):
+        async def result(self, called: str, params: Message) -> Message:
+            if called == "sampling/createMessage" and "_meta" in params:
+                for each in reports:
+                    said = {"jsonrpc": "2.0", "method": method, "params": each}
+                    await self.say(said)
+            return await super().result(called, params)
+
+    Reports.__name__ = f"Reports{len(MUTANTS)}"
+    mutant(id, "AsksEverything")(Reports)
+
+
+reporting("progress.notification.progress", {"progressToken": "sampling"})
+reporting("progress.notification.token", {"progress": 1})
+reporting("progress.notification.active-only", {"progressToken": "another", "progress": 1})
+reporting(
+    "progress.notification.total", {"progressToken": "sampling", "progress": 1, "total": "two"}
+)
+reporting(
+    "progress.notification.message", {"progressToken": "sampling", "progress": 1, "message": 2}
+)
+
+
+@mutant("progress.notification.active-only", "AsksEverything")
+class ReportsTooLate(Raw):
+    async def answer(self, question: Message) -> None:
+        await super().answer(question)
+        if question["method"] == "sampling/createMessage":
+            told = {"progressToken": "sampling", "progress": 1}
+            said = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+            await self.say(said)
+
+
+@mutated("completion.request.context")
+def completes_with_an_odd_context(message: Message) -> Any:
+    if message.get("method") == "completion/complete":
+        return {**message, "params": {**message["params"], "context": {"arguments": 7}}}
+    return message
+
+
+@mutated("meta.field.reserved")
+def sends_metadata_as_text(message: Message) -> Any:
+    return {**message, "params": {"_meta": "x"}} if message.get("method") == "ping" else message
+
+
+@mutated("meta.key.two-segments")
+def sends_metadata_without_a_name(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["params"] = {"_meta": {"a/b/c": 1}}
+    return message
+
+
+@mutated("practice.list.empty-params", also={
+    "jsonrpc.request.params-object": "parameters are objects",
+})  # fmt: skip
+def lists_with_a_list(message: Message) -> Any:
+    return {**message, "params": []} if message.get("method") == "prompts/list" else message
+
+
+@mutant("lifecycle.capabilities.respected", "OffersNothing")
+class UsesWhatIsNotOffered(Raw):
+    pass
+
+
+@mutant("pagination.end.no-next-cursor", "PagesLists", also={
+    "pagination.cursor.opaque": "there is no cursor to go on with",
+})  # fmt: skip
+class GoesOnAfterTheEnd(Raw):
+    async def list(self, method: str) -> None:
+        await super().list(method)
+        await self.ask(method, {"cursor": "more"})
+
+
+# -- HTTP with SSE
+
+
+class RawSse(Raw):
+    """A client of the older form."""
+
+    revision = "2024-11-05"
+
+    async def open(self) -> Message | None:
+        self.named: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.spawn(self.listen())
+        self.endpoint = await asyncio.wait_for(self.named, 5)
+        return await super().open()
+
+    async def begin(self, opening: Message) -> None:
+        await self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def listen(self) -> None:
+        decoder = Decoder()
+        async with self.http.get(self.place.url, headers={"Accept": self.listen_accept}) as got:
+            async for chunk in got.content.iter_any():
+                for event in decoder.feed(chunk):
+                    if event.name == "endpoint":
+                        self.named.set_result(event.data.decode())
+                    else:
+                        self.hear(event.data)
+
+    async def post(self, data: bytes) -> None:
+        async with self.http.post(f"{self.place.url[: -len('/sse')]}{self.endpoint}", data=data):
+            pass
+
+
+@mutant("sse.client.posts-to-endpoint", over="sse")
+class PostsElsewhere(RawSse):
+    async def tell_roots(self) -> None:
+        told = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
+        url = f"{self.place.url[: -len('/sse')]}/elsewhere"
+        async with self.http.post(url, data=told):
+            pass
+
+
+UNBREAKABLE: dict[str, str] = {
+    "auth.challenge.client-reacts": "a client that does not react does not authorize at all",
+    "auth.dcr.implementations": "registering in another way is a choice",
+    "auth.fallback.authorize-path": "auth.fallback.default-paths says the same",
+    "auth.fallback.register-path": "auth.fallback.default-paths says the same",
+    "auth.fallback.token-path": "auth.fallback.default-paths says the same",
+    "auth.http.oauth-flow": "each step of the flow is a requirement of its own",
+    "auth.oauth21.implementations": "each step of the flow is a requirement of its own",
+    "auth.resource-indicators.client": "auth.resource-parameter.sent says the same",
+    "cancellation.notification.either-party": "a permission",
+    "cancellation.receiver.may-ignore": "a permission",
+    "completion.client.care": "nothing shows it but a client that goes on",
+    "errors.code.internal-error": "nothing makes a client fail",
+    "errors.code.invalid-request": "a client is asked nothing by what is no request",
+    "errors.code.parse-error": "a client is asked nothing by what is no request",
+    "errors.invalid-params.data-details": "a permission",
+    "http.get.client-may-listen": "a permission",
+    "http.streams.multiple": "a permission",
+    "jsonrpc.batch.send-optional": "a permission",
+    "jsonrpc.notification.not-answered": "an answer to nothing is jsonrpc.response.id-echo",
+    "jsonrpc.response.client-sends": "no answer is jsonrpc.request.answered",
+    "lifecycle.capabilities.declared": "lifecycle.initialize.client-capabilities says the same",
+    "lifecycle.capabilities.only-declared": "lifecycle.capabilities.respected says the same",
+    "lifecycle.shutdown.http-close": "connections end with the process",
+    "lifecycle.version.client-sends-supported": "lifecycle.version.identifier says the same",
+    "meta.field.more-types": "a permission",
+    "meta.prefix.reserved": "which keys are reserved is not seen from keys",
+    "meta.title.display-name": "what is shown is not seen on the wire",
+    "pagination.cursor.continues": "what is asked for in no other way is not seen",
+    "ping.periodic": "how often is a choice",
+    "ping.request.either-party": "a permission",
+    "ping.timeout-is-failure": "what a client makes of it is seen only where it leaves",
+    "ping.timeout.may-terminate": "a permission",
+    "progress.notification.method-name": "what has another name is no progress",
+    "progress.rate-limited": "how often is a choice",
+    "progress.stops-after-completion": "progress.notification.active-only says the same",
+    "progress.token.in-meta": "a token elsewhere is none",
+    "prompts.list.method": "what has another name is no list",
+    "resources.list.method": "what has another name is no list",
+    "resources.templates.method": "what has another name is no list",
+    "tools.list.method": "what has another name is no list",
+    "session.id.header-name": "session.id.client-echo says the same",
+    "stdio.client.launches-server": "who does not launch it does not reach it",
+    "timeouts.established": "a long time is not told from none",
+    "timeouts.maximum-despite-progress": "a long time is not told from none",
+    "tools.structured-content.client-validates": "seen only where a client fails by it",
+}
+"""What no client can be seen to break, and why."""

@@ -6,7 +6,8 @@ import logging
 import pytest
 
 from accord.check.client_check import ClientPlan, check_client
-from check.client.mutants import MUTANTS
+from accord.protocol.catalogue import catalogue
+from check.client.mutants import MUTANTS, UNBREAKABLE, RawSse
 from check.client.raw import Raw
 
 
@@ -18,6 +19,7 @@ def found(kind, over="http", plays=(), patience=2.0):
 
     plan = ClientPlan(
         command=["{server}" if over == "stdio" else "{url}"],
+        transport="sse" if over == "sse" else "http",
         revisions=[kind.revision],
         client=client,
         timeout=10,
@@ -43,3 +45,19 @@ def test_a_mutant_is_caught_by_just_the_requirement_it_breaks(name):
 def test_a_client_by_the_book_raises_no_alarm(over, revision):
     kind = type("ByTheBook", (Raw,), {"revision": revision})
     assert found(kind, over) == {}
+
+
+def test_a_client_of_the_older_form_raises_no_alarm():
+    assert found(RawSse, "sse", ("AsksEverything", "PagesLists")) == {}
+
+
+def test_every_requirement_on_clients_has_a_mutant_or_a_reason():
+    rows = {
+        row.id
+        for row in catalogue().values()
+        if row.party in ("client", "both", "sender", "receiver")
+        and row.check != "human"
+        and any(row.holds_in(each) for each in ("2024-11-05", "2025-03-26", "2025-06-18"))
+    }
+    broken = {id for each in MUTANTS.values() for id in (each.id, *each.also)}
+    assert rows - broken == set(UNBREAKABLE)

@@ -51,11 +51,15 @@ FORMS: Final[tuple[dict[str, Any], ...]] = (
 _THINKING: Final = 20.0
 
 
+def knows_forms(line: Line) -> bool:
+    """Tell whether the revision of a line has forms at all."""
+    row = catalogue()["elicitation.capability.declared"]
+    return line.revision is not None and row.holds_in(line.revision)
+
+
 def can_elicit(line: Line) -> bool:
     """Tell whether the client may be asked to show a form."""
-    row = catalogue()["elicitation.capability.declared"]
-    known = line.revision is not None and row.holds_in(line.revision)
-    return known and "elicitation" in line.client_capabilities
+    return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
 async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float | None:
@@ -184,6 +188,9 @@ class AsksTheImpossible(Actor):
             ("sampling", "sampling/createMessage", SAMPLING)
             if not self.declares(line, "sampling")
             else ("senseless", "sampling/createMessage", {"messages": "none"}),
+            ("elicitation", "elicitation/create", {"message": "?", "requestedSchema": FORMS[0]})
+            if knows_forms(line) and not self.declares(line, "elicitation")
+            else None,
         )
         for each in asked:
             if each is not None:

@@ -94,6 +94,25 @@ class AnswersWithErrors(Actor):
         return await super().result(line, method, params)
 
 
+@play("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+class OffersNothing(Actor):
+    """Declares no capability, and has none."""
+
+    capabilities: Mapping[str, Any] = {}
+
+    async def result(
+        self, line: Line, method: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | None:
+        if method not in ("initialize", "ping"):
+            raise RequestError(f"there is no method {method[:80]}", code=-32601)
+        return await super().result(line, method, params)
+
+    async def judge(self, show: "Performance") -> None:
+        if show.has_gone_on:
+            # Unless a monitor saw otherwise.
+            show.kept("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+
+
 @play("tools.structured-content.client-validates", is_judged=False)
 class BreaksItsSchemas(Actor):
     """Returns structured results that do not fit their schemas."""
