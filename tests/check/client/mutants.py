@@ -699,10 +699,11 @@ class GivesUpWithItsSession(Raw):
 
 
 @mutant("http.client.supports-both-forms", "AnswersInStreams")
-class ReadsNoStreams(HangsUp):
+class ReadsNoStreams(Raw):
     async def take(self, response: Any) -> None:
-        if "event-stream" not in response.headers.get("Content-Type", ""):
-            await super().take(response)
+        if "event-stream" in response.headers.get("Content-Type", ""):
+            raise Gone
+        await super().take(response)
 
 
 @mutant("http.sse.resume-header", "DropsListeners")

@@ -147,7 +147,8 @@ class Raw:
         sending = self.spawn(self.say(message))
         sending.add_done_callback(lambda task: _hand_on(task, future))
         try:
-            async with asyncio.timeout(self.patience):
+            is_opening = message.get("method") == "initialize"
+            async with asyncio.timeout(10 if is_opening else self.patience):
                 return await future
         except TimeoutError:
             await self.give_up(id)

@@ -164,13 +164,13 @@ def _observe_posts(show: "Performance") -> None:
 def _observe_http(show: "Performance") -> None:
     row = REVISIONS[show.revision]
     session: str | None = None
-    is_open = False
+    opening: HttpAsked | None = None
     for asked in show.requests:
         if asked.path != show.path:
             continue
         _observe_head(show, asked)
         is_opening = asked.name == "initialize"
-        if is_open and not is_opening:
+        if opening is not None and not is_opening and _is_after(asked, opening):
             _observe_session(show, asked, session)
             if row.version_header:
                 given = asked.headers.get("mcp-protocol-version")
@@ -181,13 +181,18 @@ def _observe_http(show: "Performance") -> None:
                     asked=asked,
                 )
         if is_opening and asked.status == 200:
-            is_open, session = True, _session_of(show, asked)
+            opening, session = asked, _session_of(show, asked)
     if session is not None and not show.actor.ids:
         _observe_delete(show, session)
     if show.most_streams > 1:
         show.kept("http.streams.multiple")
     if show.exit_code is not None and show.has_gone_on:
         show.kept("lifecycle.shutdown.http-close")
+
+
+def _is_after(asked: "HttpAsked", opening: "HttpAsked") -> bool:
+    """Tell whether the client had the answer to initialize when it sent a request."""
+    return not opening.was_left and opening.ended is not None and asked.at >= opening.ended
 
 
 def _session_of(show: "Performance", opening: "HttpAsked") -> str | None:

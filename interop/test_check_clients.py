@@ -1,0 +1,61 @@
+"""`accord check client` on foreign clients as they are: what it finds is known and justified.
+
+`docs/foreign-results.md` has the text of the specification for each finding.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from sessions import HERE, NODE, QUIET
+
+CHECKED: Final = HERE / "checked"
+COMMANDS: Final = {
+    "mcp": [sys.executable, str(CHECKED / "mcp_client.py")],
+    "fastmcp": [sys.executable, str(CHECKED / "fastmcp_client.py")],
+    "sdk-1": [NODE, str(CHECKED / "sdk1_client.js")],
+}
+PLACES: Final = {"http": "{url}", "stdio": "{server}"}
+# Found by hand, each with its clause in docs/foreign-results.md.
+FAILS: Final = {
+    "mcp": {
+        "http.session.client-restarts-on-404",
+        "jsonrpc.batch.receive",
+        "lifecycle.capabilities.respected",
+    },
+    "fastmcp": {
+        "http.session.client-restarts-on-404",
+        "jsonrpc.batch.receive",
+        "lifecycle.capabilities.respected",
+    },
+    "sdk-1": {
+        "http.session.client-restarts-on-404",
+        "jsonrpc.batch.receive",
+        "lifecycle.capabilities.respected",
+    },
+}
+# Clients that never give up a request are stopped after this; most runs take one second.
+PATIENCE: Final = 8
+
+
+@pytest.mark.parametrize("over", sorted(PLACES))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_nothing_is_found_that_was_not_justified(name: str, over: str, tmp_path: Path) -> None:
+    kept = tmp_path / "report.json"
+    check = [sys.executable, "-m", "accord.cli.main", "check", "client"]
+    options = ["--timeout", str(PATIENCE), "--format", "json", "--output", str(kept)]
+    quiet = [word for each in QUIET.items() for word in ("--env", "=".join(each))]
+    done = subprocess.run(
+        [*check, *options, *quiet, "--", *COMMANDS[name], PLACES[over]],
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr.decode()
+    results = json.loads(kept.read_text())["results"]
+    fails = {each["id"]: each["message"] for each in results if each["verdict"] == "fail"}
+    assert set(fails) <= FAILS[name], fails
+    assert sum(each["verdict"] == "pass" for each in results) > 60
