@@ -1,0 +1,27 @@
+"""`accord check server` on foreign servers as they are: what fails is what a person agreed with."""
+
+import asyncio
+import os
+import tomllib
+
+import pytest
+from sessions import HERE, QUIET, SERVERS
+
+from accord.check.probing.subject import Subject
+from accord.check.server_check import Plan, check_server
+
+VERDICTS = tomllib.loads((HERE / "verdicts.toml").read_text())
+REVISION = "2025-06-18"
+
+
+@pytest.mark.parametrize("name", sorted(VERDICTS))
+def test_only_what_was_reviewed_fails(name: str) -> None:
+    subject = Subject(name=name, command=SERVERS[name], env={**os.environ, **QUIET}, leaving=5)
+
+    async def run() -> dict[str, str]:
+        async with asyncio.timeout(170):
+            report = await check_server(subject, Plan(revisions=[REVISION]))
+        return {each.id: each.message for each in report.results if each.verdict == "fail"}
+
+    failed = asyncio.run(run())
+    assert failed.keys() <= VERDICTS[name].keys(), failed
