@@ -69,6 +69,16 @@ def test_without_sessions_nothing_can_be_asked(talk):
     serve(scenario, stateless=True)
 
 
+def test_without_sessions_what_one_client_declared_is_not_taken_for_the_next(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as stranger:
+            await client.answer(initialize(elicitation={}))
+            response = await stranger.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
+            assert "did not declare" in text_of(await response.json())
+
+    serve(scenario, stateless=True)
+
+
 def test_without_sessions_nothing_is_promised_that_needs_one(talk):
     async def scenario(port):
         async with talk(port) as client:

@@ -63,7 +63,10 @@ class Singles:
         conversation = session.endpoint.conversation
         session.dispatcher.let_go()
         declared = conversation.parties["server"].capabilities
-        if conversation.is_blank and conversation.revision is not None and declared is not None:
+        # What a client said when it opened is nothing that the next one said.
+        is_anonymous = conversation.parties["client"].capabilities is None
+        is_reusable = is_anonymous and conversation.is_blank
+        if is_reusable and conversation.revision is not None and declared is not None:
             spare = self._spare.setdefault((conversation.revision.id, declared), [])
             if len(spare) < _SPARE_MOST:
                 spare.append(session.endpoint)
