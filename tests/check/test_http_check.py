@@ -13,13 +13,14 @@ from accord.check.probing.subject import Subject
 from accord.check.server_check import Plan, check_server
 from accord.errors import ConnectFailed
 from accord.testing import unattended
-from check.mutants.between_http import over_http, serving
+from check.mutants.between_http import PROBED, over_http, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import found
+from check.mutants.protected import PROBED as AUTH
 from check.mutants.protected import protected
 
 OLD, MIDDLE, NEW = "2024-11-05", "2025-03-26", "2025-06-18"
-AREAS = ["http", "session", "sse", "auth", "lifecycle", "tools.server"]
+AREAS = [*PROBED, *AUTH]
 
 
 def unchanged(web):
@@ -71,7 +72,7 @@ def test_a_good_server_over_http_raises_no_alarm(form, revision):
     "options", [{"stateless": True}, {"answers": "json"}, {"answers": "stream"}], ids=str
 )
 def test_a_server_that_leaves_out_what_is_optional_raises_no_alarm(options):
-    assert breaches(checked(serving_everything(**options), NEW)) == {}
+    assert breaches(checked(serving_everything(**options), NEW, PROBED)) == {}
 
 
 def test_every_requirement_over_http_gets_a_verdict_or_a_reason():
@@ -158,9 +159,6 @@ def test_no_token_is_obtained_where_none_is_asked_for():
 
 
 def test_a_flow_that_fails_is_a_server_that_cannot_be_reached():
-    async def refusing(url):
-        raise ConnectFailed("no browser")
-
     async def run():
         async with protected(unchanged, has_token=False)() as subject:
             await obtain(subject, unattended(store=MemoryStore()))

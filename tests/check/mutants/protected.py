@@ -4,9 +4,13 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qs
+
+from msgspec.structs import replace
 
 from accord import Principal
 from accord.auth import Protected, StaticTokens
+from accord.check.probing.authorization import Granted
 from accord.check.probing.subject import Subject
 from accord.protocol.catalogue import catalogue
 from check.mutants.between_http import Asked, Head, Headers, Hook, Web, serving
@@ -40,7 +44,7 @@ def metadata(origin: str) -> dict[str, Any]:
     }
 
 
-def protected(hook: Hook, *, has_token: bool = True) -> Making:
+def protected(hook: Hook, *, has_token: bool = True, granted: Any = None) -> Making:
     """Return what makes a protected server, with a hook into all that passes."""
 
     @asynccontextmanager
@@ -51,7 +55,7 @@ def protected(hook: Hook, *, has_token: bool = True) -> Making:
         def publishing(asked: Asked) -> tuple[int, Headers, bytes] | None:
             if asked.path == SERVER and asked.verb == "GET":
                 return 200, JSON, json.dumps(published).encode()
-            return None
+            return (400, {}, b"") if asked.path == "/authorize" else None
 
         web.before = publishing
         web.shared["published"] = published
@@ -68,6 +72,7 @@ def protected(hook: Hook, *, has_token: bool = True) -> Making:
                 headers=headers,
                 other_token=OTHER,
                 foreign_token=FOREIGN,
+                granted=granted,
                 patience=10.0,
                 settling=0.15,
                 at_once=32,
@@ -336,7 +341,31 @@ def shows_its_tools_to_everybody(web: Web) -> None:
     web.before = before
 
 
-unbreakable(
-    "it takes the consent of a person, or scopes that a check does not have",
-    "auth.resource.case-tolerant",
-)
+# -- what was granted
+
+GRANTED = Granted(token=OWN, client_id="check", lifetime=600.0, is_rotated=True)
+
+
+@guard_mutant("auth.token.short-lived", granted=replace(GRANTED, lifetime=1e8))
+def its_tokens_live_for_years(web: Web) -> None:
+    pass
+
+
+@guard_mutant("auth.tokens.refresh-rotated", granted=replace(GRANTED, is_rotated=False))
+def its_refresh_tokens_never_change(web: Web) -> None:
+    pass
+
+
+@guard_mutant("auth.redirect.exact-match", granted=GRANTED)
+def its_authorization_server_redirects_anywhere(web: Web) -> None:
+    usual = web.before
+
+    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
+        if asked.path == "/authorize":
+            return 302, {"location": parse_qs(asked.query)["redirect_uri"][0]}, b""
+        return usual(asked)
+
+    web.before = before
+
+
+unbreakable("it takes the consent of a person", "auth.resource.case-tolerant")

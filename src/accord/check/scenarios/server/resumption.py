@@ -39,6 +39,7 @@ async def takes_up_streams_again(probe: "Probe") -> None:
             for id in (_REPLAY, _NAMES, _CANCEL):
                 probe.not_applicable(id, f"the server replays nothing: {resumed}")
             return
+        # Where the only event is the last one, all that follows is of other streams.
         stray = _of(resumed, again)
         probe.holds(_REPLAY, not stray, f"replays messages of another stream: {stray[:1]}")
         if not resumed.answers_to(call["id"]):
@@ -51,14 +52,18 @@ async def takes_up_streams_again(probe: "Probe") -> None:
 
 
 async def _streaming(probe: "Probe", line: Line) -> tuple[dict[str, Any] | None, Heard | None]:
-    """Find a call that is answered with a stream whose events have ids."""
+    """Find a call that is answered with a stream whose events have ids, several if there is one."""
     has_streamed = False
+    single: tuple[dict[str, Any], Heard] | None = None
     for call in calls(probe):
         heard = await posted(line, call)
         has_streamed = has_streamed or heard.is_stream
-        # After the last event nothing is left to be replayed.
-        if heard.is_stream and heard.ids and (len(heard.ids) > 1 or heard.is_primed):
+        if heard.is_stream and len(heard.ids) > 1:
             return call, heard
+        if heard.is_stream and heard.ids:
+            single = single or (call, heard)
+    if single is not None:
+        return single
     for id in _IDS:
         if has_streamed:
             probe.not_applicable(id, "the server gives its events no ids")
