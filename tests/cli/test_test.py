@@ -1,6 +1,7 @@
 """`accord test`, as people use it."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -160,3 +161,21 @@ def test_progress_is_shown_on_a_terminal(on_terminal, small):
     assert code == 0
     assert "testing" in shown
     assert "add answers valid arguments" in shown
+
+
+def test_without_the_generator_the_extra_is_named_and_cases_still_run():
+    words = ["test", "--cases", str(EXAMPLE)]
+    code = "import sys; sys.modules['hypothesis'] = None; from accord.cli.main import main; "
+    done = {}
+    for more in ([], ["--only-cases"]):
+        done[len(more)] = subprocess.run(
+            [sys.executable, "-c", f"{code}sys.exit(main({[*words, *more]!r}))"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done[0].returncode == 2
+    said = "accord: generating arguments needs the extra 'test': pip install 'accord[test]'\n"
+    assert done[0].stderr == said
+    assert (done[1].returncode, done[1].stderr) == (0, "")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support import testing_servers
 from support.waiting import LONG
 
 pytest_plugins = ["pytester"]
@@ -24,8 +25,6 @@ def accord_server():
 
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    from support import testing_servers
-
     folder = str(Path(testing_servers.__file__).parents[1])
     pytester.makeconftest(CONFTEST.format(folder=folder))
     pytester.makeini("[pytest]\n")
@@ -212,7 +211,8 @@ def test_runs_that_do_not_use_it_load_next_to_nothing(project: pytest.Pytester) 
         def test_nothing():
             loaded = {name for name in sys.modules if name.partition(".")[0] == "accord"}
             assert loaded <= {
-                "accord", "accord.testing", "accord.testing.plugin", "accord.version"
+                "accord", "accord.testing", "accord.testing.plugin", "accord.version",
+                "accord.check", "accord.check.contract", "accord.check.contract.plugin",
             }
             assert "msgspec" not in sys.modules
     """
