@@ -135,10 +135,7 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
     for conclude in CONCLUSIONS:
         conclude(shows)
     spoken = _spoken(plan, shows)
-    found = {
-        revision: _verdicts(plan, revision, [each for each in shows if each.revision == revision])
-        for revision in spoken
-    }
+    found = {revision: _verdicts(plan, revision, shows) for revision in spoken}
     setting = Setting(transport=plan.played_over, seconds=round(monotonic() - began, 3))
     return merged(found, target=shlex.join(plan.command), party="client", setting=setting)
 
@@ -336,13 +333,21 @@ def _verdicts(
         if row.holds_in(revision) and row.party in _BOUND and plan.wants(row.id)
     ]
     found = []
+    own = [each for each in shows if each.revision == revision]
     for row in rows:
-        known = [each for show in shows if (each := show.outcomes.outcome(row.id)) is not None]
+        known = [each for show in own if (each := show.outcomes.outcome(row.id)) is not None]
         worst = min(known, key=lambda each: VERDICTS.index(each.verdict), default=None)
         if worst is None or worst.verdict == "not-exercised":
-            worst = _untried(row, plan, shows, worst)
+            worst = _untried(row, plan, own, worst or _known_elsewhere(row, shows))
         found.append(judged(row, revision, worst))
     return found
+
+
+def _known_elsewhere(row: Requirement, shows: Sequence[Performance]) -> Outcome | None:
+    """Return why a requirement was not put to the test under other revisions."""
+    known = [each for show in shows if (each := show.outcomes.found.get(row.id)) is not None]
+    reasons = [each for each in known if each.verdict in ("not-applicable", "not-exercised")]
+    return min(reasons, key=lambda each: each.verdict, default=None)
 
 
 def _untried(

@@ -1057,7 +1057,8 @@ def lists_with_a_list(message: Message) -> Any:
 
 @mutant("lifecycle.capabilities.respected", "OffersNothing")
 class UsesWhatIsNotOffered(Raw):
-    pass
+    def offers(self, capability: str) -> bool:
+        return True
 
 
 @mutant("pagination.end.no-next-cursor", "PagesLists", also={

@@ -48,6 +48,7 @@ class Raw:
         self.agreed: str | None = None
         self.token: str | None = None
         self.exit_code = 0
+        self.offered: Message = {}
         self.waiting: dict[Any, asyncio.Future[Message]] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self.http: Any = None
@@ -65,6 +66,7 @@ class Raw:
                     return 3
                 if not self.takes(opening["result"].get("protocolVersion")):
                     return 3
+                self.offered = opening["result"].get("capabilities", {})
                 await self.begin(opening)
                 await self.work()
                 await self.finish()
@@ -88,6 +90,10 @@ class Raw:
             "clientInfo": INFO,
         }
 
+    def offers(self, capability: str) -> bool:
+        """Tell whether the server declared a capability."""
+        return capability in self.offered
+
     async def begin(self, opening: Message) -> None:
         self.agreed = opening["result"].get("protocolVersion")
         await self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -97,18 +103,23 @@ class Raw:
 
     async def work(self) -> None:
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
-            await self.list(method)
-        params = {"name": "echo", "arguments": {"text": "a"}, "_meta": {"progressToken": "t-1"}}
-        await self.ask("tools/call", params)
-        await self.ask("resources/read", {"uri": "play://note"})
-        await self.ask("resources/subscribe", {"uri": "play://note"})
-        await self.ask("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
-        reference = {"type": "ref/prompt", "name": "greet"}
-        await self.ask(
-            "completion/complete",
-            {"ref": reference, "argument": {"name": "name", "value": "A"}},
-        )
-        await self.ask("logging/setLevel", {"level": "info"})
+            if self.offers(method.partition("/")[0]):
+                await self.list(method)
+        if self.offers("tools"):
+            meta = {"progressToken": "t-1"}
+            params = {"name": "echo", "arguments": {"text": "a"}, "_meta": meta}
+            await self.ask("tools/call", params)
+        if self.offers("resources"):
+            await self.ask("resources/read", {"uri": "play://note"})
+            await self.ask("resources/subscribe", {"uri": "play://note"})
+        if self.offers("prompts"):
+            await self.ask("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
+        if self.offers("completions"):
+            reference = {"type": "ref/prompt", "name": "greet"}
+            argument = {"name": "name", "value": "A"}
+            await self.ask("completion/complete", {"ref": reference, "argument": argument})
+        if self.offers("logging"):
+            await self.ask("logging/setLevel", {"level": "info"})
         await self.ask("ping")
         await self.tell_roots()
 

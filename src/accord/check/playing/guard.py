@@ -5,7 +5,7 @@ import hashlib
 import secrets
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GuardedActor", "fields"]
 
-RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
+# The places of both forms of HTTP.
+PROTECTED: Final = ("/mcp", "/sse", "/messages")
 SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID_METADATA: Final = "/.well-known/openid-configuration"
 
@@ -58,7 +59,7 @@ class GuardedActor(Actor):
         return str(self.stage.origin)
 
     def http(self, asked: "HttpAsked") -> HttpAnswer | None:
-        if asked.path == "/mcp":
+        if asked.path in PROTECTED:
             given = asked.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
             is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
@@ -67,7 +68,7 @@ class GuardedActor(Actor):
             return _json({"resource": self.stage.url, "authorization_servers": [self.origin]})
         if asked.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
             return _json(self._metadata())
-        answers = {
+        answers: dict[str, Callable[[HttpAsked], HttpAnswer]] = {
             f"{self.place}/register": self._register,
             f"{self.place}/authorize": self._authorize,
             f"{self.place}/token": self._token,

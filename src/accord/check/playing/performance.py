@@ -114,6 +114,9 @@ class Performance:
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this client, and why."""
+        known = self.outcomes.found.get(id)
+        if known is not None and known.verdict == "not-exercised":
+            del self.outcomes.found[id]
         self.outcomes.exclude(id, why)
 
 

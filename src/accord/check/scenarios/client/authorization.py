@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from accord.check.playing.actor import play
 from accord.check.playing.guard import (
     OPENID_METADATA,
+    PROTECTED,
     SERVER_METADATA,
     GuardedActor,
     fields,
@@ -39,7 +40,7 @@ _NOT_AT_ALL: Final = "the client does not ask for authorization, which is option
 
 def _sought(show: "Performance") -> bool:
     """Tell whether the client did anything about being refused."""
-    return any(each.path != show.path for each in show.requests)
+    return any(each.path not in PROTECTED for each in show.requests)
 
 
 def _asked(show: "Performance", name: str) -> list["HttpAsked"]:
@@ -135,7 +136,7 @@ def _judge_resource(show: "Performance", authorize: "HttpAsked", token: "HttpAsk
 
 def _judge_use(show: "Performance", actor: GuardedActor) -> None:
     since = show.requests.index(_asked(show, "token")[0])
-    later = [each for each in show.requests[since:] if each.path == show.path]
+    later = [each for each in show.requests[since:] if each.path in PROTECTED]
     for asked in show.requests:
         in_query = any(token in asked.query for token in actor.tokens)
         why = "puts the access token into the query"
@@ -168,7 +169,7 @@ def _exclude(show: "Performance", why: str) -> None:
     "auth.challenge.client-reacts",
     "auth.prm.client-uses",
     "auth.as-metadata.client",
-    on=("http",),
+    on=("http", "sse"),
 )
 class WantsToken(GuardedActor):
     """Wants a token, and says where its metadata is."""
@@ -197,7 +198,7 @@ class WantsToken(GuardedActor):
     "auth.discovery.protocol-version-header",
     "auth.dcr.implementations",
     *_FLOW[:9],
-    on=("http",),
+    on=("http", "sse"),
     revisions=("2025-03-26",),
 )
 class WantsTokenOfItsOwn(GuardedActor):
@@ -231,7 +232,7 @@ class WantsTokenOfItsOwn(GuardedActor):
     "auth.fallback.authorize-path",
     "auth.fallback.token-path",
     "auth.fallback.register-path",
-    on=("http",),
+    on=("http", "sse"),
     revisions=("2025-03-26",),
 )
 class WantsTokenWithoutMetadata(GuardedActor):
@@ -242,7 +243,7 @@ class WantsTokenWithoutMetadata(GuardedActor):
     place = ""
 
     async def judge(self, show: "Performance") -> None:
-        tried = {each.path for each in show.requests if each.path != show.path}
+        tried = {each.path for each in show.requests if each.path not in PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
         if not _sought(show):
             _exclude(show, _NOT_AT_ALL)
@@ -258,7 +259,7 @@ class WantsTokenWithoutMetadata(GuardedActor):
             show.broken("auth.fallback.default-paths", why)
 
 
-@play("auth.state.verified", on=("http",))
+@play("auth.state.verified", on=("http", "sse"))
 class AnswersWithAnotherState(GuardedActor):
     """Sends the client back with a state that is not its own."""
 
