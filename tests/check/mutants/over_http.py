@@ -288,18 +288,16 @@ else:
 
 @web_mutant("lifecycle.shutdown.http-close", only=["lifecycle.shutdown.http-close"])
 def needs_a_farewell(web: Web) -> None:
-    """Serves no newcomer once a session was left without DELETE."""
-
-    def left(asked: Asked) -> None:
-        if asked.verb == "GET":
-            web.shared["left"] = True
+    """Has room for two sessions, and keeps what was only closed."""
 
     def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        is_newcomer = asked.method == "initialize" and "left" in web.shared
-        return (503, JSON, ERROR) if is_newcomer else None
+        kept = web.shared.get("kept", 0)
+        if asked.method == "initialize" and kept == 2:
+            return 503, JSON, ERROR
+        web.shared["kept"] = kept + (asked.method == "initialize") - (asked.verb == "DELETE")
+        return None
 
     web.before = before
-    web.left = left
 
 
 # -- sessions
