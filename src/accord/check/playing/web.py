@@ -216,11 +216,15 @@ class WebStage:
             await line.close()
         for task in self._tasks:
             task.cancel()
-        # All streams have ended: what is still open are connections that nobody uses.
-        self._server.force_exit = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
+                while any(each.ended is None for each in self.requests):
+                    await asyncio.sleep(0.005)
+                # What is still open now are connections that nobody uses.
+                self._server.force_exit = True
                 await self._server.shutdown(sockets=self._sockets)
+                while self._server.server_state.connections:
+                    await asyncio.sleep(0)
 
     # -- one request
 
