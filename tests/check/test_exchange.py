@@ -1,0 +1,110 @@
+"""Raw requests beside a conversation: what is heard of streams, and what a refusal is."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from accord.check.probing.exchange import exchanging, posted
+from accord.check.probing.line import Locked
+from accord.check.probing.subject import Subject
+from accord.check.server_check import spoken
+from check.mutants.between_http import serving
+
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+NOTICE = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def answering(status, kind, *pieces, stays=False):
+    """Make an app that answers everything in the same way."""
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        headers = [(b"content-type", kind.encode())] if kind else []
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if stays:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        await send({"type": "http.response.body", "body": b""})
+
+    return app
+
+
+@asynccontextmanager
+async def line_to(app):
+    async with serving(app) as port, asyncio.timeout(20):
+        subject = Subject(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
+        async with subject.line(is_judged=False) as line:
+            yield line
+
+
+def heard_of(app, message=PING):
+    async def run():
+        async with line_to(app) as line:
+            return await posted(line, message)
+
+    return asyncio.run(run())
+
+
+def test_a_stream_tells_its_events_ids_and_whether_it_was_primed():
+    pieces = [b"retry: 5\nid: a\ndata: \n\nid: b\nda", b"ta: " + ANSWER + b"\n\n"]
+    heard = heard_of(answering(200, "text/event-stream", *pieces))
+    assert (heard.ids, heard.is_primed, heard.retry) == (["a", "b"], True, 5)
+    assert heard.answers_to(1) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+    assert heard.answers_to("1") == []
+
+
+def test_an_id_that_comes_with_data_primes_nothing():
+    heard = heard_of(answering(200, "text/event-stream", b"id: a\ndata: " + ANSWER + b"\n\n"))
+    assert (heard.ids, heard.is_primed) == (["a"], False)
+
+
+def test_a_stream_that_stays_open_is_left_once_it_has_answered():
+    async def run():
+        app = answering(200, "text/event-stream", b"data: " + ANSWER + b"\n\n", stays=True)
+        async with line_to(app) as line, exchanging(line, PING) as heard:
+            await heard.until(lambda heard: bool(heard.answers()), 2)
+            await heard.rest(0.05)
+            return heard
+
+    assert not asyncio.run(run()).has_ended
+
+
+def test_the_answers_of_a_batch_are_all_found():
+    heard = heard_of(answering(200, "application/json", b"[" + ANSWER + b"," + ANSWER + b"]"))
+    assert len(heard.answers_to(1)) == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"no", b'{"id":null,"error":{"code":-32600}}'], ids=str)
+def test_a_refusal_answers_a_request_although_it_names_no_id(body):
+    async def run():
+        async with line_to(answering(400, "application/json", body)) as line:
+            return await line.ask("ping")
+
+    reply = asyncio.run(run())
+    assert reply.is_error
+    assert reply.code == (-32600 if b"code" in body else None)
+
+
+def test_a_refusal_of_a_notification_is_no_message():
+    async def run():
+        async with line_to(answering(400, "application/json", b'{"id":null,"error":{}}')) as line:
+            await line.say(NOTICE)
+            await line.hush(0.05)
+            return line.heard
+
+    assert asyncio.run(run()) == []
+
+
+def test_a_server_that_lets_nobody_in_is_locked_and_not_silent():
+    async def run():
+        async with line_to(answering(401, "", b"")) as line:
+            with pytest.raises(Locked):
+                await line.ask("ping")
+            return await spoken(Subject(name="app", url=line.carrier.url))
+
+    assert len(asyncio.run(run())) == 1
