@@ -64,6 +64,13 @@ def received(connection):
         if not chunk:
             return data, b""
         data += chunk
+    if data.startswith(b"HTTP/1.1 100 "):
+        data = data.partition(b"\r\n\r\n")[2]
+        return _rest(connection, data or connection.recv(65536))
+    return _rest(connection, data)
+
+
+def _rest(connection, data):
     head, _, body = data.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
     while length and len(body) < int(length[1]):
@@ -114,7 +121,7 @@ def asked(port, data):
 
 def post(body, *headers):
     more = "".join(f"{each}\r\n" for each in ("Content-Type: application/json", *headers))
-    head = f"POST /mcp HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {len(body)}\r\n\r\n"
+    head = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -123,7 +130,7 @@ def answer(body, *headers, status="200 OK"):
     return f"HTTP/1.1 {status}\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-GET = b"GET /sse HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
+GET = b"GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 JSON = "Content-Type: application/json"
 
@@ -137,8 +144,8 @@ def test_a_request_reaches_the_server_as_it_was_sent():
     body = random.Random(1).randbytes(200_000)
     with between(lambda each: each.sendall(answer(b""))) as (upstream, port, _):
         request = (
-            "PUT /a%2Fb/%C3%A4?q=%20&q=2 HTTP/1.1\r\nHost: here\r\nX-Two: 1\r\nX-Two: 2\r\n"
-            "Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nTE: trailers\r\n"
+            "PUT /a%2Fb/%C3%A4?q=%20&q=2 HTTP/1.1\r\nHost: localhost:1\r\nX-Two: 1\r\nX-Two: 2\r\n"
+            "Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nTE: trailers\r\nExpect: 100-continue\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         asked(port, request.encode() + body)
@@ -168,7 +175,7 @@ def test_a_response_reaches_the_client_as_it_was_sent():
 
 def test_a_chunked_request_passes():
     with between(lambda each: each.sendall(answer(b"ok"))) as (upstream, port, _):
-        head = b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         asked(port, head + b"3\r\n{\r\n\r\n1\r\n}\r\n0\r\n\r\n")
     assert upstream.bodies == [b"{\r\n}"]
 
@@ -234,6 +241,16 @@ def test_a_server_that_is_away_is_a_502_that_says_so():
     assert b'"message":"accord watch: the server cannot be reached' in body
 
 
+@pytest.mark.parametrize("host", ["evil.example:9000", "", "[", "127.0.0.1.evil.example"])
+def test_a_page_under_another_name_is_refused(host):
+    with between(lambda each: each.sendall(answer(b""))) as (upstream, port, _):
+        request = post(b"{}").replace(b"Host: localhost", f"Host: {host}".encode())
+        head, body = asked(port, request)
+    assert head.startswith(b"HTTP/1.1 403 ")
+    assert b"expected 127.0.0.1 or localhost" in body
+    assert upstream.heads == []
+
+
 @pytest.mark.parametrize("when", ["before an answer", "amid a stream"])
 def test_a_client_that_leaves_is_gone_for_the_server_too(when):
     ready, left = threading.Event(), threading.Event()
@@ -275,8 +292,9 @@ def test_an_answer_that_is_cut_is_cut_for_the_client_too(framing):
         ("http://127.0.0.1:{port}/messages?id=1", "/messages?id=1"),
         ("http://localhost:{port}/messages?id=1", "/messages?id=1"),
         ("https://elsewhere.example/messages?id=1", "https://elsewhere.example/messages?id=1"),
+        ("http://[/messages", "http://[/messages"),
     ],
-    ids=["relative", "absolute", "by another name", "elsewhere"],
+    ids=["relative", "absolute", "by another name", "elsewhere", "no URL"],
 )
 @pytest.mark.parametrize("pieces", [1, 7], ids=["in one piece", "in pieces"])
 def test_an_endpoint_leads_through_the_proxy(place, passed, pieces):

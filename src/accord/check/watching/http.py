@@ -9,7 +9,7 @@ import contextlib
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -33,6 +33,7 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _HOP: Final = frozenset(
     {
         "connection",
+        "expect",
         "keep-alive",
         "proxy-authenticate",
         "proxy-authorization",
@@ -104,11 +105,17 @@ class HttpProxy:
         import aiohttp
 
         self._count += 1
+        headers = _joined(scope["headers"])
+        if _place(f"http://{headers.get('host', '')}")[0] not in _LOOPBACK:
+            # A page whose name was made to lead here would get past the server's own guard.
+            host = headers.get("host", "")
+            await _refuse(send, f"the Host is {host!r}, expected 127.0.0.1 or localhost", 403)
+            return
         body = await _body(receive)
         if body is None:
             return
         query = scope["query_string"].decode("latin-1")
-        tap = _Tap(self._watcher, scope["method"], _joined(scope["headers"]), self._count)
+        tap = _Tap(self._watcher, scope["method"], headers, self._count)
         self._conversations.assign(tap, query, body, str(scope.get("client")))
         tap.request(body)
         loop = asyncio.get_running_loop()
@@ -186,7 +193,7 @@ class HttpProxy:
             place = None
             if event is not None and event.name == "endpoint":
                 place = event.data.decode(errors="replace")
-                self._conversations.begin_older(tap, urlsplit(urljoin(self._origin, place)).query)
+                self._conversations.begin_older(tap, place.partition("?")[2].partition("#")[0])
             tap.begin()
             return None if place is None else self._inside(place)
 
@@ -194,12 +201,12 @@ class HttpProxy:
 
     def _inside(self, place: str) -> bytes | None:
         """Return the origin to cut out of an endpoint, so that the client stays on this side."""
-        parts = urlsplit(place)
-        own = urlsplit(self._origin)
-        is_near = {parts.hostname, own.hostname} <= _LOOPBACK and parts.port == own.port
-        if not parts.netloc or (parts.netloc != self._host and not is_near):
+        asked, own = _place(place), _place(self._origin)
+        is_near = {asked[0], own[0]} <= _LOOPBACK and asked[1] == own[1]
+        if asked[0] is None or (asked != own and not is_near):
             return None
-        return f"{parts.scheme}://{parts.netloc}".encode()
+        scheme, _, rest = place.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]}".encode()
 
 
 class _Opening:
@@ -391,6 +398,16 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return made
 
 
+def _place(url: str) -> tuple[str | None, int | None]:
+    """Return host and port of a URL; None where it has none, or is no URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None, None
+    return parts.hostname, port or (443 if parts.scheme == "https" else 80)
+
+
 def _listed(texts: Iterable[str]) -> set[str]:
     """Return the headers that a Connection header claims for this connection alone."""
     return {name.strip().lower() for text in texts for name in text.split(",")}
@@ -439,9 +456,9 @@ async def _gone(receive: _Receive) -> None:
         pass
 
 
-async def _refuse(send: _Send, why: str) -> None:
+async def _refuse(send: _Send, why: str, status: int = 502) -> None:
     error = {"code": -32000, "message": f"accord watch: {why}"}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 502, "headers": head})
+    await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
