@@ -338,6 +338,8 @@ def _untried(row: Requirement, probe: Probe) -> Outcome:
         return Outcome("not-exercised", "it takes a person to see this")
     if row.check == "client-probe":
         return Outcome("not-exercised", "the server gave no occasion for it")
+    if probe.facts.locked:
+        return Outcome("not-exercised", probe.facts.locked)
     if row.check == "auth-probe":
         return Outcome("not-applicable", "the server asks for no authorization")
     return Outcome("not-exercised", "the server gave no occasion for it")
