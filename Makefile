@@ -9,10 +9,10 @@ export PIP_NO_INPUT := 1
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
-# Fast parts first, so that a mistake shows in seconds: what needs no other process, with coverage
-# of the pure core; then real processes and sockets; last the foreign peers.
-PURE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol properties types schema bindings check server runtime)
-PROCESSES := $(filter-out $(PURE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+# Fast parts first, so that a mistake shows in seconds: the pure core with its coverage, then what
+# talks to processes and sockets and mostly waits for them, last the foreign peers.
+CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol properties types schema bindings)
+REST := $(filter-out $(CORE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test: .venv/ready .venv-interop/ready
 	$(BIN)/ruff format --check .
@@ -20,10 +20,10 @@ test: .venv/ready .venv-interop/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 2 --cov --cov-report= $(PURE)
+	$(BIN)/pytest -q -n 2 --cov --cov-report= $(CORE)
 	$(BIN)/coverage report --precision=2 --fail-under=99.9 --include='src/accord/protocol/*,src/accord/types/*'
-	$(BIN)/pytest -q -n 2 $(PROCESSES)
-	.venv-interop/bin/pytest -q interop
+	$(BIN)/pytest -q -n 4 $(REST)
+	.venv-interop/bin/pytest -q -n 2 --dist loadgroup interop
 
 bench: .venv-bench/ready
 	@status=0; for part in core start judging compare auth; do \

@@ -28,6 +28,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped = [item for item in items if _needs_more_than_it_has(item)]
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in dropped]
+    for item in items:
+        # What looks at sessions shares them; all else shares what its module starts.
+        shared = "stage" if "stage" in getattr(item, "fixturenames", ()) else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(shared))
 
 
 def _needs_more_than_it_has(item: pytest.Item) -> bool:
