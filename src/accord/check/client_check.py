@@ -26,7 +26,7 @@ from accord.check.report import Report, Setting, merged
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
 from accord.types import RevisionId
@@ -184,13 +184,12 @@ def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
 
 async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Performance:
     over = plan.played_over
-    newest = max(row.id for row in REVISIONS.values() if row.handshake)
     stage: Any = (
         PipeStage(actor, patience=plan.patience)
         if over == "stdio"
         else WebStage(actor, is_older=over == "sse", patience=plan.patience)
     )
-    show = Performance(actor, over, actor.revision or newest)
+    show = Performance(actor, over, actor.revision or BEFORE_HANDSHAKE.id)
     show.usual_exit = usual_exit
     actor.stage = stage
     async with stage:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
 from accord.errors import RequestError
+from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.trace import Transport
 from accord.types import RevisionId
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from accord.check.playing.performance import Performance
     from accord.check.playing.web import HttpAnswer, HttpAsked
 
-__all__ = ["LISTS", "PLAYS", "Actor", "play"]
+__all__ = ["LISTS", "PLAYS", "Actor", "play", "revisions_of"]
 
 TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
     {
@@ -286,6 +287,12 @@ async def _ready(line: Line) -> None:
         )
     # What the client does at the same time, such as opening a stream, is done first.
     await asyncio.sleep(0)
+
+
+def revisions_of(id: str) -> tuple[RevisionId, ...]:
+    """Return the revisions with a handshake in which a requirement holds."""
+    row = catalogue()[id]
+    return tuple(each.id for each in REVISIONS.values() if each.handshake and row.holds_in(each.id))
 
 
 def play(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from accord.check.playing.actor import play
+from accord.check.playing.actor import play, revisions_of
 from accord.check.playing.guard import (
     OPENID_METADATA,
     PROTECTED,
@@ -199,7 +199,7 @@ class WantsToken(GuardedActor):
     "auth.dcr.implementations",
     *_FLOW[:9],
     on=("http", "sse"),
-    revisions=("2025-03-26",),
+    revisions=revisions_of("auth.discovery.base-url"),
 )
 class WantsTokenOfItsOwn(GuardedActor):
     """Wants a token, and is its own authorization server, as in 2025-03-26."""
@@ -216,7 +216,7 @@ class WantsTokenOfItsOwn(GuardedActor):
             why = f"looks for metadata at {found[0].path} alone, not at the root"
             show.holds("auth.discovery.base-url", roots, why, asked=found[0])
         # Only who asked for this revision knew that it would be agreed on.
-        if self.asked_for[:1] == ["2025-03-26"]:
+        if self.asked_for and self.asked_for[0] in self.revisions:
             for asked in roots:
                 given = asked.headers.get("mcp-protocol-version")
                 why = "looks for metadata without MCP-Protocol-Version"
@@ -233,7 +233,7 @@ class WantsTokenOfItsOwn(GuardedActor):
     "auth.fallback.token-path",
     "auth.fallback.register-path",
     on=("http", "sse"),
-    revisions=("2025-03-26",),
+    revisions=revisions_of("auth.discovery.base-url"),
 )
 class WantsTokenWithoutMetadata(GuardedActor):
     """Wants a token, and describes neither itself nor its authorization server."""
@@ -254,7 +254,7 @@ class WantsTokenWithoutMetadata(GuardedActor):
             odd = sorted(tried - {"/register", "/authorize", "/token"} - {"/callback-of-the-check"})
             why = f"asks at {odd[0] if odd else ''} where there is no metadata"
             show.holds("auth.fallback.default-paths", not odd, why)
-        elif self.asked_for[:1] == ["2025-03-26"]:
+        elif self.asked_for and self.asked_for[0] in self.revisions:
             why = "gives up where there is no metadata, without trying the default paths"
             show.broken("auth.fallback.default-paths", why)
 

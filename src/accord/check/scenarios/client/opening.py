@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.playing.actor import Actor, play
 from accord.check.probing.line import Line
 from accord.errors import RequestError
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 
 if TYPE_CHECKING:
     from accord.check.playing.performance import Performance
@@ -17,7 +17,7 @@ __all__: list[str] = []
 # What a client may still say that has agreed on nothing.
 _OPENING: Final = ("initialize", "ping", "server/discover")
 _LATE: Final = 0.3
-_NEWEST: Final = max(row.id for row in REVISIONS.values() if row.handshake)
+_NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
 def _later(actor: Actor) -> list[str]:

@@ -3,7 +3,7 @@
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import Actor, play
+from accord.check.playing.actor import Actor, play, revisions_of
 from accord.check.probing.line import Line, Reply, Silence
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
@@ -232,7 +232,7 @@ class AsksTheImpossible(Actor):
             show.kept("errors.invalid-params.data-details")
 
 
-@play("jsonrpc.batch.receive", revisions=("2025-03-26",))
+@play("jsonrpc.batch.receive", revisions=revisions_of("jsonrpc.batch.receive"))
 class SendsBatches(Actor):
     """Pings twice in one batch."""
 
