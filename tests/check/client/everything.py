@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
@@ -43,7 +44,11 @@ def fill_in(asked: ElicitParams) -> Any:
 
 def agree_in_browser(url: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    opener.open(url, timeout=5).read()
+    try:
+        with opener.open(url, timeout=5) as page:
+            page.read()
+    except urllib.error.HTTPError as refused:
+        refused.close()  # what the client says to a faulty answer
 
 
 def options(target: str | Sequence[str], revision: str, *, has_callbacks: bool) -> dict[str, Any]:
