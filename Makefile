@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: run test bench fuzz format clean
+.PHONY: run test lint core rest foreign thorough bench fuzz format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -14,16 +14,32 @@ run: .venv/ready
 CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol properties types schema bindings)
 REST := $(filter-out $(CORE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
-test: .venv/ready .venv-interop/ready
+test: .venv/ready
+	@$(MAKE) --no-print-directory -j 2 lint core .venv-interop/ready
+	@$(MAKE) --no-print-directory rest
+	@$(MAKE) --no-print-directory foreign
+
+lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+
+core: .venv/ready
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 2 --cov --cov-report= $(CORE)
 	$(BIN)/coverage report --precision=2 --fail-under=99.9 --include='src/accord/protocol/*,src/accord/types/*'
-	$(BIN)/pytest -q -n 4 $(REST)
+
+rest: .venv/ready
+	$(BIN)/pytest -q -n 5 --dist worksteal $(REST)
+
+foreign: .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup interop
+
+# What takes long and changes seldom: every example on every transport, more foreign peers.
+thorough: .venv/ready .venv-interop/ready
+	$(BIN)/pytest -q -n 2 -m thorough $(REST)
+	.venv-interop/bin/pytest -q -m thorough interop
 
 bench: .venv-bench/ready
 	@status=0; for part in core start judging compare auth; do \

@@ -41,8 +41,17 @@ FAILS: Final = {
 PATIENCE: Final = 8
 
 
-@pytest.mark.parametrize("over", sorted(PLACES))
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+# One of them always, the others with `make thorough`: each takes half a minute.
+PAIRS: Final = [
+    pytest.param(
+        name, over, marks=() if (name, over) == ("sdk-1", "http") else pytest.mark.thorough
+    )
+    for name in sorted(COMMANDS)
+    for over in sorted(PLACES)
+]
+
+
+@pytest.mark.parametrize(("name", "over"), PAIRS)
 def test_nothing_is_found_that_was_not_justified(name: str, over: str, tmp_path: Path) -> None:
     kept = tmp_path / "report.json"
     check = [sys.executable, "-m", "accord.cli.main", "check", "client"]

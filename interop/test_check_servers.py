@@ -14,7 +14,14 @@ VERDICTS = tomllib.loads((HERE / "verdicts.toml").read_text())
 REVISION = "2025-06-18"
 
 
-@pytest.mark.parametrize("name", sorted(VERDICTS))
+# One of them always, the others with `make thorough`: they start slowly, and often.
+NAMES = [
+    pytest.param(name, marks=() if name == "everything" else pytest.mark.thorough)
+    for name in sorted(VERDICTS)
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_only_what_was_reviewed_fails(name: str) -> None:
     subject = Subject(name=name, command=SERVERS[name], env={**os.environ, **QUIET}, leaving=5)
 

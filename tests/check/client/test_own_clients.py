@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 # What no client can be brought to, or what ours never does: it reports no progress, and nothing
 # makes it fail; names of metadata are the users'.
 UNSEEN = {
+    "cancellation.sender.ignores-late",  # the answer may win the race against the cancellation
     "completion.request.context",
     "errors.code.internal-error",
     "errors.invalid-params.data-details",
