@@ -1,6 +1,5 @@
 """A monitor on every wire: accord breaks nothing; what foreign peers break is known by name."""
 
-import conftest
 import pytest
 from sessions import (
     AS_CLIENT,
@@ -13,6 +12,8 @@ from sessions import (
     Pairing,
     Session,
 )
+
+import conftest
 
 OVER_STDIO = [*AS_SERVER, *AS_CLIENT, *WITH_EVERYTHING]
 OVER_HTTP = [*AS_HTTP_SERVER, *AS_HTTP_CLIENT, *WITH_HTTP_EVERYTHING]
