@@ -11,7 +11,7 @@ run: .venv/ready
 
 # Fast parts first, so that a mistake shows in seconds: the pure core with its coverage, then what
 # talks to processes and sockets and mostly waits for them, last the foreign peers.
-CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol properties types schema bindings)
+CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol types bindings)
 REST := $(filter-out $(CORE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test: .venv/ready

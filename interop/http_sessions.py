@@ -19,7 +19,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from heads import judge_heads
-from sessions import EVERYTHING, NODE, PATIENCE, PEERS, QUIET, Pairing, Session, judge, run
+from sessions import (
+    EVERYTHING,
+    NODE,
+    PATIENCE,
+    PEERS,
+    QUIET,
+    Pairing,
+    Session,
+    judge,
+    run,
+    surroundings,
+)
 from tap import Recording, Tap
 
 PYTHON_CLIENTS: Final = {
@@ -154,7 +165,7 @@ class House:
                 with socket.create_server(("127.0.0.1", 0)) as free:
                     port = free.getsockname()[1]
                 silent = subprocess.DEVNULL
-                env = {**os.environ, "PORT": str(port)}
+                env = {**surroundings(), "PORT": str(port)}
                 process = subprocess.Popen(command, stdout=silent, stderr=silent, env=env)
                 self._nodes[command] = process, port
                 _await_port(port)

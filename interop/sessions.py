@@ -205,6 +205,15 @@ def judge(records: list[Record], agreed: str) -> list[Violation]:
     return found
 
 
+def surroundings() -> dict[str, str]:
+    """Copy the environment; in another thread pytest changes a variable of its own meanwhile."""
+    while True:
+        try:
+            return dict(os.environ)
+        except (KeyError, RuntimeError):
+            continue
+
+
 def run(command: list[str], **env: str) -> tuple[object, str, str]:
     """Run a client to its end; return its status, what it printed and the end of what it said."""
     process = subprocess.Popen(
@@ -213,7 +222,7 @@ def run(command: list[str], **env: str) -> tuple[object, str, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **QUIET, **env},
+        env={**surroundings(), **QUIET, **env},
     )
     status: object
     try:

@@ -75,7 +75,7 @@ def test_an_example_raises_no_alarm(name, form):
     assert alarms(checked(EXAMPLES[name], form)).keys() == KNOWN.get(name, {}).keys()
 
 
-@pytest.mark.parametrize("form", ["stdio", "http", "sse"])
+@pytest.mark.parametrize("form", ["stdio", "http", pytest.param("sse", marks=pytest.mark.thorough)])
 def test_every_feature_of_a_complete_server_is_put_to_the_test(form):
     report = checked(COMPLETE, form)
     assert alarms(report) == {}
