@@ -1,6 +1,5 @@
 import asyncio
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -65,9 +64,3 @@ def is_running():
         return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
     return running
-
-
-@pytest.fixture
-def descriptors():
-    """Count the file descriptors of this process."""
-    return lambda: len(os.listdir("/proc/self/fd"))

@@ -13,6 +13,7 @@ from accord.client.blocking import Client, connect
 from accord.client.client import Client as AsyncClient
 from accord.errors import ConnectFailed, ConnectionClosed, RequestTimeout, ToolError
 from accord.types import PromptReference
+from support.leftovers import Leftovers
 
 QUICK = {"exit_grace": 0.2, "terminate_grace": 0.2}
 
@@ -61,23 +62,23 @@ def test_it_may_be_used_without_a_block_and_closed_twice(wayward):
         client.ping()
 
 
-def test_nothing_is_left_after_close(wayward, descriptors):
+def test_nothing_is_left_after_close(wayward):
     def cycle():
         with connect(wayward()) as client:
             client.ping()
 
     cycle()
-    before = descriptors(), threading.active_count()
+    left = Leftovers()
     for _ in range(5):
         cycle()
-    assert (descriptors(), threading.active_count()) == before
+    assert not left
 
 
 def test_errors_are_the_same(wayward):
-    before = threading.active_count()
+    left = Leftovers()
     with pytest.raises(ConnectFailed, match="was not found"):
         connect(["no-such-program"])
-    assert threading.active_count() == before
+    assert not left.threads()
     with connect(wayward()) as client:
         with pytest.raises(RequestTimeout):
             client.call_tool("never", timeout=0.1)

@@ -14,6 +14,7 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed
+from support.leftovers import Leftovers
 
 QUICK = {"exit_grace": 0.2, "terminate_grace": 0.2}
 
@@ -25,7 +26,7 @@ async def grandchild(client, **how):
 # -- what close leaves
 
 
-def test_nothing_is_left_after_close(wayward, run, descriptors):
+def test_nothing_is_left_after_close(wayward, run):
     async def cycle():
         client = await connect(wayward())
         await client.call_tool("echo")
@@ -34,10 +35,10 @@ def test_nothing_is_left_after_close(wayward, run, descriptors):
 
     async def main():
         await cycle()
-        before = descriptors(), threading.active_count()
+        left = Leftovers()
         for _ in range(10):
             await cycle()
-        assert (descriptors(), threading.active_count()) == before
+        assert not left
 
     run(main())
 
@@ -285,10 +286,8 @@ def test_a_client_that_outlives_its_loop_is_ended_with_it(wayward, is_running):
     asyncio.run(client.close())
 
 
-def test_a_client_on_a_loop_that_just_stops_is_ended_when_it_is_forgotten(
-    wayward, is_running, descriptors
-):
-    before = descriptors()
+def test_a_client_on_a_loop_that_just_stops_is_ended_when_it_is_forgotten(wayward, is_running):
+    left = Leftovers()
 
     async def opened():
         client = await connect(wayward(), **QUICK)
@@ -305,7 +304,7 @@ def test_a_client_on_a_loop_that_just_stops_is_ended_when_it_is_forgotten(
     assert not is_running(pid)
     loop._ssock.close()
     loop._csock.close()
-    assert descriptors() <= before + 1
+    assert left.descriptors() <= 1
 
 
 FORGETFUL = """

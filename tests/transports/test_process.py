@@ -5,7 +5,6 @@ import io
 import json
 import os
 import sys
-import threading
 
 import pytest
 
@@ -13,6 +12,7 @@ from accord.errors import ConnectFailed
 from accord.transports import process as process_module
 from accord.transports.pipes import HIGH_WATER, PolledPipes, ThreadedPipes
 from accord.transports.process import INHERITED, Launch, Process, environment
+from support.leftovers import Leftovers
 
 ECHO = """
 import sys
@@ -371,12 +371,12 @@ def test_closing_what_was_never_opened_does_nothing():
 
 def test_a_program_that_cannot_be_started_leaves_nothing():
     async def main():
-        before = len(os.listdir("/proc/self/fd")), threading.active_count()
+        left = Leftovers()
         wire = Process(Launch(command=["no-such-program"]))
         with pytest.raises(ConnectFailed, match="was not found"):
             await wire.open(print, print)
         await wire.close()
-        assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+        assert not left
 
     run(main)
 
