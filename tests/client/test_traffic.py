@@ -28,6 +28,7 @@ class Tapped:
         self.inner = Process(Launch(command=command))
         self.monitor = Monitor()
         self.violations = []
+        self.sent = []
 
     async def connect_memory(self):
         return self
@@ -45,6 +46,7 @@ class Tapped:
 
     def write(self, data, exchange):
         self.observe("client", data)
+        self.sent.append(json.loads(data))
         self.inner.write(data, exchange)
 
     async def writable(self):
@@ -96,4 +98,32 @@ def test_no_message_of_the_client_breaks_a_rule(revision, wayward, run, tmp_path
         return tapped
 
     tapped = run(main())
+    assert [str(v) for v in tapped.violations if v.party == "client"] == []
+
+
+@pytest.mark.requirement("progress.value.increases", "progress.notification.active-only")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18"])
+def test_progress_on_an_answer_goes_to_a_server_that_wants_it_and_rises(revision, wayward, run):
+    async def main():
+        asked = []
+
+        async def on_sample(params):
+            asked.append(params)
+            for value in (1, 3, 2):
+                await client.report_progress(params, value, 4, message="thinking")
+            return CreateMessageResult("assistant", TextContent("hi"), "m")
+
+        tapped = Tapped(wayward())
+        async with connect(tapped, revision=revision, on_sample=on_sample) as client:
+            for meta in ({}, {"_meta": {"progressToken": "how far"}}):
+                params = {"method": "sampling/createMessage", "params": SAMPLE | meta}
+                await client.call_tool("ask", params)
+            await client.report_progress(asked[-1], 4)
+        return tapped
+
+    tapped = run(main())
+    told = [each["params"] for each in tapped.sent if each.get("method", "").endswith("progress")]
+    message = {} if revision == "2024-11-05" else {"message": "thinking"}
+    expected = {"progressToken": "how far", "total": 4} | message
+    assert told == [expected | {"progress": 1}, expected | {"progress": 3}]
     assert [str(v) for v in tapped.violations if v.party == "client"] == []

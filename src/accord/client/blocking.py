@@ -21,6 +21,8 @@ from accord.errors import ConnectionClosed
 from accord.types import (
     CallToolResult,
     Completion,
+    CreateMessageParams,
+    ElicitParams,
     GetPromptResult,
     Implementation,
     ListPromptsResult,
@@ -338,6 +340,17 @@ class Client:
     def roots_changed(self, roots: Roots | None = None) -> None:
         """Tell the server that the roots changed."""
         self._run(self._client.roots_changed(roots))
+
+    def report_progress(
+        self,
+        asked: CreateMessageParams | ElicitParams,
+        progress: float,
+        total: float | None = None,
+        *,
+        message: str | None = None,
+    ) -> None:
+        """Tell the server how far the answer to its question has come."""
+        self._run(self._client.report_progress(asked, progress, total, message=message))
 
 
 def _all(

@@ -20,6 +20,8 @@ from accord.types import (
     Completion,
     CompletionArgument,
     CompletionContext,
+    CreateMessageParams,
+    ElicitParams,
     EmptyParams,
     GetPromptParams,
     GetPromptResult,
@@ -32,6 +34,7 @@ from accord.types import (
     ListToolsResult,
     LoggingLevel,
     PageParams,
+    ProgressParams,
     Prompt,
     PromptReference,
     ReadResourceParams,
@@ -330,6 +333,28 @@ class Client:
         self._link.tell("notifications/roots/list_changed", EmptyParams())
         if fresh is not None:
             callbacks.roots = fresh
+
+    async def report_progress(
+        self,
+        asked: CreateMessageParams | ElicitParams,
+        progress: float,
+        total: float | None = None,
+        *,
+        message: str | None = None,
+    ) -> None:
+        """Tell the server how far the answer to its question has come, if it wants to be told.
+
+        Values that do not rise are left out, as are those after the answer.
+
+        Args:
+            asked: what `on_sample` or `on_elicit` was called with.
+            progress: how far.
+            total: how far there is to go, where that is known.
+            message: what is being done; older revisions do not carry it.
+        """
+        token = (asked.meta or {}).get("progressToken")
+        if token is not None:
+            self._link.report(ProgressParams(token, progress, total, message))
 
 
 def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:

@@ -30,7 +30,7 @@ from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http_authorization import paused
 from accord.transports.wire import CALL_HEADERS, Wire
-from accord.types import LoggingLevel, SetLevelParams, SubscribeParams
+from accord.types import LoggingLevel, ProgressParams, SetLevelParams, SubscribeParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -269,6 +269,15 @@ class Link:
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
         self.dispatcher.notify(name, params)
+
+    def report(self, params: ProgressParams) -> None:
+        """Send progress on a question of the server that is still open, if it rises."""
+        exchange = self.endpoint.conversation.parties[SERVER].tokens.get(params.progress_token)
+        # progress.notification.active-only, progress.value.increases
+        if exchange is not None and (
+            exchange.progress is None or params.progress > exchange.progress
+        ):
+            self.tell("notifications/progress", params)
 
     def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
         timeout, cap = how.get("timeout"), how.get("cap")
