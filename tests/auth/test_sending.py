@@ -60,6 +60,10 @@ def test_names_of_this_machine_are_known():
         ("https://127.0.0.1/x", "loopback address"),
         ("http://127.0.0.1/x", "is not https"),
         ("http://localhost/x", "is not https"),
+        ("https://localhost/x", "loopback address"),
+        ("https://a.localhost/x", "loopback address"),
+        ("https://127\u30020\u30020\u30021/x", "other letters"),
+        ("https://\u2460\u2461\u2466.\u24ea.\u24ea.\u2460/x", "other letters"),
         ("https://[::1]/x", "loopback address"),
         ("https://10.0.0.1/x", "private address"),
         ("https://169.254.169.254/latest/meta-data", "link-local address"),
@@ -106,6 +110,16 @@ def test_what_the_user_trusts_may_be_anywhere():
         policy.check_url("http://auth:9001/token")
     with pytest.raises(NoResponse):
         policy.check_url("http://sso.corp/token")
+
+
+def test_a_host_in_other_letters_is_taken_from_the_user_alone():
+    AddressPolicy.beside("https://b\u00fccher.example/mcp").check_url(
+        "https://b\u00fccher.example/token"
+    )
+    PUBLIC.check_url("https://xn--bcher-kva.example/token")
+    with pytest.raises(NoResponse, match="other letters") as caught:
+        PUBLIC.check_url("https://b\u00fccher.example/token")
+    assert "xn--" in caught.value.hint
 
 
 def test_a_name_that_resolves_inside_is_not_connected_to():

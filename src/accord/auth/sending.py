@@ -122,13 +122,19 @@ class AddressPolicy:
             raise NoResponse(f"{where} is no http(s) URL", is_refused=True)
         if parts.username is not None or parts.password is not None:
             raise NoResponse(f"{where} carries credentials in the URL", is_refused=True)
+        if not host.isascii() and host not in self.hosts:
+            # Whoever connects may read digits of another script as an address, and resolve nothing.
+            why = f"{where} names a host in other letters than those of URIs"
+            raise NoResponse(why, is_refused=True, hint="it has to be written as xn--...")
         is_near = is_loopback(host) and ("loopback" in self.kinds or host in self.hosts)
         if parts.scheme == "http" and not is_near and _origin(url) not in self.origins:
             why = f"{where} is not https"
             raise NoResponse(why, is_refused=True, hint=f"serve it over https, or {_TRUST_HINT}")
-        kind = _literal_kind(host)
-        if kind is not None:
+        if _literal_kind(host) is not None:
             self.check_address(host, host)
+        elif is_loopback(host):
+            # Said here as well: a proxy on this machine makes its name one that is not resolved.
+            self.check_address(host, "127.0.0.1")
 
     def check_address(self, host: str, address: str) -> None:
         """Make sure that an address may be connected to.
