@@ -605,8 +605,25 @@ def test_a_redirect_to_another_host_is_refused():
 
     async def main():
         async with server:
-            with pytest.raises(ConnectFailed, match=r"HTTP 307.*redirects elsewhere"):
+            with pytest.raises(ConnectFailed, match=r"HTTP 307.*redirects elsewhere") as caught:
                 await connect(server.url, headers={"Authorization": "secret"})
+            assert "(which redirects to http://other.example/mcp):" in str(caught.value)
+
+    run(main())
+
+
+def test_what_a_redirect_leads_to_is_named_without_its_query():
+    def page(request, reply):
+        if request.path == "/mcp":
+            reply.empty(302, Location="/login?ticket=secret")
+        else:
+            reply.body(200, b"<title>Sign in</title>", "text/html")
+
+    async def main():
+        async with RawServer(initialize=page) as server:
+            with pytest.raises(ConnectFailed, match=r"/login\): HTTP 200: Sign in") as caught:
+                await connect(server.url)
+            assert "secret" not in str(caught.value)
 
     run(main())
 
@@ -724,5 +741,34 @@ def test_what_is_no_url_of_a_server_is_refused(url):
     async def main():
         with pytest.raises(ValueError):
             await connect(url)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("localhost:8000/mcp", "is it http://localhost:8000/mcp?"),
+        ("example.com:80", "is it http://example.com:80?"),
+        ("ws://localhost/mcp", "URLs begin with http:// or https://"),
+        ("python server", 'a command is a list, such as ["python", "server.py"]'),
+    ],
+)
+def test_a_target_that_is_none_is_told_what_it_may_have_meant(target, hint):
+    async def main():
+        with pytest.raises(ConnectFailed) as caught:
+            await connect(target)
+        assert str(caught.value).endswith(hint)
+
+    run(main())
+
+
+def test_the_scheme_of_a_url_may_be_written_in_any_case():
+    async def main():
+        async with (
+            RawServer() as server,
+            connect(server.url.replace("http", "HTTP", 1)) as client,
+        ):
+            await client.ping()
 
     run(main())

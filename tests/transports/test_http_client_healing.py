@@ -362,6 +362,44 @@ def test_fifty_calls_after_a_restart_get_fifty_answers_in_one_new_session():
     run(main())
 
 
+@pytest.mark.parametrize("is_away", [False, True], ids=["renewing", "away"])
+def test_a_call_that_is_cancelled_while_it_waits_is_not_sent_again(is_away):
+    async def main():
+        gate = asyncio.Event()
+
+        async def initialize(request, reply):
+            if server.opened:
+                await gate.wait()
+            server.initialize(request, reply)
+
+        server = RawServer(initialize=initialize)
+        async with server, connect(server.url) as client:
+            await client.ping()
+            server.sessions.clear()
+            if is_away:
+                await server.stop()
+            given_up = asyncio.ensure_future(client.call_tool("given_up"))
+            wanted = asyncio.ensure_future(client.call_tool("wanted"))
+            if is_away:
+                await asyncio.sleep(0.05)
+            else:
+                await until(lambda: len(server.seen("initialize")) == 2)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            if is_away:
+                await server.start()
+            gate.set()
+            await wanted
+            await client.ping()
+        new = [each for each in server.requests if each.session == "session-2"]
+        assert [each.message["params"]["name"] for each in new if each.name == "tools/call"] == [
+            "wanted"
+        ]
+        assert "notifications/cancelled" not in {each.name for each in server.requests}
+
+    run(main())
+
+
 def test_calls_made_while_the_server_is_away_wait_for_it():
     async def main():
         async with RawServer() as server, connect(server.url) as client:

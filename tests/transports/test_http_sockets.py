@@ -95,6 +95,10 @@ FRAMED = {
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
         % (len(gzip.compress(b"ok")), gzip.compress(b"ok"))
     ],
+    "with gzip by another name": [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: X-GZip \r\nContent-Length: %d\r\n\r\n%b"
+        % (len(gzip.compress(b"ok")), gzip.compress(b"ok"))
+    ],
     "with deflate": [
         b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%b"
         % (len(zlib.compress(b"ok")), zlib.compress(b"ok"))
@@ -294,6 +298,29 @@ def test_compressed_answers_are_unpacked_piece_by_piece():
     run(main())
 
 
+def test_an_encoding_that_was_not_asked_for_is_named():
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok"
+
+    async def main():
+        async with answering(head) as (server, sender):
+            with pytest.raises(Cut, match="encoded as 'br', which we did not ask for"):
+                await whole(await ask(sender, server.url))
+
+    run(main())
+
+
+def test_a_head_is_written_anew_for_another_host():
+    async def main():
+        async with answering(OK, OK) as (server, sender):
+            other = server.url.replace("127.0.0.1", "localhost")
+            for url in (server.url, other):
+                await whole(await ask(sender, url))
+            hosts = [head.split("Host: ")[1].split(":")[0] for head in server.heads]
+            assert hosts == ["127.0.0.1", "localhost"]
+
+    run(main())
+
+
 def test_cookies_come_back():
     made = b"HTTP/1.1 200 OK\r\nSet-Cookie: at=one; Path=/\r\nContent-Length: 0\r\n\r\n"
     gone = b"HTTP/1.1 200 OK\r\nSet-Cookie: at=; Max-Age=0\r\nContent-Length: 0\r\n\r\n"
@@ -368,13 +395,15 @@ def test_certificates_are_checked_unless_told_otherwise(certificate):
 
     async def main():
         async with answering(tls=context) as (server, sender):
-            with pytest.raises(NotSent, match="TLS failed") as caught:
+            with pytest.raises(NotSent, match=r"TLS failed: self.signed.*verify=") as caught:
                 await ask(sender, f"https://localhost:{server.port}/mcp")
             assert caught.value.is_lasting
-        careless = HttpClientOptions(verify=False)
-        async with answering(OK, tls=context, options=careless) as (server, sender):
-            response = await ask(sender, f"https://localhost:{server.port}/mcp")
-            assert await whole(response) == b"ok"
+        trusting = ssl.create_default_context(cafile=certificate[0])
+        for verify in (False, trusting):
+            options = HttpClientOptions(verify=verify)
+            async with answering(OK, tls=context, options=options) as (server, sender):
+                response = await ask(sender, f"https://localhost:{server.port}/mcp")
+                assert await whole(response) == b"ok"
 
     run(main())
 

@@ -105,7 +105,8 @@ def endpoint_url(base: str, named: str) -> str | None:
 def redirect_url(base: str, location: str | None) -> str | None:
     """Resolve a redirect; None where it leads elsewhere than the same host, or out of TLS.
 
-    Headers with credentials travel along, so only the host they were meant for may get them.
+    Credentials travel along, in headers or in the URL, so only the host they were meant for may
+    get them.
     """
     if not location:
         return None
@@ -114,9 +115,14 @@ def redirect_url(base: str, location: str | None) -> str | None:
         here, there = urlsplit(base), urlsplit(url)
         upgraded = (here.scheme, there.scheme) == ("http", "https")
         same_host = upgraded and here.hostname == there.hostname
-        return url if same_host or _origin(url) == _origin(base) else None
+        if not same_host and _origin(url) != _origin(base):
+            return None
     except ValueError:
         return None
+    user, at, _ = here.netloc.rpartition("@")
+    if at and "@" not in there.netloc:
+        return there._replace(netloc=f"{user}@{there.netloc}").geturl()
+    return url
 
 
 def wait_of(retry_after: str | None) -> float | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from collections.abc import Generator, Sequence
@@ -141,7 +142,7 @@ async def _wire(target: Target, settings: Settings) -> Wire:
     if hasattr(target, "connect_memory"):
         wire: Wire = await target.connect_memory()
         return wire
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
+    if isinstance(target, str) and target[:8].lower().startswith(("http://", "https://")):
         return http_wire(target, settings)
     return Process(
         Launch(
@@ -189,8 +190,7 @@ def _command(target: Target) -> Sequence[str]:
         path = Path(target)
         if path.suffix != ".py":
             raise ConnectFailed(
-                f"{str(target)[:200]!r} is neither a URL nor a Python file; a command is a list, "
-                'such as ["python", "server.py"]',
+                f"{str(target)[:200]!r} is neither a URL nor a Python file; {_meant(str(target))}",
                 phase="starting",
             )
         if not path.is_file():
@@ -202,6 +202,15 @@ def _command(target: Target) -> Sequence[str]:
         f"a target is a command as a list, a path to a Python file, a URL or a Server, "
         f"not a {type(target).__name__}"
     )
+
+
+def _meant(target: str) -> str:
+    """Say what somebody may have meant by a text that is no target."""
+    if "://" in target:
+        return "URLs begin with http:// or https://"
+    if re.fullmatch(r"[\w.-]+:\d{1,5}(/\S*)?", target):
+        return f"is it http://{target[:100]}?"
+    return 'a command is a list, such as ["python", "server.py"]'
 
 
 # -- agreeing on a revision

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -87,10 +87,8 @@ class HttpTarget:
 
     @property
     def place(self) -> str:
-        """The URL for people: queries and names before the host may be secret."""
-        parts = urlsplit(self.url)
-        host = parts.netloc.rpartition("@")[2]
-        return f"{parts.scheme}://{host}{parts.path}"[:100]
+        """The URL for people."""
+        return _shown(self.url)
 
 
 class Message:
@@ -167,6 +165,8 @@ class Carrier:
             self._authorization = Authorization(target.authorizer, target.url, self._pausing)
         # Of a renewal; stands still while somebody is asked to authorize us.
         self.deadline: asyncio.Timeout | None = None
+        # Where the server has sent us last.
+        self._led_to: str | None = None
 
     # -- messages of the server
 
@@ -208,7 +208,9 @@ class Carrier:
     @property
     def place(self) -> str:
         """Where the server is, for people."""
-        return self.target.place
+        if self._led_to is None:
+            return self.target.place
+        return f"{self.target.place} (which redirects to {self._led_to})"
 
     def fail(self, message: Message, error: AccordError) -> None:
         """Say that a message was not answered, or not taken."""
@@ -293,17 +295,15 @@ class Carrier:
         # Whoever connects wants to know at once; what is connected is worth waiting for.
         is_patient = not message.opens or message.answer is not None
         postponed = 0
-        message.is_sent = True
         while True:
-            response = await self._send(
-                "POST", session, headers, message.data, is_patient=is_patient
-            )
+            response = await self._send("POST", session, headers, message, is_patient=is_patient)
             wait = wait_of(response.header("retry-after"))
             if response.status not in (429, 503) or wait is None or postponed >= _POSTPONED:
                 return response
             if wait > self.target.options.patience:
                 return response
             postponed += 1
+            message.is_sent = False
             response.close()
             await asyncio.sleep(wait)
 
@@ -352,14 +352,14 @@ class Carrier:
         method: str,
         session: Session,
         headers: Mapping[str, str],
-        body: bytes | None,
+        message: Message | None,
         *,
         is_patient: bool,
     ) -> Response:
         authorization, repeats = self._authorization, 0
         while True:
             response, token = await self._follow(
-                method, session, headers, body, is_patient=is_patient
+                method, session, headers, message, is_patient=is_patient
             )
             # Nobody is asked to sign in for the sake of an end.
             is_denied = response.status in _DENIALS and method != "DELETE"
@@ -375,7 +375,7 @@ class Carrier:
         method: str,
         session: Session,
         headers: Mapping[str, str],
-        body: bytes | None,
+        message: Message | None,
         *,
         is_patient: bool,
     ) -> tuple[Response, str | None]:
@@ -386,10 +386,15 @@ class Carrier:
             if authorization is not None:
                 token = await authorization.token(session.url)  # auth.every-request
                 sent = with_token(headers, token)
-            response = await self._reach(method, session.url, sent, body, is_patient=is_patient)
+            response = await self._reach(method, session.url, sent, message, is_patient=is_patient)
+            if response.status not in range(300, 400):
+                return response, token
+            location = response.header("location")
+            if location:
+                self._led_to = _shown(location, session.url)
             if response.status not in _REDIRECTED:
                 return response, token
-            url = redirect_url(session.url, response.header("location"))
+            url = redirect_url(session.url, location)
             if url is None or redirects >= _REDIRECTS:
                 return response, token
             # Nothing was carried out; from now on everything goes where the server wants it.
@@ -402,15 +407,20 @@ class Carrier:
         method: str,
         url: str,
         headers: Mapping[str, str],
-        body: bytes | None,
+        message: Message | None,
         *,
         is_patient: bool,
     ) -> Response:
         backoff, waited = Backoff(), 0.0
+        body = None if message is None else message.data
         while True:
+            if message is not None:
+                message.is_sent = True
             try:
                 return await self.sender.send(method, url, headers, body)
             except NotSent as error:
+                if message is not None:
+                    message.is_sent = False
                 delay = backoff.fail()
                 waited += delay
                 if not is_patient or error.is_lasting or waited > self.target.options.patience:
@@ -462,6 +472,16 @@ class Carrier:
                 while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
                     found += chunk
         return found[:_ERROR_BODY]
+
+
+def _shown(url: str, base: str = "") -> str:
+    """Return a URL for people: queries and names before the host may be secret."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+    except ValueError:
+        return repr(url[:100])
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"[:100]
 
 
 def _merged(*several: Mapping[str, str]) -> dict[str, str]:

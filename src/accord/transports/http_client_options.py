@@ -1,9 +1,12 @@
 """How a client sends HTTP requests: settings."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 __all__ = ["HttpClientOptions", "HttpHeaders"]
 
@@ -22,7 +25,8 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
             needs two.
         sender: anything with a method `send` as `Sender` has, in place of ours.
         proxy: the URL of a proxy; by default what the environment says, "" for none.
-        verify: whether certificates are checked.
+        verify: whether certificates are checked; or an `ssl.SSLContext` that says whom to trust
+            and, where the server wants to know, who we are.
         connect: seconds to make a connection.
         listen: whether to keep a stream open for messages that belong to no request.
         patience: seconds to keep trying while the server cannot be reached.
@@ -31,7 +35,7 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     session: Any = None
     sender: Any = None
     proxy: str | None = None
-    verify: bool = True
+    verify: "bool | SSLContext" = True
     connect: float = 10.0
     listen: bool = True
     patience: float = 15.0

@@ -18,7 +18,16 @@ from accord.transports.http_client_options import HttpClientOptions
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-__all__ = ["AiohttpSender", "Cut", "NotSent", "Response", "Sender", "probe", "proxy_for"]
+__all__ = [
+    "AiohttpSender",
+    "Cut",
+    "NotSent",
+    "Response",
+    "Sender",
+    "probe",
+    "proxy_for",
+    "tls_failure",
+]
 
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
@@ -26,6 +35,8 @@ _IDLE: Final = 4.0
 _LARGE: Final = 256 * 1024
 # Where nobody says otherwise. Proxies that compress hold back what should flow.
 _USUAL: Final = {"Accept-Encoding": "identity", "User-Agent": "accord"}
+# What OpenSSL says where the answer to its greeting is none.
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 # What is dead for a minute without a sign counts as gone, on streams that may be silent for hours.
 _PROBE_AFTER, _PROBE_EVERY, _PROBES = 30, 10, 3
 
@@ -204,7 +215,7 @@ def _reason(error: BaseException, aiohttp: Any) -> str:
     """Say in a few words what went wrong."""
     inner = getattr(error, "os_error", None)
     if isinstance(error, aiohttp.ClientSSLError):
-        return f"TLS failed: {_first_line(inner or error)}"
+        return f"TLS failed: {tls_failure(inner or error)}"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return "no connection in time"
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(inner, OSError):
@@ -217,6 +228,16 @@ def _reason(error: BaseException, aiohttp: Any) -> str:
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer is no HTTP: {' '.join(error.message.split())[:120]}"
     return _first_line(error) or type(error).__name__
+
+
+def tls_failure(error: object) -> str:
+    """Say what is wrong with TLS, and what may help."""
+    why = getattr(error, "verify_message", None)
+    if why:
+        return f"{why[:100]} (whom to trust is for HttpClientOptions(verify=...) to say)"
+    if getattr(error, "reason", None) in _NO_TLS:
+        return "what listens there speaks no TLS; is it http://?"
+    return _first_line(error)
 
 
 def _first_line(error: object) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_sender import Cut, NotSent, probe
+from accord.transports.http_sender import Cut, NotSent, probe, tls_failure
 
 __all__ = ["SocketSender"]
 
@@ -30,6 +30,8 @@ _AHEAD_MOST: Final = 256 * 1024
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
 _HEAD_MOST: Final = 64 * 1024
 _REMEMBERED: Final = 64
+_PLAIN: Final = (b"", b"identity")
+_DEFLATED: Final = (b"gzip", b"x-gzip", b"deflate")
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
@@ -41,6 +43,7 @@ class _Place(NamedTuple):
     is_safe: bool
     target: str
     usual: Mapping[str, str]
+    url: str
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -59,7 +62,7 @@ def _place_of(url: str) -> _Place:
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return _Place(host, port, is_safe, target, usual)
+    return _Place(host, port, is_safe, target, usual, url)
 
 
 def _write_head(
@@ -114,7 +117,7 @@ class SocketSender:
 
     def _head(self, method: str, place: _Place, headers: Mapping[str, str]) -> bytes:
         """Write the head of a request, up to its length; most are like the one before."""
-        key = (method, place.target, *headers.items())
+        key = (method, place.url, *headers.items())
         head = self._heads.get(key)
         if head is None:
             head = _write_head(method, place, headers, self._cookies)
@@ -173,8 +176,7 @@ class SocketSender:
                     happy_eyeballs_delay=0.25 if has_several else None,
                 )
         except ssl.SSLError as error:
-            why = f"TLS failed: {error.strerror or error}"[:160]
-            raise NotSent(why, is_lasting=True) from None
+            raise NotSent(f"TLS failed: {tls_failure(error)}", is_lasting=True) from None
         except TimeoutError:
             raise NotSent("no connection in time") from None
         except OSError as error:
@@ -182,7 +184,9 @@ class SocketSender:
         return connection
 
     def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
+        if self._tls is None and isinstance(self._verify, ssl.SSLContext):
+            self._tls = self._verify
+        elif self._tls is None:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
             if not self._verify:
@@ -371,6 +375,7 @@ class _Response:
         "_is_over",
         "_is_paused",
         "_size",
+        "_unreadable",
         "_waiter",
         "ends_with_connection",
         "head",
@@ -391,6 +396,7 @@ class _Response:
         self._error: str | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._inflate: Any = None
+        self._unreadable: str | None = None
 
     # -- what the connection says
 
@@ -399,8 +405,11 @@ class _Response:
         self._headers = headers
         is_framed = b"content-length" in headers or b"transfer-encoding" in headers
         self.ends_with_connection = not is_framed and status not in (204, 304)
-        if headers.get(b"content-encoding") in (b"gzip", b"deflate"):
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        if encoding in _DEFLATED:
             self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+        elif encoding not in _PLAIN:
+            self._unreadable = encoding.decode("latin-1")[:40]
         if not self.head.done():
             self.head.set_result(None)
 
@@ -430,6 +439,8 @@ class _Response:
         return None if value is None else value.decode("utf-8", "replace")
 
     async def chunk(self) -> bytes:
+        if self._unreadable is not None:
+            raise Cut(f"the answer is encoded as {self._unreadable!r}, which we did not ask for")
         while not self._chunks:
             if self._error is not None:
                 raise Cut(self._error)

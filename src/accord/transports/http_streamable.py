@@ -284,6 +284,7 @@ async def begin_anew(carrier: Carrier, message: Message, session: Session, renew
     A server that does not know the session has not looked at the message.
     """
     message.refusals += 1
+    message.is_sent = False
     if message.name is None or message.name == "notifications/cancelled":
         return False  # about something that ended with the session
     if message.refusals > 1:
@@ -300,7 +301,8 @@ async def begin_anew(carrier: Carrier, message: Message, session: Session, renew
         why = "the server lost the session between two pages, and the cursor with it; list anew"
         carrier.fail(message, InvalidParams(f"{message.name}: {why}"))
         return False
-    return True
+    # Whoever asked may have given up in the meantime.
+    return message.id is None or carrier.is_waiting(message)
 
 
 def _has_cursor(message: Message) -> bool:
