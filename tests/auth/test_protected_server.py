@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -207,6 +208,77 @@ def test_a_new_token_of_the_same_principal_goes_on_with_the_session(talk):
             assert text_of(await client.answer(call(2, "change"))) == "changed by ann"
 
     serve(scenario)
+
+
+class Fading:
+    """Takes every token; one called short ends soon after it was shown."""
+
+    async def verify(self, token):
+        lasts = 0.3 if token == "short" else 600
+        return Principal("ann", scopes=frozenset({"read"}), expires_at=time.time() + lasts)
+
+
+def test_who_listens_comes_back_with_the_next_token(talk):
+    async def scenario(port):
+        async with talk(port, "long") as client:
+            await client.open()
+            listening = await client.get(Authorization="Bearer short")
+            assert listening.status == 200
+            assert await listening.rest() == []
+            again = await client.get()
+            assert again.status == 200
+            assert text_of(await client.answer(call(1, "remind"))) == "soon"
+            assert (await again.event())["method"] == "notifications/tools/list_changed"
+
+    serve_reminders(scenario)
+
+
+def test_a_call_may_take_longer_than_its_token(talk):
+    async def scenario(port):
+        async with talk(port, "short") as client:
+            await client.open()
+            said = await (await client.post(call(1, "slow", token="p"))).rest()
+            assert text_of(said[-1]) == "done"
+
+    serve_reminders(scenario)
+
+
+def test_a_session_of_the_older_form_lives_as_long_as_the_last_token_shown(talk):
+    async def scenario(port):
+        async with talk(port, "short", revision="2024-11-05") as client:
+            client.transport, status = "sse", 404
+            body = json.dumps(initialize("2024-11-05")).encode()
+            while status == 404:  # on a busy machine, the first token may be over before
+                stream = await client.send("GET", path="/sse")
+                client.path = f"/{await stream.event()}"
+                status = (await client.send("POST", body, Authorization="Bearer long")).status
+            assert status == 202
+            assert (await stream.event())["result"]["serverInfo"]["name"] == "reminders"
+            await client.post(notification("notifications/initialized"))
+            assert (await client.send("POST", json.dumps(call(1, "slow")).encode())).status == 202
+            assert text_of(await stream.event()) == "done"
+            other = await client.send("GET", path="/sse")
+            assert [place.split("?")[0] for place in await other.rest()] == ["messages"]
+
+    serve_reminders(scenario, sse=True)
+
+
+def serve_reminders(scenario, **options):
+    server = Server("reminders", auth=protected(Fading()))
+
+    @server.tool
+    async def slow(ctx: Context) -> str:
+        await ctx.progress(1)
+        await asyncio.sleep(1)
+        return "done"
+
+    @server.tool
+    async def remind(ctx: Context) -> str:
+        ctx.session.list_changed("tools")
+        return "soon"
+
+    with bounded(server.asgi(keep_alive=0.4, **options)) as port:
+        run(scenario(port))
 
 
 @pytest.mark.parametrize("stateless", [False, True], ids=["sessions", "stateless"])

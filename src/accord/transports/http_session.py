@@ -36,6 +36,7 @@ class HttpSession:
         "_open",
         "_standing",
         "app",
+        "ends_at",
         "id",
         "is_kept",
         "is_opened",
@@ -58,6 +59,7 @@ class HttpSession:
         self.id = id
         self.principal = principal
         self.used: float = app.now()
+        self.ends_at = float("inf")
         self.is_kept = False
         self.is_opened = False
         self.only_stream: Stream | None = None
@@ -136,6 +138,10 @@ class HttpSession:
         if self.used >= before or self.session.dispatcher.running:
             return False
         return next(self.readers(), None) is None
+
+    def is_due(self, now: float) -> bool:
+        """Whether the last token that was shown is over, and nothing is under way."""
+        return now >= self.ends_at and not self.session.dispatcher.running
 
     def has_open(self, post: "Post") -> bool:
         """Whether requests of a POST still wait for their answer."""

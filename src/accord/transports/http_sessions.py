@@ -1,6 +1,7 @@
 """The sessions of an app: opened, found, ended; a bounded number of them."""
 
 import secrets
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,6 +17,8 @@ __all__ = ["HttpSessions"]
 _KEPT: Final = 120.0
 # A client that never says anything after `initialize` was no client.
 _UNOPENED_MOST: Final = 60.0
+# Verifiers take tokens for about as long after their end; a stream that ends at once helps nobody.
+_LEEWAY: Final = 60.0
 _BUSY: Final = (("retry-after", "5"),)
 _UNKNOWN: Final = http.Refusal(404, "the session is unknown or has ended; initialize anew")
 
@@ -43,6 +46,15 @@ class HttpSessions:
         if principal_of is None:
             return exchange.scope.get("accord.principal")  # which a guard has put there
         return principal_of(exchange.scope)
+
+    def lease(self, exchange: HttpExchange) -> float:
+        """Return until when what a request asks for may go on: its token is good no longer."""
+        expires_at: float | None = getattr(self.principal(exchange), "expires_at", None)
+        if expires_at is None:
+            return float("inf")
+        left = expires_at - time.time()
+        now: float = self._app.now()
+        return now + (left if left > 0 else _LEEWAY)
 
     def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.Refusal:
         """Return the session that a request names."""

@@ -50,6 +50,9 @@ class TwoEndpointForm:
         stream.put_first(sse.encode(place.encode(), name="endpoint"))  # sse.connect.endpoint-event
         sessions.keep(session)
         reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
+        # The session is its stream: every message with a later token lets it live on.
+        session.ends_at = sessions.lease(exchange)
+        reader.is_due = session.is_due
         stream.attach(reader)
         self._app.lasting += 1
         try:
@@ -74,6 +77,7 @@ class TwoEndpointForm:
             return await exchange.refuse(session)
         if session.only_stream is None:
             return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
+        session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
         body = await exchange.body()
         if body is None:
             return None

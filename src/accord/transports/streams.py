@@ -243,6 +243,7 @@ class Reader:
         "_owner",
         "_task",
         "is_done",
+        "is_due",
         "send",
         "spoke",
         "stream",
@@ -262,6 +263,8 @@ class Reader:
         self._comment = True
         self._is_ending = False
         self._is_let_go = False
+        # Says whether it is time to end the response, where it may not be followed for ever.
+        self.is_due: Callable[[float], bool] | None = None
         self.is_done = False
         self.spoke = self._loop.time()
         among.add(self)
@@ -272,7 +275,10 @@ class Reader:
             self._task = self._loop.create_task(self._write())
 
     def tick(self, now: float, *, keep_alive: float, write_timeout: float) -> None:
-        """Break a long silence, ours or the client's."""
+        """Break a long silence, ours or the client's; end what is due."""
+        if self.is_due is not None and self.is_due(now):
+            self.is_due = None
+            self.end()
         if self._task is None:
             if now - self.spoke >= keep_alive:
                 self._comment = True
