@@ -354,12 +354,15 @@ def _untried(
 ) -> Outcome:
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return Outcome("not-applicable", f"it does not concern {plan.played_over}")
-    for show in shows:
-        for line in show.lines:
-            if line.tape.monitor is not None:
-                reason = out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
-                if reason is not None:
-                    return Outcome("not-applicable", reason)
+    reasons = [
+        out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
+        for show in shows
+        for line in show.lines
+        if line.tape.monitor is not None
+    ]
+    # Some plays declare nothing: what was out of scope there may have been in scope elsewhere.
+    if reasons and (reason := reasons[0]) is not None and None not in reasons:
+        return Outcome("not-applicable", reason)
     if known is not None:
         return known
     if row.check == "human":

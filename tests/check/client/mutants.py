@@ -547,6 +547,17 @@ class ReportsTheSameAgain(Raw):
         return await super().result(method, params)
 
 
+@mutant("progress.rate-limited", "AsksEverything", over="stdio")
+class ReportsWithoutEnd(Raw):
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "sampling/createMessage" and "_meta" in params:
+            for number in range(300):
+                told = {"progressToken": params["_meta"]["progressToken"], "progress": number}
+                message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+                await self.say(message)
+        return await super().result(method, params)
+
+
 # -- lists and the rest
 
 
@@ -636,6 +647,29 @@ def names_metadata_badly(message: Message) -> Any:
 def labels_metadata_badly(message: Message) -> Any:
     if message.get("method") == "ping":
         message["params"] = {"_meta": {"1a.example/key": 1}}
+    return message
+
+
+@mutated("meta.prefix.reserved")
+def takes_a_key_of_the_protocol(message: Message) -> Any:
+    if message.get("method") == "ping":
+        message["params"] = {"_meta": {"mcp.dev/mine": 1}}
+    return message
+
+
+@mutated("meta.field.more-types", "AsksEverything")
+def describes_roots_with_a_list(message: Message) -> Any:
+    if is_result(message, "roots"):
+        roots = [{**each, "_meta": []} for each in message["result"]["roots"]]
+        return {**message, "result": {"roots": roots}}
+    return message
+
+
+@mutated("meta.title.display-name")
+def has_a_number_for_a_title(message: Message) -> Any:
+    if message.get("method") == "initialize":
+        info = {**message["params"]["clientInfo"], "title": 7}
+        return {**message, "params": {**message["params"], "clientInfo": info}}
     return message
 
 
@@ -1123,7 +1157,7 @@ UNBREAKABLE: dict[str, str] = {
     "cancellation.notification.either-party": "a permission",
     "cancellation.receiver.may-ignore": "a permission",
     "completion.client.care": "nothing shows it but a client that goes on",
-    "errors.code.internal-error": "nothing makes a client fail",
+    "errors.code.internal-error": "what made a client fail is not seen",
     "errors.code.invalid-request": "a client is asked nothing by what is no request",
     "errors.code.parse-error": "a client is asked nothing by what is no request",
     "errors.invalid-params.data-details": "a permission",
@@ -1136,16 +1170,12 @@ UNBREAKABLE: dict[str, str] = {
     "lifecycle.capabilities.only-declared": "lifecycle.capabilities.respected says the same",
     "lifecycle.shutdown.http-close": "connections end with the process",
     "lifecycle.version.client-sends-supported": "lifecycle.version.identifier says the same",
-    "meta.field.more-types": "a permission",
-    "meta.prefix.reserved": "which keys are reserved is not seen from keys",
-    "meta.title.display-name": "what is shown is not seen on the wire",
     "pagination.cursor.continues": "what is asked for in no other way is not seen",
     "ping.periodic": "how often is a choice",
     "ping.request.either-party": "a permission",
     "ping.timeout-is-failure": "what a client makes of it is seen only where it leaves",
     "ping.timeout.may-terminate": "a permission",
     "progress.notification.method-name": "what has another name is no progress",
-    "progress.rate-limited": "how often is a choice",
     "progress.stops-after-completion": "progress.notification.active-only says the same",
     "progress.token.in-meta": "a token elsewhere is none",
     "prompts.list.method": "what has another name is no list",

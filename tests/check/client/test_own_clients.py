@@ -14,21 +14,7 @@ from accord.protocol.catalogue import catalogue
 from check.client import everything
 
 HERE = Path(__file__).parent
-# What no client can be brought to, or what ours never does: it reports no progress, and nothing
-# makes it fail; names of metadata are the users'.
-UNSEEN = {
-    "cancellation.sender.ignores-late",  # the answer may win the race against the cancellation
-    "completion.request.context",
-    "errors.code.internal-error",
-    "errors.invalid-params.data-details",
-    "meta.field.more-types",
-    "meta.key.label-grammar",
-    "meta.prefix.reserved",
-    "meta.title.display-name",
-    "jsonrpc.batch.send-optional",
-    "roots.errors",
-}
-NEVER_REPORTS = "progress."
+NEW, OLD, OLDEST = "2025-06-18", "2025-03-26", "2024-11-05"
 
 
 def checked(over, revision, plays=(), **how):
@@ -51,34 +37,52 @@ def breaches(report):
     return {each.id: each.message for each in report.results if each.verdict in ("fail", "warn")}
 
 
+def thorough(*given):
+    return pytest.param(*given, marks=pytest.mark.thorough)
+
+
 @pytest.mark.parametrize(
-    ("over", "revision"),
+    ("over", "revision", "form"),
     [
-        ("stdio", "2025-06-18"),
-        ("sse", "2024-11-05"),
-        pytest.param("stdio", "2024-11-05", marks=pytest.mark.thorough),
-        pytest.param("stdio", "2025-03-26", marks=pytest.mark.thorough),
-        pytest.param("sse", "2025-03-26", marks=pytest.mark.thorough),
-        pytest.param("sse", "2025-06-18", marks=pytest.mark.thorough),
-        ("http", "2025-03-26"),
-        ("http", "2025-06-18"),
+        ("stdio", NEW, "async"),
+        ("sse", OLDEST, "async"),
+        ("http", OLD, "blocking"),
+        ("http", NEW, "async"),
+        thorough("stdio", OLDEST, "async"),
+        thorough("stdio", OLD, "async"),
+        thorough("stdio", NEW, "blocking"),
+        thorough("sse", OLD, "async"),
+        thorough("sse", NEW, "blocking"),
+        thorough("http", OLD, "async"),
+        thorough("http", NEW, "blocking"),
     ],
 )
-def test_the_client_is_exercised_in_everything_and_breaks_nothing(over, revision, caplog):
+def test_the_client_is_exercised_in_everything_and_breaks_nothing(over, revision, form, caplog):
     caplog.set_level(logging.CRITICAL)
-    report = checked(over, revision)
+    report = checked(over, revision, is_blocking=form == "blocking")
     assert breaches(report) == {}
-    unseen = {
-        each.id
-        for each in report.results
-        if each.verdict == "not-exercised" and catalogue()[each.id].check != "human"
-    }
-    assert {each for each in unseen - UNSEEN if not each.startswith(NEVER_REPORTS)} == set()
+    # What only a client does that cannot answer.
+    failing = checked(over, revision, ("AsksEverything",), mood="failing")
+    assert breaches(failing) == {}
+    left = unseen(report) & unseen(failing)
+    assert left == {id for id in left if catalogue()[id].check == "human"}
+
+
+def unseen(report):
+    return {each.id for each in report.results if each.verdict == "not-exercised"}
+
+
+def test_what_takes_a_person_to_see_is_said_to_be_open(caplog):
+    caplog.set_level(logging.CRITICAL)
+    report = checked("stdio", NEW, ("OffersNothing",))
+    verdicts = {each.id: (each.verdict, each.message) for each in report.results}
+    said = ("not-exercised", "it takes a person to see this")
+    assert verdicts["tools.consent.before-invocation"] == said
 
 
 def test_a_client_that_answers_no_questions_says_so(caplog):
     caplog.set_level(logging.CRITICAL)
-    report = checked("stdio", "2025-06-18", ("AsksTheImpossible",), has_callbacks=False)
+    report = checked("stdio", NEW, ("AsksTheImpossible",), mood="silent")
     verdicts = {each.id: each.verdict for each in report.results}
     assert breaches(report) == {}
     assert verdicts["roots.errors"] == verdicts["sampling.errors"] == "pass"

@@ -49,6 +49,8 @@ FORMS: Final[tuple[dict[str, Any], ...]] = (
 )
 # What takes a person or a model has more time than what a program answers.
 _THINKING: Final = 20.0
+# Nobody can read more than this during one answer.
+_MOST_REPORTS: Final = 200
 
 
 def knows_forms(line: Line) -> bool:
@@ -79,7 +81,12 @@ async def _thought(
     return reply
 
 
-@play("ping.response.prompt", "roots.list-changed.sent", "elicitation.answers.validated")
+@play(
+    "ping.response.prompt",
+    "roots.list-changed.sent",
+    "elicitation.answers.validated",
+    "progress.rate-limited",
+)
 class AsksEverything(Actor):
     """Asks all that a server may ask, and tells all that it may tell."""
 
@@ -88,6 +95,7 @@ class AsksEverything(Actor):
     def __init__(self, revision: Any = None) -> None:
         super().__init__(revision)
         self.is_pinged = False
+        self.failures: list[tuple[str, Reply]] = []
         self.roots: list[Any] = []
         self.forms: list[tuple[dict[str, Any], Reply]] = []
 
@@ -96,7 +104,9 @@ class AsksEverything(Actor):
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
         if self.declares(line, "sampling"):
-            await asks_model(self, line, request)
+            reply = await _thought(self, line, "sampling/createMessage", SAMPLING, request)
+            if reply is not None and reply.is_error:
+                self.failures.append(("sampling.errors", reply))
         for form in FORMS if can_elicit(line) else ():
             params = {"message": "Please fill this in.", "requestedSchema": form}
             reply = await _thought(self, line, "elicitation/create", params, request)
@@ -107,7 +117,9 @@ class AsksEverything(Actor):
     async def _list_roots(self, line: Line, request: dict[str, Any]) -> None:
         if self.declares(line, "roots"):
             reply = await self.ask(line, "roots/list", beside=request)
-            if reply is not None and not reply.is_error:
+            if reply is not None and reply.is_error:
+                self.failures.append(("roots.errors", reply))
+            elif reply is not None:
                 changes = sum(
                     1
                     for each in line.heard
@@ -140,6 +152,26 @@ class AsksEverything(Actor):
             show.kept("ping.response.prompt")
         self._judge_roots(show)
         self._judge_forms(show)
+        self._judge_failures(show)
+        self._judge_reports(show)
+
+    def _judge_failures(self, show: "Performance") -> None:
+        """Take note of a client that fails by itself: nothing else makes one fail."""
+        for id, reply in self.failures:
+            if reply.code == -32603:
+                show.kept(id, "errors.code.internal-error")
+            elif id == "sampling.errors":
+                show.kept(id)
+            if reply.code == -32602 and "data" in reply.message["error"]:
+                show.kept("errors.invalid-params.data-details")
+
+    def _judge_reports(self, show: "Performance") -> None:
+        id, reports = "progress.rate-limited", len(show.heard("notifications/progress"))
+        if reports:
+            why = f"reports progress {reports} times during one short answer"
+            show.holds(id, reports <= _MOST_REPORTS, why)
+        else:
+            show.skip(id, "the client reports no progress")
 
     def _judge_roots(self, show: "Performance") -> None:
         id = "roots.list-changed.sent"
