@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth.authorization_server.known import KnownClient
 from accord.auth.authorization_server.verifier import OwnTokens, Revoked
-from support.oauth import ISSUER, RESOURCE, RETURN, Desk, basic, claims_of
+from support.oauth import ADA, ISSUER, RESOURCE, RETURN, Desk, basic, claims_of
 
 OTHER = "https://auth.example/other"
 MACHINE = KnownClient(client_id="machine", secret="long secret", scopes=("read",))
@@ -219,6 +219,34 @@ def test_a_refreshed_token_stays_for_its_resource(desk):
     token = desk.tokens(client)["refresh_token"]
     assert desk.refresh(client, token, resource=OTHER).error == "invalid_target"
     assert desk.refresh(client, token).status == 200
+
+
+def test_what_the_operator_has_taken_back_is_not_granted_again():
+    before = Desk()
+    client = before.client()
+    tokens = before.tokens(client, scope="read write")
+    after = Desk(store=before.store, scopes={"read": ""})
+    answer = after.refresh(client, tokens["refresh_token"])
+    assert answer.json["scope"] == "read"
+    assert claims_of(answer.json["access_token"])["scope"] == "read"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"users": {"bob": ADA}}, {"users": {}, "person": "bob"}], ids=["users", "person"]
+)
+def test_who_may_not_log_in_any_more_gets_no_further_token(settings):
+    before = Desk()
+    client = before.client()
+    tokens = before.tokens(client)
+    code = before.code(client)
+    after = Desk(store=before.store, **settings)
+    after.cookie = before.cookie
+    for refused in (after.refresh(client, tokens["refresh_token"]), after.redeem(client, code)):
+        assert (refused.status, refused.error) == (400, "invalid_grant")
+    assert verified(after, tokens["access_token"]) is None
+    assert "<strong>ada</strong>" not in after.authorize(client).text
+    again = Desk(store=before.store)
+    assert again.refresh(client, tokens["refresh_token"]).status == 400
 
 
 def test_a_token_that_allows_nothing_in_particular_has_no_scope():

@@ -26,6 +26,9 @@ def test_the_file_is_for_its_owner_alone(tmp_path):
     path = tmp_path / "auth.db"
     Store(str(path)).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    Store(str(path)).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_nothing_in_the_file_can_be_used_by_whoever_reads_it(tmp_path):

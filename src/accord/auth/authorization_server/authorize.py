@@ -5,7 +5,7 @@ that it is for the client, and the browser carries it there.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from accord.auth.authorization_server.urls import same_redirect, same_resource, 
 __all__ = [
     "Authorization",
     "SentBack",
+    "allowed_scopes",
     "chosen_resource",
     "chosen_scopes",
     "read_authorization",
@@ -142,7 +143,7 @@ def chosen_scopes(asked: str | None, client: Client, settings: Settings) -> tupl
     Raises:
         Refusal: none may.
     """
-    allowed = _allowed(settings.scopes, client)
+    allowed = allowed_scopes(client, settings)
     wanted = [each for each in dict.fromkeys((asked or "").split()) if each != _OFFLINE]
     if not wanted:
         return tuple(each for each in settings.default_scopes if each in allowed)
@@ -152,8 +153,10 @@ def chosen_scopes(asked: str | None, client: Client, settings: Settings) -> tupl
     return found
 
 
-def _allowed(scopes: Iterable[str], client: Client) -> tuple[str, ...]:
-    return tuple(each for each in scopes if client.scopes is None or each in client.scopes)
+def allowed_scopes(client: Client, settings: Settings) -> tuple[str, ...]:
+    """Return all scopes that a client may ask for."""
+    may = client.scopes
+    return tuple(each for each in settings.scopes if may is None or each in may)
 
 
 def chosen_resource(asked: str | None, resources: tuple[str, ...]) -> str:

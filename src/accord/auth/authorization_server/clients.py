@@ -10,8 +10,9 @@ from accord.auth.authorization_server.store import Store
 
 __all__ = ["Clients"]
 
-# Whoever registers asks a person at once; after a day nobody will.
-_UNUSED: Final = 86_400.0
+# Whoever registers asks a person at once. Long enough for that, and short enough that a flood of
+# registrations keeps nobody else out for long.
+_UNUSED: Final = 3_600.0
 
 
 class Clients:

@@ -9,7 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.authorize import chosen_resource, chosen_scopes
+from accord.auth.authorization_server.authorize import (
+    allowed_scopes,
+    chosen_resource,
+    chosen_scopes,
+)
 from accord.auth.authorization_server.keys import Keys, load_jwt
 from accord.auth.authorization_server.records import (
     AUTHORIZATION_CODE,
@@ -81,6 +85,9 @@ class Grants:
                 grant = self._by_device_code(client, form, now)
             else:
                 grant = self._by_credentials(client, form, resources, now)
+            if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
+                self._revoke(grant.grant_id, now)
+                raise _invalid("whom it was given for may not log in here any more")
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=issuer, now=now)
 
@@ -196,7 +203,9 @@ class Grants:
         now: float,
     ) -> dict[str, Any]:
         settings = self._settings
-        granted = grant.scopes if scopes is None else scopes
+        # The operator may have taken something back since it was granted.
+        allowed = allowed_scopes(client, settings)
+        granted = [each for each in scopes or grant.scopes if each in allowed]
         scope = {"scope": " ".join(granted)} if granted else {}
         claims: dict[str, Any] = {
             "iss": issuer,

@@ -52,7 +52,8 @@ class People:
         if settings.is_external:
             return request.subject
         cookie = request.cookie(_cookie(request))
-        return None if cookie is None else self._store.login(digest(cookie), now)
+        found = None if cookie is None else self._store.login(digest(cookie), now)
+        return found if found is not None and settings.knows(found) else None
 
     @property
     def may_leave(self) -> bool:
@@ -106,17 +107,19 @@ class People:
     def log_in(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
         """Check name and password; a right one leads back to where the person was."""
         name, password = form.get("name", ""), form.get("password", "")
-        wait = max(self._by_name.wait(name, now), self._by_address.wait(request.address, now))
+        # What is remembered of a name is short, however long it is.
+        tried = digest(name)
+        wait = max(self._by_name.wait(tried, now), self._by_address.wait(request.address, now))
         if wait > 0:
             return self._again(request, action, name, wait=wait)
         kept = self._settings.users.get(name)
         # Always computed, whoever it is.
         fits = is_password(password, kept or self._nobody)
         if kept is None or not fits:
-            self._by_name.failed(name, now)
+            self._by_name.failed(tried, now)
             self._by_address.failed(request.address, now)
             return self._again(request, action, name)
-        self._by_name.forget(name)
+        self._by_name.forget(tried)
         self.log_out(request)
         # A new one: whoever knew the browser before does not know the person.
         browser = new_secret()

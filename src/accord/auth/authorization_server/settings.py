@@ -85,6 +85,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if unknown:
             raise ValueError(f"default_scopes names {sorted(unknown)}, which scopes does not")
 
+    def knows(self, subject: str) -> bool:
+        """Whether a person could log in now, as far as that is decided here."""
+        if self.is_external:
+            return True
+        return subject in self.users if self.person is None else subject == self.person
+
     @property
     def needs_loopback(self) -> bool:
         """Whether these settings are safe for nobody but people at this machine."""

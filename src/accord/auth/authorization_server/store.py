@@ -5,6 +5,7 @@ Codes, refresh tokens, secrets and logins are kept as hashes. Several processes 
 
 import os
 import sqlite3
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -67,8 +68,7 @@ class Store:
 
     def __init__(self, path: str) -> None:
         if path != ":memory:":
-            # Made before SQLite does, which would let others read it.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            _keep_private(path)
         self._lock = threading.RLock()
         self._db = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=_BUSY
@@ -312,6 +312,16 @@ class Store:
             self._do(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
         self._do("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
         self._do("DELETE FROM keys WHERE retired_at < ?", keys_before)
+
+
+def _keep_private(path: str) -> None:
+    """Make the file before SQLite does, which would let others read it; also where it was there."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if sys.platform != "win32" and os.fstat(handle).st_mode & 0o077:
+            os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
 
 
 def _blob(value: object) -> bytes:
