@@ -52,6 +52,23 @@ async def test_cancelling_the_task_cancels_the_call(accord_link: Any, connect_to
     assert answers == []
 
 
+@everywhere("2025-06-18")
+async def test_a_tool_that_only_tells_can_be_cancelled_too(connect_to: Any, caplog: Any) -> None:
+    heard, found = asyncio.Event(), set[str]()
+    async with connect_to(working.make) as client:
+        waiting = asyncio.ensure_future(
+            client.call_tool("chatter", {"times": 200_000}, on_progress=lambda _: heard.set())
+        )
+        await heard.wait()
+        waiting.cancel()
+        while not found:
+            told = await client.call_tool("events", result_type=list[str])
+            found = {"silenced", "chattered"}.intersection(told)
+    assert found == {"silenced"}
+    # What crossed the cancellation is nobody's fault.
+    assert "skipped a message" not in caplog.text
+
+
 async def test_work_in_a_thread_sees_a_flag(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         waiting = asyncio.ensure_future(client.call_tool("work"))

@@ -179,6 +179,9 @@ class Callbacks:
 
     def breach(self, event: Refused) -> None:
         """Log what the server should not have sent; it is skipped."""
+        if event.is_ignored:
+            log.debug("a message of the server means nothing here: %s", event.why)
+            return
         self._breaches += 1
         self.stray = self.stray or self.latest[:200].decode("utf-8", "replace")
         if self._breaches <= BREACHES_LOGGED:

@@ -68,7 +68,17 @@ class Delayed(Done):
         return self._writable().__await__()
 
 
+class Turn(Done):
+    """The same for a handler that has told a lot: to await it is to let others run."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield
+
+
 DONE: Final = Done()
+TURN: Final = Turn()
 
 
 class Context(Generic[State]):
@@ -181,7 +191,7 @@ class Context(Generic[State]):
         """
         token = self._exchange.token
         if token is None:
-            return DONE
+            return self._session.pace()
         params = ProgressParams(token, progress, total, message)
         return self._session.tell(self._progress, params, self._exchange)
 
@@ -194,7 +204,7 @@ class Context(Generic[State]):
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
         if not self._session.wants_log(level):
-            return DONE
+            return self._session.pace()
         params = LogMessageParams(level, _as_json(data), logger)
         return self._session.tell(self._log, params, self._exchange)
 

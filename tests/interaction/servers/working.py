@@ -260,6 +260,22 @@ def add_waiting(server: Server[State]) -> None:
         return "open"
 
     @server.tool
+    async def chatter(ctx: Context, times: int) -> str:
+        """Tell progress and never wait for anything else.
+
+        Args:
+            times: how often
+        """
+        ending = "silenced"
+        try:
+            for number in range(times):
+                await ctx.progress(number)
+            ending = "chattered"
+        finally:
+            seen.append(ending)
+        return "done"
+
+    @server.tool
     def work(ctx: Context) -> str:
         """Work in a thread until it is cancelled."""
         seen.append("working")
