@@ -108,6 +108,17 @@ def test_arguments_that_are_no_mapping_are_refused_before_anything_is_sent(waywa
     run(main())
 
 
+def test_a_misspelt_keyword_of_a_call_is_refused_before_anything_is_sent(wayward, run):
+    async def main():
+        async with connect(wayward()) as client:
+            with pytest.raises(TypeError, match="no keyword 'timout'; did you mean 'timeout'"):
+                await client.call_tool("echo", timout=1)
+            with pytest.raises(TypeError, match="no keyword 'headrs'"):
+                await client.ping(headrs={}, headers={})
+
+    run(main())
+
+
 def test_meta_travels_beside_the_progress_token(wayward, run):
     async def main():
         async with connect(wayward()) as client:

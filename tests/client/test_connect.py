@@ -287,3 +287,14 @@ def test_a_connection_can_be_made_again_with_the_same_words(wayward, run):
                 await client.ping()
 
     run(main())
+
+
+def test_a_misspelt_option_and_a_callback_that_is_none_are_refused():
+    with pytest.raises(TypeError, match="no keyword 'on_ellicit'; did you mean 'on_elicit'"):
+        connect(["server"], on_ellicit=print)
+    with pytest.raises(TypeError, match="on_sample is 5, expected a function"):
+        connect(["server"], on_sample=5)
+
+
+def test_a_command_as_one_text_is_told_to_be_a_list(run):
+    assert 'such as ["python", "server.py"]' in str(failed(run, "python server.py"))

@@ -333,6 +333,22 @@ def test_what_is_added_removed_or_disabled_counts_at_once() -> None:
     assert resources.find("x://b/1") is None
 
 
+def test_both_kinds_are_disabled_enabled_and_removed_by_uri_or_template() -> None:
+    resources = filled("x://a", "x://{b}/c")
+    resources.disable("x://a", "x://{b}/c")
+    assert not resources.is_enabled("x://a")
+    assert resources.find("x://a") is resources.find("x://1/c") is None
+    resources.enable("x://a", "x://{b}/c")
+    assert resources.find("x://a") is not None
+    assert resources.find("x://1/c") is not None
+    with pytest.raises(KeyError, match="x://none"):
+        resources.disable("x://a", "x://none")
+    assert resources.is_enabled("x://a")
+    assert resources.remove("x://a").key == "x://a"
+    assert resources.remove("x://{b}/c").key == "x://{b}/c"
+    assert resources.find("x://a") is resources.find("x://1/c") is None
+
+
 def test_changes_of_both_kinds_are_told() -> None:
     told: list[int] = []
     resources = Resources(changed=lambda: told.append(1))

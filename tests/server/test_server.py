@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, connect
-from accord.errors import RegistrationError
+from accord.errors import ConnectFailed, RegistrationError
 from support.waiting import run
 
 
@@ -107,6 +107,18 @@ def test_a_lifespan_that_fails_fails_the_connection() -> None:
             pass
 
     with pytest.raises(OSError, match="no database"):
+        run(main())
+
+
+def test_a_lifespan_that_is_no_context_manager_says_what_is_missing() -> None:
+    async def lifespan(server: Server[None]) -> Any:
+        yield
+
+    async def main() -> None:
+        async with connect(Server("desk", lifespan=lifespan)):  # type: ignore[arg-type]
+            pass
+
+    with pytest.raises(ConnectFailed, match=r"put @contextlib\.asynccontextmanager on"):
         run(main())
 
 

@@ -22,6 +22,7 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
 )
+from accord.keywords import refuse_unknown
 from accord.transports.http_authorization import Auth, Authorizer, Bearer
 from accord.transports.http_client_options import HttpClientOptions
 from accord.transports.process import Launch, Process
@@ -81,6 +82,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
         Unauthorized, Forbidden, FlowFailed: the server does not let us in.
         ValueError: a revision that does not exist, or roots that are no folders.
     """
+    refuse_unknown("connect()", options, ConnectOptions.__annotations__)
     settings = Settings(**options)
     settings.offered()
     return Connecting(target, settings)
@@ -194,7 +196,11 @@ def _command(target: Target) -> Sequence[str]:
                 phase="starting",
             )
         if not path.is_file():
-            raise ConnectFailed(f"there is no file {str(target)[:200]!r}", phase="starting")
+            hint = '; a command is a list, such as ["python", "server.py"]'
+            raise ConnectFailed(
+                f"there is no file {str(target)[:200]!r}{hint if ' ' in str(target) else ''}",
+                phase="starting",
+            )
         return [sys.executable, "-P", "-m", "accord.cli.main", "run", str(path.absolute())]
     if isinstance(target, Sequence) and all(isinstance(part, str | os.PathLike) for part in target):
         return target

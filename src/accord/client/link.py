@@ -24,6 +24,7 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
 )
+from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
@@ -280,6 +281,7 @@ class Link:
             self.tell("notifications/progress", params)
 
     def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+        refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
         timeout = self.settings.timeout if timeout is None else timeout
         cap = self.settings.timeout_cap if cap is None else cap

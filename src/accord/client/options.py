@@ -134,6 +134,11 @@ class Settings:
     on_renewed: OnChange | None = None
     limits: Limits = field(default_factory=Limits)
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name.startswith("on_") and value is not None and not callable(value):
+                raise TypeError(f"{name} is {value!r}, expected a function")
+
     def offered(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.
 

@@ -37,6 +37,10 @@ class Parameters:
     """The parameters of a function, sorted into slots and the context."""
 
     def __init__(self, function: Any, context_type: type | None) -> None:
+        if isinstance(function, str):
+            raise RegistrationError(
+                f"expected a function, got {function!r}; a name is given by keyword, as name=..."
+            )
         self.where = f'function "{callable_name(function)}"'
         _refuse_generators(function, self.where)
         self.context: str | None = None

@@ -5,8 +5,9 @@ from typing import Any, Final, TypedDict, Unpack, get_args
 
 import msgspec
 
-from accord.errors import InvalidParams, RegistrationError, ToolError
+from accord.errors import InvalidParams, ToolError
 from accord.server.access import words
+from accord.server.details import checked, checked_name
 from accord.server.registry import place_of
 from accord.server.results import Audio, Image
 from accord.server.signature import Bound, Signature
@@ -35,7 +36,10 @@ _SHOWN: Final = 100
 
 
 class PromptDetails(TypedDict, total=False):
-    """What an author may say about a prompt; name and description default to the function's."""
+    """What an author may say about a prompt; name and description default to the function's.
+
+    `replace` lets it take the place of a prompt with the same name.
+    """
 
     name: str
     title: str
@@ -43,6 +47,7 @@ class PromptDetails(TypedDict, total=False):
     icons: list[Icon]
     meta: JsonObject
     scopes: Iterable[str]
+    replace: bool
 
 
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,11 +112,11 @@ def prompt(
     listed: dict[str, Any] = {
         "name": signature.name,
         "description": signature.description,
-        **details,
+        **checked("prompt()", details, PromptDetails),
     }
     scopes = words(listed.pop("scopes", ()))
-    if listed["name"] == "<lambda>":
-        raise RegistrationError(f"the prompt at {place_of(function)} has no name; give name=...")
+    listed.pop("replace", None)
+    checked_name(listed["name"], f"the prompt at {place_of(function)}")
     arguments = [
         PromptArgument(
             name=parameter.name, description=parameter.description, required=parameter.required

@@ -17,6 +17,7 @@ from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server import schemas
 from accord.server.access import words
+from accord.server.details import checked
 from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
 from accord.server.registry import Registry, Snapshot, place_of
 from accord.server.results import Audio, Image
@@ -49,7 +50,10 @@ _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
 
 
 class ResourceDetails(TypedDict, total=False):
-    """What an author may say about a resource; name and description default to the function's."""
+    """What an author may say about a resource; name and description default to the function's.
+
+    `replace` lets it take the place of a resource with the same URI.
+    """
 
     name: str
     title: str
@@ -60,6 +64,7 @@ class ResourceDetails(TypedDict, total=False):
     icons: list[Icon]
     meta: JsonObject
     scopes: Iterable[str]
+    replace: bool
 
 
 class _Readable(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,11 +137,17 @@ def resource(
     Raises:
         RegistrationError: the URI is none, or it does not fit the function.
     """
+    if not isinstance(uri, str):
+        raise RegistrationError(
+            f"a resource has a URI first, as in resource('note://today'), not {uri!r}"
+        )
+    details = checked(f"resource({uri!r})", details, ResourceDetails)
     mime_type = details.get("mime_type")
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
     listed: dict[str, Any] = {"description": signature.description, **details}
     scopes = words(listed.pop("scopes", ()))
+    listed.pop("replace", None)
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
@@ -245,6 +256,29 @@ class Resources:
     def registry_of(self, key: str) -> "Registry[ResourceEntry] | Registry[TemplateEntry]":
         """Return the registry where a URI or template stands, or would."""
         return self.templates if "{" in key else self.fixed
+
+    def remove(self, key: str) -> "ResourceEntry | TemplateEntry":
+        """Take out the resource with this URI, or this template; as `Registry.remove`."""
+        return self.registry_of(key).remove(key)
+
+    def enable(self, *keys: str) -> None:
+        """Let resources be found and listed again; as `Registry.enable`."""
+        self._switch(keys, enabled=True)
+
+    def disable(self, *keys: str) -> None:
+        """Let resources be neither found nor listed; as `Registry.disable`."""
+        self._switch(keys, enabled=False)
+
+    def is_enabled(self, key: str) -> bool:
+        """Tell whether a resource is found and listed; as `Registry.is_enabled`."""
+        return self.registry_of(key).is_enabled(key)
+
+    def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
+        for key in keys:
+            self.is_enabled(key)  # one that does not exist leaves the others as they are
+        for registry in (self.fixed, self.templates):
+            own = [key for key in keys if self.registry_of(key) is registry]
+            registry.enable(*own) if enabled else registry.disable(*own)
 
     def find(self, uri: str) -> Found | None:
         """Find who reads a URI, and the values of the variables in it.

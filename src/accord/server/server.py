@@ -28,10 +28,11 @@ from accord.server import results, signature
 from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
+from accord.server.details import checked, checked_name
 from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
-from accord.server.registry import Registry
+from accord.server.registry import Registry, place_of
 from accord.server.resources import (
     Found,
     ResourceDetails,
@@ -41,7 +42,7 @@ from accord.server.resources import (
     resource,
 )
 from accord.server.session import Session
-from accord.server.settings import Settings, ToolDetails
+from accord.server.settings import Settings, ToolDetails, check_settings, check_texts
 from accord.server.tools import ToolEntry
 from accord.types import (
     Implementation,
@@ -99,6 +100,8 @@ class Server(Generic[State]):
         lifespan: "Lifespan[State] | None" = None,
         **settings: Unpack[Settings],
     ) -> None:
+        check_settings(settings)
+        check_texts(name=name, version=version, title=title, instructions=instructions)
         self.info = Implementation(name, version, title=title)
         self.instructions = instructions
         self.lifespan = lifespan
@@ -163,9 +166,10 @@ class Server(Generic[State]):
         Raises:
             RegistrationError: its signature cannot be called with JSON, or the name is taken.
         """
+        details = checked("tool()", details, ToolDetails)
         found = signature.inspect(function, context_type=Context)
         returns = results.inspect(function)
-        name = details.get("name") or found.name
+        name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
         tool = Tool(
             name=name,
             input_schema=found.input_schema,
@@ -179,15 +183,19 @@ class Server(Generic[State]):
         inline = details.get("inline", False)
         if inline and found.is_async:
             raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
+        timeout = details.get("timeout")
+        if timeout is not None and timeout <= 0:
+            raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
         scopes = words(details.get("scopes", ()))
-        return self.tool_entries.add(
-            ToolEntry(tool, function, found, returns, inline, details.get("timeout"), scopes)
-        )
+        entry = ToolEntry(tool, function, found, returns, inline, timeout, scopes)
+        return self.tool_entries.add(entry, replace=details.get("replace", False))
 
     def resource(
         self, uri: str, **details: Unpack[ResourceDetails]
     ) -> Callable[[Function], Function]:
         """Offer what a function returns as a resource; a URI with `{variables}` is a template."""
+        if callable(uri):
+            raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
 
         def register(function: Function) -> Function:
             self.add_resource(uri, function, **details)
@@ -205,7 +213,7 @@ class Server(Generic[State]):
         """
         found = signature.inspect(function, context_type=Context)
         entry = resource(uri, function, signature=found, **details)
-        self.resource_entries.add(entry)
+        self.resource_entries.add(entry, replace=details.get("replace", False))
         return entry
 
     @overload
@@ -235,7 +243,8 @@ class Server(Generic[State]):
             RegistrationError: its signature does not fit, or the name is taken.
         """
         found = signature.inspect(function, context_type=Context)
-        return self.prompt_entries.add(prompt(function, signature=found, **details))
+        entry = prompt(function, signature=found, **details)
+        return self.prompt_entries.add(entry, replace=details.get("replace", False))
 
     def add_file(
         self, path: str | PathLike[str], uri: str | None = None, **details: Unpack[ResourceDetails]
@@ -244,7 +253,7 @@ class Server(Generic[State]):
         from accord.server.files import FileResource
 
         entry = FileResource(path, uri, **details).entry()
-        self.resource_entries.add(entry)
+        self.resource_entries.add(entry, replace=details.get("replace", False))
         return entry
 
     def add_directory(
@@ -366,7 +375,13 @@ class Server(Generic[State]):
         if self.lifespan is None:
             yield None
         else:
-            async with self.lifespan(self) as state:
+            manager = self.lifespan(self)
+            if not hasattr(manager, "__aenter__"):
+                raise RegistrationError(
+                    f"the lifespan gave {type(manager).__name__}, expected an async context "
+                    "manager: put @contextlib.asynccontextmanager on a function that yields"
+                )
+            async with manager as state:
                 yield state
 
     def session(self, write: Write, state: Any = None, *, is_lasting: bool = True) -> Session:
@@ -454,7 +469,7 @@ _SERVED: Final = tuple(row.id for row in REVISIONS.values() if row.handshake)
 
 
 def _served(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
-    asked = tuple(revisions)
+    asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
     if not asked:
         raise ValueError("revisions is empty")
     for each in asked:

@@ -1,8 +1,10 @@
 """What an author may say of a server and of its tools."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, get_args
 
+from accord.errors import RegistrationError
+from accord.keywords import refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.server.access import Policy
@@ -12,11 +14,14 @@ from accord.types._base import JsonObject, RevisionId
 if TYPE_CHECKING:
     from accord.server.server import Middleware
 
-__all__ = ["Protection", "Settings", "ToolDetails"]
+__all__ = ["Protection", "Settings", "ToolDetails", "check_settings", "check_texts"]
 
 
 class ToolDetails(TypedDict, total=False):
-    """What an author may say about a tool; the rest is read from the function."""
+    """What an author may say about a tool; the rest is read from the function.
+
+    `replace` lets it take the place of a tool with the same name.
+    """
 
     name: str
     title: str
@@ -27,6 +32,7 @@ class ToolDetails(TypedDict, total=False):
     inline: bool
     timeout: float
     scopes: Iterable[str]
+    replace: bool
 
 
 class Protection(Protocol):
@@ -69,3 +75,35 @@ class Settings(TypedDict, total=False):
     ask_timeout: float
     log_level: LoggingLevel
     debug: bool
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse settings that nobody would notice to be wrong before the first client comes.
+
+    Raises:
+        TypeError: there is no such setting.
+        RegistrationError: a value cannot be right.
+    """
+    refuse_unknown("Server()", settings, Settings.__annotations__)
+    for name in ("page_size", "in_flight", "threads"):
+        value = settings.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise RegistrationError(f"{name} is {value!r}, expected an integer of at least 1")
+    level = settings.get("log_level", "info")
+    if level not in get_args(LoggingLevel):
+        levels = ", ".join(get_args(LoggingLevel))
+        raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
+    layers: Any = settings.get("middleware", ())
+    if not isinstance(layers, Iterable) or not all(map(callable, layers)):
+        raise RegistrationError("middleware is a list of functions that take ctx and proceed")
+
+
+def check_texts(**texts: Any) -> None:
+    """Refuse what a server says of itself unless it is text or, except for the name, None.
+
+    Raises:
+        RegistrationError: one of them is something else.
+    """
+    for name, text in texts.items():
+        if not isinstance(text, str) and (text is not None or name == "name"):
+            raise RegistrationError(f"{name} is {text!r}, expected text")

@@ -1,0 +1,117 @@
+"""What authors say by keyword: misspelt, of a wrong type, or as a dictionary."""
+
+from typing import Any
+
+import pytest
+
+from accord import Server
+from accord.errors import RegistrationError
+from accord.types import ToolAnnotations
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({"timeot": 5}, "did you mean 'timeout'", id="misspelt"),
+        pytest.param(
+            {"annotations": {"read_only_hint": True}},
+            "annotations has no keyword 'read_only_hint'; did you mean 'readOnlyHint'",
+            id="misspelt within",
+        ),
+    ],
+)
+def test_a_misspelt_keyword_of_a_tool_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        Server("desk").tool(**given)(add)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({"timeout": "5"}, "timeout: expected float, got str", id="text for a number"),
+        pytest.param({"timeout": -1}, "timeout is -1, expected more than 0", id="no time at all"),
+        pytest.param({"name": 5}, "name: expected str, got int", id="number for a name"),
+        pytest.param({"name": ""}, "has no name", id="empty name"),
+        pytest.param({"annotations": "x"}, "annotations: expected object", id="text for an object"),
+    ],
+)
+def test_a_wrong_value_for_a_tool_is_refused_and_named(given: Any, told: str) -> None:
+    with pytest.raises(RegistrationError, match=told):
+        Server("desk").add_tool(add, **given)
+
+
+def test_annotations_may_be_a_dictionary_and_none_says_nothing() -> None:
+    annotations: Any = {"readOnlyHint": True}
+    nothing: Any = None
+    tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).tool
+    assert tool.annotations == ToolAnnotations(read_only_hint=True)
+    assert tool.title is None
+
+
+def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> None:
+    wrong: Any = {"titel": "x"}
+    server = Server("desk")
+    with pytest.raises(TypeError, match="prompt\\(\\) has no keyword 'titel'"):
+        server.prompt(**wrong)(add)
+    with pytest.raises(TypeError, match="resource\\('a://b'\\) has no keyword 'titel'"):
+        server.resource("a://b", **wrong)(lambda: "x")
+    settings: Any = {"page_sizes": 3}
+    with pytest.raises(TypeError, match="did you mean 'page_size'"):
+        Server("desk", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        pytest.param({"page_size": "3"}, "page_size is '3'", id="page size"),
+        pytest.param({"threads": 0}, "threads is 0", id="threads"),
+        pytest.param({"log_level": "loud"}, "log_level is 'loud', expected one of debug", id="log"),
+        pytest.param({"middleware": [5]}, "middleware is a list of functions", id="no function"),
+        pytest.param({"middleware": add}, "middleware is a list of functions", id="no list"),
+        pytest.param({"version": 1.0}, "version is 1.0, expected text", id="version"),
+    ],
+)
+def test_a_wrong_setting_is_refused_and_named(settings: Any, told: str) -> None:
+    with pytest.raises(RegistrationError, match=told):
+        Server("desk", **settings)
+
+
+def test_one_revision_needs_no_list() -> None:
+    revision: Any = "2025-06-18"
+    assert Server("desk", revisions=revision).revisions == ("2025-06-18",)
+
+
+def test_what_is_no_function_is_refused_with_the_way_to_give_a_name() -> None:
+    name: Any = "add"
+    for register in (Server("desk").tool, Server("desk").prompt):
+        with pytest.raises(RegistrationError, match="expected a function, got 'add'; a name is"):
+            register(name)
+
+
+def test_a_resource_without_a_uri_is_refused_where_it_is_decorated() -> None:
+    reader: Any = add
+    with pytest.raises(RegistrationError, match="resource needs a URI"):
+        Server("desk").resource(reader)
+    with pytest.raises(RegistrationError, match="a resource has a URI first"):
+        Server("desk").add_resource(reader, add)
+
+
+def test_a_lambda_needs_a_name_as_a_tool() -> None:
+    with pytest.raises(RegistrationError, match=r"test_details\.py:\d+ has no name"):
+        Server("desk").add_tool(lambda: "x")
+
+
+def test_what_is_replaced_takes_the_place_of_the_old() -> None:
+    server = Server("desk")
+    for text in ("old", "new"):
+        server.add_tool(lambda: "x", name="x", description=text, replace=True)
+        server.add_prompt(lambda: "x", name="x", description=text, replace=True)
+        server.add_resource("a://x", lambda: "x", description=text, replace=True)
+        server.add_resource("a://x/{y}", lambda y: y, description=text, replace=True)
+    for registry in (server.tool_entries, server.prompt_entries, server.resource_entries.fixed):
+        assert [entry.item.description for entry in registry] == ["new"]
+    assert [entry.item.description for entry in server.resource_entries.templates] == ["new"]
