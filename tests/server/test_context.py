@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, connect
+from accord.errors import RequestTimeout
 from support.waiting import run, until
 
 
@@ -119,3 +120,26 @@ def test_a_server_may_send_less_than_everything_before_it_is_asked_to() -> None:
 
     run(main())
     assert heard == ["e"]
+
+
+@pytest.mark.requirement("timeouts.established", "timeouts.cancel-by-notification")
+def test_a_question_that_nobody_answers_is_given_up_in_time() -> None:
+    gave_up = asyncio.Event()
+
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(RequestTimeout):
+            await ctx.sample("Anybody?", max_tokens=5, timeout=0.05)
+        return "nobody"
+
+    async def model(params: Any) -> Any:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gave_up.set()
+
+    async def main() -> None:
+        async with connect(served(ask), on_sample=model) as client:
+            assert await client.call_tool("ask", result_type=str) == "nobody"
+            await gave_up.wait()
+
+    run(main(), seconds=20)

@@ -358,12 +358,14 @@ class Dispatcher:
         self._timer = None
         now = self._loop.time() + _TICK
         earliest = inf
+        # A client that is asked something is waited for by its server, which cannot be late
+        # meanwhile. A server asks while it is at work: its own work holds nobody up.
+        is_waited_for = self.pauses or (self.running and self.endpoint.role == "client")
         for exchange in self._open_requests():
             pending = exchange.state
             if not isinstance(pending, Pending) or pending.future.done():
                 continue
-            if (self.running or self.pauses) and (pending.cap is None or pending.cap > now):
-                # The peer waits for an answer of ours and cannot be late meanwhile.
+            if is_waited_for and (pending.cap is None or pending.cap > now):
                 self._extend(pending)
             if pending.ends > now:
                 earliest = min(earliest, pending.ends)
