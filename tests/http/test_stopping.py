@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 
 from support.http_server import free_port
-from support.http_talk import call, initialize, text_of
+from support.http_talk import call, initialize, notification, text_of
 from support.waiting import LONG, run, until_sync
 
 TESTS = Path(__file__).parent.parent
@@ -33,7 +34,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.http_offer import offer
 
-app = Starlette(routes=[Mount("/x", offer().asgi())])
+app = Starlette(routes=[Mount("/x", offer().asgi(sse=True))])
 uvicorn.run(app, port=int(sys.argv[1]), log_level="error")
 """
 
@@ -205,8 +206,16 @@ def test_listeners_do_not_keep_another_s_server_from_ending(tmp_path, talk):
                 except OSError:
                     await asyncio.sleep(0.05)
             listening = await client.get()
+            older = await client.send("GET", path="/x/sse")
+            client.path = urljoin("/x/sse", await older.event())
+            await client.post(initialize("2024-11-05"))
+            await older.event()
+            await client.post(notification("notifications/initialized"))
+            await client.post(call(1, "count", token="t", to=2, pause=1))
+            await older.event()
             server.process.send_signal(signal.SIGTERM)
             assert await listening.rest() == []
+            assert text_of((await older.rest())[-1]) == "2"  # what is under way comes first
 
     with running(tmp_path, "served.py", str(port), code=MOUNTED) as server:
         run(scenario())

@@ -204,8 +204,8 @@ class HttpApp:
         now, options = self.now(), self.options
         for reader in list(self.readers):
             reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
-        if self.readers and not self.is_stopping and is_stopping():
-            self.end_streams()
+        if self.is_stopping or (is_stopping() and self.readers):
+            self.end_streams()  # again and again: those of the older form once their calls end
         for task, began in list(self.reading.items()):
             if now - began >= options.body_timeout:
                 del self.reading[task]

@@ -192,6 +192,9 @@ class HttpSession:
         for stream in self._standing:
             if stream.reader is not None:
                 stream.reader.end()
+        older = self.only_stream
+        if older is not None and older.reader is not None and not self.session.dispatcher.running:
+            older.reader.end()
 
     def let_go(self) -> None:
         """End a session that nobody can come back to; work that goes on is not cancelled."""
