@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord import Client, connect
-from accord.auth import MemoryStore, OAuth
+from accord.auth import ClientKey, MemoryStore, OAuth
 from accord.errors import AuthError
 from accord.types import ElicitParams, RevisionId
 
@@ -67,10 +67,12 @@ def agree_in_browser(url: str) -> None:
 def oauth(scenario: str) -> OAuth:
     """Authorize as a scenario wants it; the suite tells in a variable what was agreed before."""
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    pem = context.get("private_key_pem")
     machine = scenario.startswith("auth/client-credentials")
     return OAuth(
         client_id=context.get("client_id"),
         client_secret=context.get("client_secret"),
+        client_key=ClientKey(pem, algorithm=context.get("signing_algorithm")) if pem else None,
         client_metadata_url="https://conformance-test.local/client-metadata.json",
         grant="client_credentials" if machine else "authorization_code",
         store=MemoryStore(),

@@ -209,6 +209,17 @@ def test_metadata_that_is_no_json_object_is_told():
             drive(discover(SERVER), {SUFFIXED: HttpResponse(status=200, body=body)})
 
 
+def test_a_server_that_answers_every_path_with_a_page_may_have_metadata_at_its_root():
+    page = HttpResponse(status=200, body=b"<html>")
+    place = "https://example.com/.well-known/oauth-authorization-server"
+    said = METADATA | {"issuer": "https://example.com"}
+    found, asked = drive(discover(SERVER), {SUFFIXED: page, ROOT: page, place: reply(said)})
+    assert urls(asked) == [SUFFIXED, ROOT, place]
+    assert not found.server.is_assumed
+    with pytest.raises(FlowFailed, match="RFC 9728"):
+        drive(discover(SERVER, named=SUFFIXED), {SUFFIXED: page})
+
+
 def test_the_preferred_of_several_issuers_is_taken():
     second = "https://second.example"
     said = RESOURCE | {"authorization_servers": [ISSUER, second]}

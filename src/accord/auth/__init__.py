@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from accord.auth.asgi import Guard
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
+    from accord.auth.client_key import ClientKey
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_tokens import JwtVerifier
     from accord.auth.oauth import OAuth
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuthorizationServer",
+    "ClientKey",
     "FileStore",
     "FirstOf",
     "Guard",
@@ -35,6 +37,7 @@ __all__ = [
 
 _HOMES = {
     "AuthorizationServer": "accord.auth.authorization_server",
+    "ClientKey": "accord.auth.client_key",
     "FileStore": "accord.auth.tokens",
     "FirstOf": "accord.auth.verifiers",
     "Guard": "accord.auth.asgi",

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from accord.errors import FlowFailed
 
-__all__ = ["Interaction", "LoopbackRedirect", "OpenBrowser", "params_in"]
+__all__ = ["Interaction", "LoopbackRedirect", "NoAnswer", "OpenBrowser", "params_in"]
 
 Opened: TypeAlias = str | bool | None
 OpenBrowser: TypeAlias = Callable[[str], Opened | Awaitable[Opened]]
@@ -25,9 +25,14 @@ OpenBrowser: TypeAlias = Callable[[str], Opened | Awaitable[Opened]]
 STEP: Final = "authorization"
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
+_V6: Final = "::1"
 # A browser sends its request at once, and none is longer.
 _REQUEST_EXPECTED: Final = 10.0
 _LONGEST: Final = 32 * 1024
+
+
+class NoAnswer(FlowFailed):
+    """Nobody came back from the browser."""
 
 
 class LoopbackRedirect:
@@ -35,11 +40,15 @@ class LoopbackRedirect:
 
     Args:
         port: to listen on; 0 takes any that is free.
+        host: the name of this machine to be redirected to.
+        path: the path.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, host: str = HOST, path: str = PATH) -> None:
         self._port = port
-        self._server: asyncio.Server | None = None
+        self._name = host
+        self._path = path
+        self._servers: list[asyncio.Server] = []
         self._received: asyncio.Future[dict[str, str]]
         self.state = ""
         self.uri = ""
@@ -47,12 +56,19 @@ class LoopbackRedirect:
     async def __aenter__(self) -> Self:
         self._received = asyncio.get_running_loop().create_future()
         # Only this machine may connect, whatever its network.
-        self._server = await asyncio.start_server(
-            self._serve, HOST, self._port, limit=_LONGEST, backlog=8
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-        self.uri = f"http://{HOST}:{self._port}{PATH}"
+        await self._listen(_V6 if self._name == _V6 else HOST)
+        self._port = self._servers[0].sockets[0].getsockname()[1]
+        if self._name == "localhost":
+            with contextlib.suppress(OSError):  # there may be no such address
+                await self._listen(_V6)
+        shown = f"[{_V6}]" if self._name == _V6 else self._name
+        self.uri = f"http://{shown}:{self._port}{self._path}"
         return self
+
+    async def _listen(self, address: str) -> None:
+        self._servers.append(
+            await asyncio.start_server(self._serve, address, self._port, limit=_LONGEST, backlog=8)
+        )
 
     async def __aexit__(
         self,
@@ -61,8 +77,8 @@ class LoopbackRedirect:
         trace: TracebackType | None,
     ) -> None:
         self._received.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def received(self) -> dict[str, str]:
         """Wait for the redirect that carries `state`; any other is told so and ignored."""
@@ -91,7 +107,7 @@ class LoopbackRedirect:
         if len(line) != 3 or line[0] != "GET":
             return "405 Method Not Allowed", "This address only takes redirects of a browser.", None
         parts = urlsplit(line[1])
-        if parts.path != PATH:
+        if parts.path != (self._path or "/"):
             return "404 Not Found", "There is nothing here.", None
         params = dict(parse_qsl(parts.query))
         given = params.get("state", "").encode()
@@ -157,11 +173,13 @@ class Interaction:
             async with asyncio.timeout(self.seconds):
                 return await self._authorize(url, redirect, tasks)
         except TimeoutError:
-            raise FlowFailed(
+            raise NoAnswer(
                 STEP,
                 asked="a person, in a browser",
                 came=f"no answer within {self.seconds:g} s",
-                hint="authorize sooner, or allow more time with OAuth(timeout=...)",
+                hint="if the browser shows an error, that says why: a redirect URI has to be "
+                f"registered as {redirect.uri}, some servers want OAuth(resource='omit'); else "
+                "authorize sooner, or allow more time with OAuth(timeout=...)",
             ) from None
         finally:
             for task in tasks:

@@ -12,8 +12,13 @@ from accord.auth.http import HttpRequest, form_request
 
 __all__ = ["AuthMethod", "ClientIdentity", "choose_method", "token_request"]
 
-AuthMethod: TypeAlias = Literal["client_secret_basic", "client_secret_post", "none"]
+AuthMethod: TypeAlias = Literal[
+    "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
+]
 METHODS: Final[tuple[AuthMethod, ...]] = ("client_secret_basic", "client_secret_post", "none")
+"""Those that we can be registered for: a key would have to be there before."""
+
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +57,17 @@ def choose_method(server: ServerMetadata, *, has_secret: bool) -> AuthMethod:
     return "client_secret_basic"
 
 
-def token_request(url: str, fields: Mapping[str, str], client: ClientIdentity) -> HttpRequest:
-    """Make a request to the token endpoint, authenticated as the server wants it."""
+def token_request(
+    url: str, fields: Mapping[str, str], client: ClientIdentity, *, proof: str | None = None
+) -> HttpRequest:
+    """Make a request to the token endpoint, authenticated as the server wants it.
+
+    Args:
+        url: of the endpoint.
+        fields: what is asked.
+        client: who asks.
+        proof: the assertion of a client that has a key in place of a secret.
+    """
     secret = client.client_secret
     # The id alone proves nothing and may stand beside Basic; servers exist that look for it there.
     named = {**fields, "client_id": client.client_id}
@@ -63,4 +77,6 @@ def token_request(url: str, fields: Mapping[str, str], client: ClientIdentity) -
         return form_request(url, named, {"Authorization": f"Basic {basic}"})
     if client.method == "client_secret_post" and secret is not None:
         named["client_secret"] = secret
+    if proof is not None:
+        named |= {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": proof}
     return form_request(url, named)

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
 from accord.auth.discovery import Discovered
 from accord.auth.flow import TokenRefused, request_token
@@ -43,7 +44,9 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
 def start_device(
     found: Discovered,
     client: ClientIdentity,
+    now: float = 0.0,
     *,
+    key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
 ) -> Flow[DeviceCode]:
@@ -60,7 +63,8 @@ def start_device(
     fields = {"scope": " ".join(scopes)} if scopes else {}
     if names_resource:
         fields["resource"] = found.resource
-    request = token_request(endpoint, {**fields, "client_id": client.client_id}, client)
+    proof = proof_of(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
+    request = token_request(endpoint, fields, client, proof=proof)
     try:
         response = yield request
     except NoResponse as error:
@@ -90,6 +94,7 @@ def poll_device(
     client: ClientIdentity,
     now: float,
     *,
+    key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
 ) -> Flow[Grant | float]:
@@ -102,7 +107,7 @@ def poll_device(
     try:
         return (
             yield from request_token(
-                found, client, fields, now, scopes=scopes, names_resource=names_resource
+                found, client, fields, now, key=key, scopes=scopes, names_resource=names_resource
             )
         )
     except TokenRefused as error:

@@ -20,12 +20,14 @@ __all__ = [
     "Discovered",
     "ResourceMetadata",
     "ServerMetadata",
+    "UnreadableMetadata",
     "belongs_to",
     "canonical_resource",
     "default_metadata",
     "discover",
     "find_resource_metadata",
     "find_server_metadata",
+    "is_same_issuer",
     "metadata_urls",
     "resource_metadata_urls",
 ]
@@ -36,6 +38,10 @@ _OPENID: Final = "/.well-known/openid-configuration"
 _PORTS: Final = {"http": 80, "https": 443}
 STEP_RESOURCE: Final = "protected resource metadata"
 STEP_SERVER: Final = "authorization server metadata"
+
+
+class UnreadableMetadata(FlowFailed):
+    """What stands where nobody said that metadata is, is none."""
 
 
 class ResourceMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,13 +177,20 @@ def discover(
     Raises:
         FlowFailed: there is none, or what was found must not be trusted.
     """
-    found = yield from find_resource_metadata(url, named=named)
+    unreadable = None
+    try:
+        found = yield from find_resource_metadata(url, named=named)
+    except UnreadableMetadata as error:
+        found, unreadable = None, error
     if found is None or not found.authorization_servers:
         server = yield from _find_at_root(url)
+        if unreadable is not None and server.is_assumed:
+            raise unreadable
         resource = canonical_resource(url) if found is None else found.resource
         return Discovered(resource=resource, server=server, resource_metadata=found)
     offered = found.authorization_servers
-    issuer = next((each for each in preferred if each in offered), offered[0])
+    chosen = (each for wish in preferred for each in offered if is_same_issuer(each, wish))
+    issuer = next(chosen, offered[0])
     server = yield from find_server_metadata(issuer)
     return Discovered(resource=found.resource, server=server, resource_metadata=found)
 
@@ -186,9 +199,10 @@ def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[Resour
     """Find the metadata of a protected resource; None where the server has none.
 
     Raises:
+        UnreadableMetadata: something is there, where metadata might be, but is none.
         FlowFailed: what was found is not about this server, or cannot be read.
     """
-    places = resource_metadata_urls(url)
+    places, unreadable = resource_metadata_urls(url), None
     if named is not None:
         places = [urljoin(url, named), *(each for each in places if each != named)]
     for place in places:
@@ -199,8 +213,15 @@ def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[Resour
         said = response.object()
         if said is None:
             hint = "the server has to answer with the JSON object of RFC 9728"
-            raise _failed(STEP_RESOURCE, request, response.shown, hint)
+            failed = {"asked": request.shown, "came": response.shown, "hint": hint}
+            if named is not None and place == places[0]:
+                raise FlowFailed(STEP_RESOURCE, **failed)
+            # Some servers answer every path with a page.
+            unreadable = unreadable or UnreadableMetadata(STEP_RESOURCE, **failed)
+            continue
         return _checked_resource(said, url, request)
+    if unreadable is not None:
+        raise unreadable
     return None
 
 
@@ -235,7 +256,7 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
         said = response.object()
         if said is None:
             tried.append(f"{shown_url(place)} ({response.shown})")
-        elif not _is_same_issuer(said.get("issuer"), issuer):
+        elif not is_same_issuer(said.get("issuer"), issuer):
             # One that names another issuer is how one server poses as another.
             tried.append(f"{shown_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
         else:
@@ -255,7 +276,7 @@ def _find_at_root(url: str) -> Flow[ServerMetadata]:
     said = None if response is None else response.object()
     if said is None:
         return default_metadata(url)  # auth.fallback.default-paths
-    if not _is_same_issuer(said.get("issuer"), root):
+    if not is_same_issuer(said.get("issuer"), root):
         came = f"metadata of another issuer, {str(said.get('issuer'))[:100]!r}"
         raise _failed(STEP_SERVER, request, came, f"its issuer has to be {root}")
     return _metadata(said, request.url)
@@ -309,7 +330,7 @@ _ENDPOINTS: Final = frozenset(
 )
 
 
-def _is_same_issuer(said: object, expected: str) -> bool:
+def is_same_issuer(said: object, expected: str) -> bool:
     """Compare issuers as they are written, but for the one slash that means nothing."""
     if not isinstance(said, str):
         return False

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
+from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
 from accord.auth.discovery import Discovered, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, shown_url
@@ -33,11 +34,17 @@ _LONGEST: Final = 16 * 1024
 
 
 class TokenRefused(FlowFailed):
-    """The token endpoint answered with an error; `error` is its code."""
+    """The token endpoint answered with an error; `error` is its code.
 
-    def __init__(self, step: str, *, asked: str, came: str, hint: str, error: str) -> None:
+    `is_passing` says that the same may be asked again later.
+    """
+
+    def __init__(
+        self, step: str, *, asked: str, came: str, hint: str, error: str, is_passing: bool = False
+    ) -> None:
         super().__init__(step, asked=asked, came=came, hint=hint)
         self.error = error
+        self.is_passing = is_passing
 
 
 class ResourceRejected(FlowFailed):
@@ -49,6 +56,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     found: Discovered
     client: ClientIdentity
+    key: ClientKey | None = None
     redirect_uri: str
     pkce: Pkce
     state: str
@@ -152,7 +160,8 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
         about = " ".join(params.get("error_description", "").split())[:200]
         came = f"{error[:100]}: {about}" if about else error[:100]
         if request.names_resource and _is_about_resource(error, about):
-            raise ResourceRejected(STEP_AUTHORIZATION, asked=asked, came=came)
+            hint = "the server does not take the parameter resource: OAuth(resource='omit')"
+            raise ResourceRejected(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
         hint = _HINTS.get(error, "")
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
     code = params.get("code")
@@ -194,6 +203,7 @@ def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[
             request.client,
             fields,
             now,
+            key=request.key,
             scopes=request.scopes,
             names_resource=request.names_resource,
         )
@@ -205,6 +215,7 @@ def request_client_credentials(
     client: ClientIdentity,
     now: float,
     *,
+    key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
 ) -> Flow[Grant]:
@@ -219,7 +230,7 @@ def request_client_credentials(
         fields["scope"] = " ".join(scopes)
     return (
         yield from request_token(
-            found, client, fields, now, scopes=scopes, names_resource=names_resource
+            found, client, fields, now, key=key, scopes=scopes, names_resource=names_resource
         )
     )
 
@@ -230,6 +241,7 @@ def request_token(
     fields: Mapping[str, str],
     now: float,
     *,
+    key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
 ) -> Flow[Grant]:
@@ -240,7 +252,8 @@ def request_token(
         raise FlowFailed(STEP_EXCHANGE, asked=found.server.url, came=came)
     if names_resource:  # auth.resource.both-requests
         fields = {**fields, "resource": found.resource}
-    request = token_request(endpoint, fields, client)
+    proof = proof_of(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
+    request = token_request(endpoint, fields, client, proof=proof)
     response = yield from _answered(request, STEP_EXCHANGE)
     said = _token_in(response, request, STEP_EXCHANGE, names_resource=names_resource)
     return _granted(
@@ -259,7 +272,7 @@ def request_token(
     )
 
 
-def refresh(grant: Grant, now: float) -> Flow[Grant]:
+def refresh(grant: Grant, now: float, *, key: ClientKey | None = None) -> Flow[Grant]:
     """Renew a token; the refresh token is kept where no other comes back.
 
     Raises:
@@ -270,7 +283,9 @@ def refresh(grant: Grant, now: float) -> Flow[Grant]:
     fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token or ""}
     if grant.names_resource:
         fields["resource"] = grant.resource
-    request = token_request(grant.token_endpoint, fields, grant.client)
+    endpoint = grant.token_endpoint
+    proof = proof_of(grant.client, key, issuer=grant.issuer, endpoint=endpoint, now=now)
+    request = token_request(endpoint, fields, grant.client, proof=proof)
     response = yield from _answered(request, step)
     said = _token_in(response, request, step, names_resource=grant.names_resource)
     return _granted(grant, said, now)
@@ -291,19 +306,35 @@ def _token_in(
     if not response.is_ok or isinstance(error, str):
         code = error if isinstance(error, str) else ""
         about = str(said.get("error_description", ""))
+        asked, came = request.shown, _without_secrets(response.shown, request)
         if names_resource and _is_about_resource(code, about):
-            raise ResourceRejected(step, asked=request.shown, came=response.shown)
-        hint = _HINTS.get(code, "")
-        raise TokenRefused(step, asked=request.shown, came=response.shown, hint=hint, error=code)
+            hint = "the server does not take the parameter resource: OAuth(resource='omit')"
+            raise ResourceRejected(step, asked=asked, came=came, hint=hint)
+        # What says nothing in the words of OAuth may be somebody in between.
+        is_passing = code in _PASSING_ERRORS or not (code or response.status in (400, 401))
+        hint = _HINTS.get(code, "try again later" if is_passing else "")
+        raise TokenRefused(
+            step, asked=asked, came=came, hint=hint, error=code, is_passing=is_passing
+        )
     token, kind = said.get("access_token"), said.get("token_type")
     if not isinstance(token, str) or not token or len(token) > _LONGEST or not token.isascii():
-        raise FlowFailed(step, asked=request.shown, came="a response without an access_token")
+        came = f"{response.shown}, without an access_token"
+        hint = "its token_endpoint has to answer with the JSON object of RFC 6749, section 5.1"
+        raise FlowFailed(step, asked=request.shown, came=came, hint=hint)
     if any(char.isspace() or not char.isprintable() for char in token):
         raise FlowFailed(step, asked=request.shown, came="a token with spaces in it")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         came = f"a token of type {str(kind)[:40]!r}"
         raise FlowFailed(step, asked=request.shown, came=came, hint="only bearer tokens are known")
     return said
+
+
+def _without_secrets(text: str, request: HttpRequest) -> str:
+    """Strike out what we sent: some servers repeat it in their errors."""
+    for name, value in parse_qsl((request.body or b"").decode()):
+        if name in _SECRET_FIELDS and len(value) > 3:
+            text = text.replace(value, f"<{name}>")
+    return text
 
 
 def _granted(grant: Grant, said: Mapping[str, Any], now: float) -> Grant:
@@ -333,9 +364,21 @@ def _is_about_resource(error: str, about: str) -> bool:
     return error == "invalid_target" or (error == "invalid_request" and "resource" in about.lower())
 
 
+_SECRET_FIELDS: Final = frozenset(
+    {
+        "client_assertion",
+        "client_secret",
+        "code",
+        "code_verifier",
+        "device_code",
+        "refresh_token",
+    }
+)
+_PASSING_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 _HINTS: Final = {
     "access_denied": "somebody declined; authorize again to change that",
-    "invalid_client": "the server does not know the client, or its secret is another",
+    "invalid_client": "the server does not know the client, its secret or key is another, or is "
+    "to be shown otherwise: OAuth(authenticate=...), ClientKey(audience=...)",
     "invalid_grant": "authorize again: the code or the refresh token is used up or was revoked",
     "invalid_scope": "ask for other scopes with OAuth(scopes=[...])",
     "unauthorized_client": "the client may not use this grant",

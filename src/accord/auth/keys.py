@@ -279,11 +279,11 @@ def _get(url: str) -> HttpRequest:
     return HttpRequest(method="GET", url=url, headers={"Accept": "application/json"})
 
 
-def require_jwt() -> Any:
+def require_jwt(needed_for: str = "verifying JWTs") -> Any:
     """Return the library for tokens."""
     try:
         import cryptography  # noqa: F401
         import jwt
     except ImportError:
-        raise MissingExtra("auth", needed_for="verifying JWTs") from None
+        raise MissingExtra("auth", needed_for=needed_for) from None
     return jwt

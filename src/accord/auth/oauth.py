@@ -1,15 +1,24 @@
 """Obtains tokens as servers ask for them: the flows, a person, a store, joined into one object."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.browser import Interaction, OpenBrowser
-from accord.auth.discovery import Discovered, belongs_to, canonical_resource, discover
+from accord.auth.client_key import ClientKey
+from accord.auth.discovery import (
+    Discovered,
+    belongs_to,
+    canonical_resource,
+    discover,
+    is_same_issuer,
+)
 from accord.auth.flow import (
     ResourceRejected,
     TokenRefused,
@@ -26,8 +35,9 @@ __all__ = ["OAuth"]
 
 Value = TypeVar("Value")
 
-# Errors after which a refresh token will never work again.
-_SPENT: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+log = logging.getLogger("accord.auth")
+
+_NEAR: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class _Known:
@@ -58,6 +68,9 @@ class OAuth:
     Args:
         client_id: given by the authorization server; by default the client registers itself.
         client_secret: the same, where the client has one.
+        client_key: a key in place of the secret.
+        authenticate: how the secret is shown: "basic" in a header, "post" in the form; by default
+            what the server says that it supports.
         client_metadata_url: where the client publishes its metadata, used where servers support it.
         client_name: what a person reads when asked for consent.
         issuer: the only authorization server to trust; recommended together with a secret.
@@ -68,6 +81,8 @@ class OAuth:
             "omit", or "auto", which leaves it out for servers that explicitly reject it.
         store: where tokens are kept; by default a file that only its owner can read.
         redirect_port: the port to be redirected to, where the client is registered with one.
+        redirect_uri: the same for all of the URI, such as http://localhost:8080/signed-in; without
+            a port, any will do.
         open_browser: called with the URL in place of opening a browser; may return the URL that it
             was redirected to.
         paste: returns what a person pastes where there is no browser.
@@ -81,6 +96,8 @@ class OAuth:
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
+    client_key: ClientKey | None = None
+    authenticate: Literal["basic", "post"] | None = None
     client_metadata_url: str | None = None
     client_name: str = "accord"
     issuer: str | None = None
@@ -89,6 +106,7 @@ class OAuth:
     resource: Literal["send", "omit", "auto"] = "auto"
     store: TokenStore | None = None
     redirect_port: int = 0
+    redirect_uri: str | None = None
     open_browser: OpenBrowser | None = None
     paste: Callable[[], Any] | None = None
     tell: Callable[[str], object] | None = None
@@ -105,6 +123,7 @@ class OAuth:
             raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
         if isinstance(self.scopes, str):
             self.scopes = self.scopes.split()
+        self._check_client()
         self._store: TokenStore = self.store if self.store is not None else FileStore()
         self._servers: dict[str, _Known] = {}
         self._flights: dict[tuple[Any, str], _Flight] = {}
@@ -115,6 +134,25 @@ class OAuth:
             seconds=self.timeout,
         )
         self._obtaining = Obtaining(self, self._store, interaction)
+
+    def _check_client(self) -> None:
+        if self.authenticate not in (None, "basic", "post"):
+            raise ValueError(f"authenticate is {self.authenticate!r}, expected basic or post")
+        if self.client_key is not None and self.client_secret is not None:
+            raise ValueError("give a client_secret or a client_key, not both")
+        if self.client_key is not None and not (self.client_id or self.client_metadata_url):
+            raise ValueError("client_key needs the client_id that the server knows it by")
+        if self.redirect_uri is not None:
+            parts = urlsplit(self.redirect_uri)
+            is_near = parts.scheme == "http" and parts.hostname in _NEAR and not parts.username
+            if not is_near or parts.query or parts.fragment or self.redirect_port:
+                raise ValueError(
+                    f"redirect_uri is {self.redirect_uri[:200]!r}, expected http:// on localhost, "
+                    "127.0.0.1 or [::1], without a query, and no redirect_port beside it"
+                )
+        for each in self.trust:
+            if urlsplit(each).scheme not in ("http", "https") or not urlsplit(each).hostname:
+                raise ValueError(f"trust names {each!r}, expected an origin: https://host[:port]")
 
     # -- what a connection asks
 
@@ -133,7 +171,13 @@ class OAuth:
         # One that cannot be renewed is shown until the server refuses it.
         if not grant.is_due(time.time()) or grant.refresh_token is None:
             return grant.access_token
-        await self._renew(resource_url, known, grant)
+        try:
+            await self._renew(resource_url, known, grant)
+        except FlowFailed as error:
+            # It is renewed before it is over; until then it may serve.
+            if grant.expires_at is None or time.time() >= grant.expires_at:
+                raise
+            log.info("a token could not be renewed yet: %s", error)
         return None if known.grant is None else known.grant.access_token
 
     async def challenged(self, challenge: Challenge) -> bool:
@@ -175,7 +219,7 @@ class OAuth:
             return None
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
             return None
-        is_ours = self.issuer is None or grant.issuer == self.issuer
+        is_ours = self.issuer is None or is_same_issuer(grant.issuer, self.issuer)
         return grant if is_ours else None
 
     async def _keep(self, url: str, known: _Known, grant: Grant) -> None:
@@ -196,26 +240,30 @@ class OAuth:
                 known.grant, known.source = latest, "refresh"
                 return True
             try:
-                renewed = await self._run(url, refresh, latest)
-            except ResourceRejected:
-                if self.resource != "auto":
-                    raise
-                without = msgspec.structs.replace(latest, names_resource=False)
-                renewed = await self._run(url, refresh, without)
+                renewed = await self._refreshed(url, latest)
             except TokenRefused as error:
-                if error.error not in _SPENT:
+                if error.is_passing:
                     raise
+                log.info("a refresh token is of no use any more: %s", error)
                 known.grant = None
                 await self._store.write(latest.key, None)
+                if error.error == "invalid_client" and latest.client.is_registered:
+                    # The server has forgotten us: who is asked next must not meet the same.
+                    await self._store.write(f"client {latest.issuer}", None)
                 return False
             known.source = "refresh"
             await self._keep(url, known, renewed)
             return True
 
-    async def _run(self, url: str, flow: Any, grant: Grant) -> Grant:
+    async def _refreshed(self, url: str, grant: Grant) -> Grant:
         async with self._sender(url) as sender:
-            renewed: Grant = await sender.run(flow(grant, time.time()))
-            return renewed
+            try:
+                return await sender.run(refresh(grant, time.time(), key=self.client_key))
+            except ResourceRejected:
+                if self.resource != "auto":
+                    raise
+            without = msgspec.structs.replace(grant, names_resource=False)
+            return await sender.run(refresh(without, time.time(), key=self.client_key))
 
     # -- answering challenges
 
@@ -264,7 +312,7 @@ class OAuth:
         return True
 
     def _check_issuer(self, found: Discovered) -> None:
-        if self.issuer is not None and found.server.issuer != self.issuer:
+        if self.issuer is not None and not is_same_issuer(found.server.issuer, self.issuer):
             raise FlowFailed(
                 "authorization server metadata",
                 asked=found.server.url or found.server.issuer,

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.browser import Interaction, LoopbackRedirect
-from accord.auth.credentials import ClientIdentity
+from accord.auth.browser import HOST, PATH, Interaction, LoopbackRedirect, NoAnswer
+from accord.auth.client_key import ClientKey
+from accord.auth.credentials import AuthMethod, ClientIdentity
 from accord.auth.device import DEVICE_GRANT, poll_device, start_device
 from accord.auth.discovery import Discovered
 from accord.auth.flow import (
@@ -38,11 +39,14 @@ class Wishes(Protocol):
 
     client_id: str | None
     client_secret: str | None
+    client_key: ClientKey | None
+    authenticate: Literal["basic", "post"] | None
     client_metadata_url: str | None
     client_name: str
     grant: Literal["authorization_code", "client_credentials", "device"]
     resource: Literal["send", "omit", "auto"]
     redirect_port: int
+    redirect_uri: str | None
     timeout: float
 
 
@@ -100,7 +104,12 @@ class Obtaining:
             )
         return await sender.run(
             request_client_credentials(
-                found, client, time.time(), scopes=scopes, names_resource=names_resource
+                found,
+                client,
+                time.time(),
+                key=self._how.client_key,
+                scopes=scopes,
+                names_resource=names_resource,
             )
         )
 
@@ -122,13 +131,20 @@ class Obtaining:
             request = AuthorizationRequest(
                 found=found,
                 client=client,
+                key=self._how.client_key,
                 redirect_uri=redirect.uri,
                 pkce=new_pkce(),
                 state=secrets.token_urlsafe(24),
                 scopes=scopes,
                 names_resource=names_resource,
             )
-            code = await self._code(sender, request, redirect)
+            try:
+                code = await self._code(sender, request, redirect)
+            except NoAnswer:
+                await self._forget(
+                    found.server.issuer, client
+                )  # the server may have, and told the person alone
+                raise
         try:
             return await sender.run(exchange_code(code, request, time.time()))
         except ResourceRejected:
@@ -137,10 +153,14 @@ class Obtaining:
             without = msgspec.structs.replace(request, names_resource=False)
             return await sender.run(exchange_code(code, without, time.time()))
         except TokenRefused as error:
-            if error.error == "invalid_client" and client.is_registered:
-                # So that the next attempt begins with a new registration.
-                await self._store.write(f"client {found.server.issuer}", None)
+            if error.error == "invalid_client":
+                await self._forget(found.server.issuer, client)
             raise
+
+    async def _forget(self, issuer: str, client: ClientIdentity) -> None:
+        """Let the next attempt begin with a new registration."""
+        if client.is_registered:
+            await self._store.write(f"client {issuer}", None)
 
     async def _code(
         self, sender: GuardedSender, request: AuthorizationRequest, redirect: LoopbackRedirect
@@ -158,19 +178,23 @@ class Obtaining:
     @asynccontextmanager
     async def _redirect(self, client: ClientIdentity | None) -> AsyncIterator[LoopbackRedirect]:
         """Listen on the port that the client is registered with, if that is free."""
-        port = self._how.redirect_port
+        given = urlsplit(self._how.redirect_uri or "")
+        where = {"host": HOST, "path": PATH}
+        if given.hostname is not None:
+            where = {"host": given.hostname, "path": given.path}
+        port = chosen = self._how.redirect_port or given.port or 0
         if not port and client is not None and client.redirect_uris:
             port = urlsplit(client.redirect_uris[0]).port or 0
-        redirect = LoopbackRedirect(port)
+        redirect = LoopbackRedirect(port, **where)
         try:
             await redirect.__aenter__()
         except OSError as error:
-            if self._how.redirect_port:
+            if chosen:
                 came = error.strerror or str(error)
                 asked = f"port {port} of this machine"
-                hint = "end what uses it, or choose another redirect_port"
+                hint = "end what uses it, or choose another redirect_port or redirect_uri"
                 raise FlowFailed("redirect", asked=asked, came=came, hint=hint) from None
-            redirect = LoopbackRedirect()
+            redirect = LoopbackRedirect(0, **where)
             await redirect.__aenter__()
         try:
             yield redirect
@@ -217,8 +241,11 @@ class Obtaining:
         *,
         names_resource: bool,
     ) -> Grant:
+        key = self._how.client_key
         code = await sender.run(
-            start_device(found, client, scopes=scopes, names_resource=names_resource)
+            start_device(
+                found, client, time.time(), key=key, scopes=scopes, names_resource=names_resource
+            )
         )
         self._interaction.say(f"To authorize, {code.told}")
         ends = time.monotonic() + min(code.expires_in, self._how.timeout)
@@ -227,7 +254,13 @@ class Obtaining:
             await asyncio.sleep(wait)
             answer = await sender.run(
                 poll_device(
-                    code, found, client, time.time(), scopes=scopes, names_resource=names_resource
+                    code,
+                    found,
+                    client,
+                    time.time(),
+                    key=key,
+                    scopes=scopes,
+                    names_resource=names_resource,
                 )
             )
             if isinstance(answer, Grant):
@@ -240,11 +273,22 @@ class Obtaining:
             hint="authorize sooner, or allow more time with OAuth(timeout=...)",
         )
 
+    @property
+    def _method(self) -> AuthMethod | None:
+        if self._how.client_key is not None:
+            return "private_key_jwt"
+        chosen: dict[str | None, AuthMethod] = {
+            "basic": "client_secret_basic",
+            "post": "client_secret_post",
+        }
+        return chosen.get(self._how.authenticate)
+
     def _description(self) -> ClientDescription:
         return ClientDescription(
             name=self._how.client_name,
             client_id=self._how.client_id,
             client_secret=self._how.client_secret,
+            method=self._method,
             metadata_url=self._how.client_metadata_url,
         )
 

@@ -24,6 +24,8 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
         name: what a person reads on the consent page.
         client_id: given by the authorization server in advance.
         client_secret: the same.
+        method: how a client that was given in advance proves who it is; None for what the server
+            supports.
         metadata_url: where the client publishes its metadata, which is then its id.
         uri: its home page.
     """
@@ -31,6 +33,7 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "accord"
     client_id: str | None = None
     client_secret: str | None = None
+    method: AuthMethod | None = None
     metadata_url: str | None = None
     uri: str | None = None
 
@@ -41,13 +44,16 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
 def given_client(server: ServerMetadata, description: ClientDescription) -> ClientIdentity | None:
     """Return the client where no registration is needed, else None."""
     if description.client_id is not None:
+        supported = choose_method(server, has_secret=description.client_secret is not None)
         return ClientIdentity(
             client_id=description.client_id,
             client_secret=description.client_secret,
-            method=choose_method(server, has_secret=description.client_secret is not None),
+            method=description.method or supported,
         )
     if description.metadata_url is not None and server.client_id_metadata_document_supported:
-        return ClientIdentity(client_id=description.metadata_url)
+        return ClientIdentity(
+            client_id=description.metadata_url, method=description.method or "none"
+        )
     return None
 
 

@@ -15,6 +15,7 @@ from accord.auth.discovery import (
     Discovered,
     ResourceMetadata,
     ServerMetadata,
+    UnreadableMetadata,
     canonical_resource,
     default_metadata,
     discover,
@@ -267,7 +268,9 @@ class Examination:
         try:
             found = await sender.run(find_resource_metadata(self.url, named=named))
         except FlowFailed as error:
-            self._note(name, "failed", asked=error.asked, came=error.came, change=error.hint)
+            # Where nobody said that it is there, clients go on without it.
+            verdict: Verdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
+            self._note(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
         if found is None:
             change = "publish it (RFC 9728); clients fall back to the way of the first revision"
