@@ -60,7 +60,7 @@ def test_nothing_is_found_that_was_not_justified(name: str, over: str, tmp_path:
     done = subprocess.run(
         [*check, *options, *quiet, "--", *COMMANDS[name], PLACES[over]],
         capture_output=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode in (0, 1), done.stderr.decode()

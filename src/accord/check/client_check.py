@@ -44,7 +44,9 @@ _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
     "pagination.no-cross-session-cursors": ("http",),
 }
 _LOOK: Final = 0.02
-_LOOKS: Final = 25
+_LOOKS: Final = 100
+# How many times as long as a run may take a client may take to connect.
+_STARTING: Final = 4
 _BOUND: Final = frozenset({"client", "host", "both", "sender", "receiver"})
 
 Step: TypeAlias = Callable[[str, int, int], None]
@@ -66,7 +68,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         transport: which HTTP form `{url}` speaks; `{server}` is always stdio.
         revisions: those to agree on; empty tries all of them.
         only: ids of requirements, or their beginnings; empty checks all.
-        timeout: seconds that one run of the client may take.
+        timeout: seconds that one run of the client may take, once it has connected.
         env: variables for the client, beside those of this process.
         patience: seconds to wait for an answer of the client.
         at_once: how many runs there are at the same time.
@@ -241,15 +243,34 @@ def _filled(command: Sequence[str], place: Place) -> list[str]:
 async def _run(plan: ClientPlan, place: Place, show: Performance) -> None:
     """Let the client play, and note how it ended."""
     if plan.client is not None:
-        try:
-            async with asyncio.timeout(plan.timeout):
-                show.exit_code = await plan.client(place)
-        except TimeoutError:
-            show.was_connected = any(each.ended is None for each in show.lines)
-        else:
-            await _look_around(show)
+        await _await_end(plan, plan.client(place), show)
     else:
         await _run_client(plan, _filled(plan.command, place), show)
+
+
+async def _await_end(plan: ClientPlan, work: Awaitable[int], show: Performance) -> None:
+    """Wait for the end of a client within its time, and note how it ended."""
+    ending, begun = asyncio.ensure_future(work), monotonic()
+    try:
+        # Where many programs start at once, starting takes longer than all that follows.
+        while not ending.done() and not _has_connected(show):
+            if monotonic() - begun > _STARTING * plan.timeout:
+                break
+            await asyncio.wait({ending}, timeout=_LOOK)
+        else:
+            await asyncio.wait({ending}, timeout=plan.timeout)
+        if ending.done():
+            show.exit_code = ending.result()
+            await _look_around(show)
+        else:
+            show.was_connected = any(each.ended is None for each in show.lines)
+    finally:
+        ending.cancel()
+        await asyncio.wait({ending})
+
+
+def _has_connected(show: Performance) -> bool:
+    return bool(show.lines or getattr(show.actor.stage, "requests", ()))
 
 
 async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performance) -> None:
@@ -270,13 +291,7 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
     assert process.stderr is not None
     reading = asyncio.get_running_loop().create_task(_keep(process.stderr, kept))
     try:
-        try:
-            async with asyncio.timeout(plan.timeout):
-                show.exit_code = await process.wait()
-        except TimeoutError:
-            show.was_connected = any(each.ended is None for each in show.lines)
-        else:
-            await _look_around(show)
+        await _await_end(plan, process.wait(), show)
     finally:
         for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -77,7 +77,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         metavar="S",
         type=seconds,
         default=30.0,
-        help="seconds that one run of the client may take (default: 30)",
+        help="seconds that one run of the client may take once it has connected (default: 30)",
     )
     reporting.add_options(parser)
     parser.set_defaults(run=run)

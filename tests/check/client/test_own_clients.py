@@ -132,6 +132,18 @@ def test_a_client_that_never_ends_is_stopped_and_judged():
     assert breaches(asyncio.run(check_client(plan)))["http.client.accept-both"]
 
 
+def test_a_client_that_is_slow_to_start_has_its_whole_time_afterwards():
+    async def client(place):
+        await asyncio.sleep(1.0)
+        return await everything.run(place.url, NEW)
+
+    plan = ClientPlan(
+        command=["{url}"], revisions=[NEW], client=client, timeout=0.9, plays=["none"]
+    )
+    verdicts = {each.id: each.verdict for each in asyncio.run(check_client(plan)).results}
+    assert verdicts["http.client.accept-both"] == "pass"
+
+
 def test_the_place_of_the_server_may_be_part_of_a_word():
     script = "import sys; sys.exit(0 if sys.argv[1].startswith('--to=http://127') else 9)"
     plan = ClientPlan(command=[sys.executable, "-c", script, "--to={url}"], plays=["none"])

@@ -128,7 +128,8 @@ def _judge_exit(show: "Performance", id: str, has_listed: bool, has_continued: b
     if not has_listed:
         show.skip(id, "the client lists nothing of this kind")
     elif show.usual_exit == 0 and show.exit_code != 0:
-        show.broken(id, f"fails (exit code {show.exit_code}) where lists come in pages")
+        ended = "does not end" if show.exit_code is None else f"ends with {show.exit_code}"
+        show.broken(id, f"{ended} where lists come in pages, and with 0 where they do not")
     elif has_continued:
         show.kept(id)
     else:

@@ -16,6 +16,8 @@ __all__: list[str] = []
 _CANCELLED: Final = "notifications/cancelled"
 # An answer that takes as long as this is still being made when a cancellation arrives.
 _SLOW: Final = 0.08
+_SURELY_SLOW: Final = 1.0
+_AGAIN: Final = 2
 _SETTLING: Final = 0.3
 _LOOKS: Final = 30
 _RATE: Final = 0.05
@@ -185,7 +187,6 @@ class CancelsQuestions(Actor):
     def __init__(self, revision: Any = None) -> None:
         super().__init__(revision)
         self.copes: bool | None = None
-        self.seconds: float | None = None
         self.late: str | None = None
         self.has_waited = False
 
@@ -196,9 +197,19 @@ class CancelsQuestions(Actor):
         if not self.copes:
             self.unanswered.remove("ping")
         elif self.declares(line, "sampling"):
-            self.seconds = await asks_model(self, line, request)
-            if self.seconds is not None and self.seconds >= _SLOW:
-                await self._cancel_sampling(line, request, self.seconds)
+            seconds = await self._time_sampling(line, request)
+            if seconds is not None and seconds >= _SLOW:
+                await self._cancel_sampling(line, request, seconds)
+
+    async def _time_sampling(self, line: Line, request: dict[str, Any]) -> float | None:
+        """Return how long the client takes to answer, on a busy machine the least of some times."""
+        seconds = await asks_model(self, line, request)
+        for _ in range(_AGAIN):
+            if seconds is None or not _SLOW <= seconds < _SURELY_SLOW:
+                break
+            again = await asks_model(self, line, request)
+            seconds = seconds if again is None else min(seconds, again)
+        return seconds
 
     async def _cancel_sampling(self, line: Line, request: dict[str, Any], seconds: float) -> None:
         id = "taken-back-sampling"

@@ -17,6 +17,9 @@ __all__: list[str] = []
 _RETRY: Final = 200
 # Clocks of two processes, and timers that are rounded.
 _TOLERANCE: Final = 0.02
+# A client that listens opens its stream about when it sends its first request.
+_LOOK: Final = 0.02
+_LOOKS: Final = 50
 _LOG: Final = {
     "jsonrpc": "2.0",
     "method": "notifications/message",
@@ -98,7 +101,7 @@ class DropsListeners(Actor):
         self.is_dropped = False
 
     async def scene(self, line: Line, request: dict[str, Any]) -> None:
-        for _ in range(50):
+        for _ in range(_LOOKS):
             if self.stage.streaming:
                 await line.say(_LOG)
                 await asyncio.sleep(0.05)
@@ -107,7 +110,7 @@ class DropsListeners(Actor):
                 # As long as a client that comes back at once takes to do so.
                 await asyncio.sleep(0.3)
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_LOOK)
 
     async def judge(self, show: "Performance") -> None:
         id = "http.sse.resume-header"
