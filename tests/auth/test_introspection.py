@@ -102,6 +102,7 @@ def test_an_issuer_may_leave_out_what_it_has_looked_at():
 def test_an_issuer_that_tells_no_audience_needs_that_to_be_said():
     answer = {"active": True, **claims(aud=None)}
     assert verify(Endpoint(**answer), audience=[]) is not None
+    assert verify(Endpoint(**{**answer, "aud": []}), audience=[]) is not None
     other = {"active": True, **claims(aud="https://other.example")}
     assert verify(Endpoint(**other), audience=[]) is None
 

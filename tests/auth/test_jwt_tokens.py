@@ -79,6 +79,62 @@ def test_rsa_keys_and_tokens_without_key_id_work():
     assert verify(token(header={"kid": None}), keys=jwks("second", "first")) is not None
 
 
+@pytest.mark.parametrize("kid", ["first", None], ids=["the same name", "no name"])
+def test_a_key_that_changes_without_a_new_name_is_noticed(kid):
+    async def scenario():
+        now = [1000.0]
+        published = Published()
+        published.document = {"keys": [jwk("first", kid=kid)]}
+        fetching = {"keys": None, "send": published.send, "jwks_url": f"{ISSUER}/jwks"}
+        taking = verifier(**fetching, clock=lambda: now[0])
+        said = {"exp": 2000, "iat": 1000, "header": {"kid": kid}}
+        assert await taking.verify(token("first", **said)) is not None
+        published.document = {"keys": [jwk("second", kid=kid)]}
+        # Not at once: whoever forges tokens must not turn us against the issuer.
+        assert await taking.verify(token("second", **said)) is None
+        now[0] += 11
+        assert await taking.verify(token("second", **said)) is not None
+        assert await taking.verify(token("third", **said)) is None
+        assert len(published.asked) == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["client_id", "azp", "cid", "appid"])
+def test_a_token_without_audience_is_taken_from_clients_of_our_own(name):
+    silent = token(**{"aud": None, "client_id": None, name: "desk"})
+    assert verify(silent) is None
+    assert verify(silent, clients=["other"]) is None
+    assert verify(silent, clients=["desk"]).client_id == "desk"
+    for audience in ("https://other.example", [], ""):
+        assert verify(token(aud=audience, client_id="desk"), clients=["desk"]) is None
+    assert verify(token(aud=None, client_id=None), clients=["desk"]) is None
+
+
+def test_scopes_may_stand_in_other_claims():
+    given = token(scope="a", roles=["b", 7], permissions="c d")
+    assert verify(given).scopes == {"a"}
+    assert verify(given, scope_claims=["roles", "permissions"]).scopes == {"b", "c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"aud": ["account", "x\ny"]}, f"audience is ['account', 'x\\ny'], expected '{RESOURCE}'"),
+        ({"iss": f"{ISSUER}/"}, f"issuer is '{ISSUER}/', expected '{ISSUER}'"),
+        ({"exp": 1_000}, "it expired"),
+        ({"header": {"kid": "gone"}}, "no key 'gone' for ES256"),
+    ],
+    ids=["audience", "issuer", "expired", "key"],
+)
+def test_the_log_says_what_came_and_what_was_expected(caplog, changes, said):
+    given = token(**changes)
+    with caplog.at_level("INFO", "accord.auth"):
+        assert verify(given) is None
+    assert said in caplog.text
+    assert given not in caplog.text
+
+
 def test_clocks_may_differ_a_little():
     now = int(time.time())
     assert verify(token(exp=now - 30)) is not None
@@ -253,8 +309,8 @@ def test_claims_are_judged_without_a_clock():
     judged = {"issuer": ISSUER, "audience": [RESOURCE], "leeway": 0.0}
     good = claims(exp=100, iat=50)
     assert claims_fault(good, now=99.0, **judged) is None
-    assert claims_fault(good, now=100.0, **judged) == "expired"
-    assert claims_fault(good, now=49.0, **judged) == "not valid yet"
+    assert claims_fault(good, now=100.0, **judged) == "it expired 0 s ago"
+    assert "not valid for another 1 s" in claims_fault(good, now=49.0, **judged)
 
 
 # -- time

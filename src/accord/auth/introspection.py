@@ -123,7 +123,7 @@ class IntrospectionVerifier:
             return None
         now = self._clock()
         audience, told = self.audience, dict(claims)
-        if audience is not None and not audience and "aud" not in claims:
+        if audience is not None and not audience and not claims.get("aud"):
             told["aud"] = audience = [""]
         # The issuer has looked at the times already, and may not tell them.
         told.setdefault("exp", now + _FAR)

@@ -5,7 +5,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +34,7 @@ ASYMMETRIC: Final = (
 _SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _SECRET_LEAST: Final = 32
+_SCOPE_CLAIMS: Final = ("scope", "scp")
 # A token stays good for this long after its key was withdrawn.
 _REMEMBERED: Final = 300.0
 # What is signed, its two halves, and the signature.
@@ -49,13 +50,16 @@ class JwtVerifier:
         issuer: as the claim `iss` has it, exactly.
         audience: whom tokens must be meant for; by default the URL of the server that uses the
             verifier.
+        clients: ids of clients that are there for this server alone: their tokens are taken also
+            where the issuer names no audience.
         jwks_url: where the issuer's keys are; by default where its metadata says.
         keys: the keys themselves, in place of the URL: a JWKS, or a list of JWKs.
         secret: a secret shared with the issuer, in place of keys; at least 32 bytes.
         algorithms: those that are accepted; only asymmetric ones unless there is a secret.
         leeway: seconds by which clocks may differ.
-        settings: `send` carries requests for keys, `clock` tells seconds since 1970; further ones
-            are those of `FetchedKeys`.
+        settings: `scope_claims` names the claims that hold scopes, by default scope and scp;
+            `send` carries requests for keys, `clock` tells seconds since 1970; further ones are
+            those of `FetchedKeys`.
 
     Raises:
         ValueError: the keys do not fit the algorithms, or there are none.
@@ -66,6 +70,7 @@ class JwtVerifier:
         issuer: str,
         *,
         audience: str | Sequence[str] | None = None,
+        clients: Sequence[str] = (),
         jwks_url: str | None = None,
         keys: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         secret: str | bytes | None = None,
@@ -78,10 +83,12 @@ class JwtVerifier:
         require_jwt()  # at once: it takes a moment
         self.issuer = issuer
         self.audience = _several(audience)
+        self.clients = frozenset(_several(clients))
         self.leeway = leeway
         self.algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
         self._secret = None if secret is None else _checked_secret(secret)
         self._clock: Callable[[], float] = settings.get("clock", time.time)
+        self._scope_claims = _several(settings.pop("scope_claims", _SCOPE_CLAIMS))
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
         if keys is None and secret is None:
@@ -136,30 +143,36 @@ class JwtVerifier:
             claims,
             issuer=self.issuer,
             audience=self.audience,
+            clients=self.clients,
             now=self._clock(),
             leeway=self.leeway,
         )
         if fault is not None:
             raise _NotGood(fault)
-        return principal_of(claims)
+        return principal_of(claims, self._scope_claims)
 
     async def _check_signature(
         self, header: Mapping[str, Any], signed: bytes, signature: bytes
     ) -> None:
         algorithm: str = header["alg"]
-        if self._secret is not None:
-            candidates: list[Any] = [self._secret]
-        else:
-            id = header.get("kid")
-            if not isinstance(id, str | None):
-                raise _NotGood("the id of its key is no text")
-            found = await self._keys.candidates(algorithm, id)
-            candidates = [each.key for each in found[:_CANDIDATES_MOST]]
-        if not candidates:
-            raise _NotGood("no key of the issuer fits it")
         verify = require_jwt().get_algorithm_by_name(algorithm).verify
-        if not any(verify(signed, key, signature) for key in candidates):
-            raise _NotGood("its signature is wrong")
+        if self._secret is not None:
+            if not verify(signed, self._secret, signature):
+                raise _NotGood("its signature is wrong: it is not that of the shared secret")
+            return
+        id = header.get("kid")
+        if not isinstance(id, str | None):
+            raise _NotGood("the id of its key is no text")
+        tried = 0
+        # A key that has changed under its name, or without one, shows in this way alone.
+        for find in (self._keys.candidates, self._keys.candidates_anew):
+            found = await find(algorithm, id)
+            tried += len(found)
+            if any(verify(signed, each.key, signature) for each in found[:_CANDIDATES_MOST]):
+                return
+        if not tried:
+            raise _NotGood(f"the issuer has no key {_shown(id)} for {algorithm}")
+        raise _NotGood(f"its signature is wrong: it is not that of the issuer's key {_shown(id)}")
 
 
 class _NotGood(Exception):
@@ -231,6 +244,7 @@ def claims_fault(
     *,
     issuer: str | None,
     audience: Sequence[str],
+    clients: Collection[str] = (),
     now: float,
     leeway: float = 0.0,
 ) -> str | None:
@@ -240,27 +254,40 @@ def claims_fault(
         claims: what the token says.
         issuer: who must have issued it; None where that is known otherwise.
         audience: whom it must be meant for.
+        clients: who must have got it, where it does not say whom it is meant for.
         now: seconds since 1970.
         leeway: seconds by which clocks may differ.
     """
     if issuer is not None and claims.get("iss") != issuer:
-        return "another issuer"
+        return f"its issuer is {_shown(claims.get('iss'))}, expected {_shown(issuer)}"
     if not is_for(claims.get("aud"), audience):  # auth.token.audience-validated
-        return "another audience"
+        client = _client(claims)
+        if claims.get("aud") is not None or client is None or client not in clients:
+            expected = " or ".join(map(_shown, audience)) or "none"
+            return (
+                f"its audience is {_shown(claims.get('aud'))}, expected {expected} (see audience=)"
+            )
     ends = _moment(claims, "exp")
     if ends is None:
-        return "no time at which it expires"
+        return "it does not say when it expires"
     if ends + leeway <= now:
-        return "expired"
+        return f"it expired {now - ends:.0f} s ago"
     for name in ("nbf", "iat"):
         begins = _moment(claims, name)
         if name in claims and begins is None:
             return f"{name} is no time"
         if begins is not None and begins - leeway > now:
-            return "not valid yet"
+            return (
+                f"it is not valid for another {begins - now:.0f} s ({name}); do the clocks agree?"
+            )
     if _subject(claims) is None:
-        return "nobody whom it stands for"
+        return "it stands for nobody: it has neither sub nor a client id"
     return None
+
+
+def _shown(value: object) -> str:
+    """Return what stands in a token, for the log: short, and on one line."""
+    return ascii(value)[:200]
 
 
 def _moment(claims: Mapping[str, Any], name: str) -> float | None:
@@ -287,22 +314,24 @@ def _client(claims: Mapping[str, Any]) -> str | None:
     return None
 
 
-def principal_of(claims: Mapping[str, Any]) -> Principal:
+def principal_of(
+    claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS
+) -> Principal:
     """Return whom claims stand for; they have been found to be good."""
     issuer = claims.get("iss")
     return Principal(
         subject=_subject(claims) or "",
         client_id=_client(claims),
-        scopes=_scopes(claims),
+        scopes=_scopes(claims, scope_claims),
         issuer=issuer if isinstance(issuer, str) else None,
         expires_at=_moment(claims, "exp"),
         claims=claims,
     )
 
 
-def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+def _scopes(claims: Mapping[str, Any], names: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
-    for name in ("scope", "scp"):
+    for name in names:
         given = claims.get(name)
         if isinstance(given, str):
             found.update(given.split())

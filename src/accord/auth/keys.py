@@ -121,13 +121,20 @@ class KeySource(Protocol):
             AuthError: there are none to be had now.
         """
 
+    async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
+        """Return those that may have taken the place of the candidates; none where none have."""
+
 
 def _choose(keys: Iterable[VerifyingKey], algorithm: str, id: str | None) -> list[VerifyingKey]:
-    """Choose the key that a token names; where it names none, all that might be."""
+    """Choose the key that a token names; where it names none, all that might be.
+
+    A key without a name goes by any.
+    """
     fitting = [key for key in keys if key.fits(algorithm)]
     if id is None:
         return fitting
-    return [key for key in fitting if key.id == id]
+    named = [key for key in fitting if key.id == id]
+    return named or [key for key in fitting if key.id is None]
 
 
 class FixedKeys:
@@ -137,9 +144,12 @@ class FixedKeys:
         self._keys = tuple(keys)
 
     async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return the keys that may have signed a token; one without a name goes by any."""
-        named = _choose(self._keys, algorithm, id)
-        return named or [key for key in _choose(self._keys, algorithm, None) if key.id is None]
+        """Return the keys that may have signed a token."""
+        return _choose(self._keys, algorithm, id)
+
+    async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
+        """Return none: nothing changes."""
+        return ()
 
 
 class FetchedKeys:
@@ -177,6 +187,7 @@ class FetchedKeys:
         self._keys: tuple[VerifyingKey, ...] | None = None
         self._fetched = self._tried = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
+        self._why = "not yet"
 
     async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
         """Return the keys that may have signed a token.
@@ -192,12 +203,19 @@ class FetchedKeys:
             self._begin()  # nobody waits for it
         keys: tuple[VerifyingKey, ...] | None = self._keys
         if keys is None:
-            raise AuthError(f"no keys could be fetched from {self._place}")
+            raise AuthError(f"no keys could be fetched from {self._place}: {self._why}")
         found = _choose(keys, algorithm, id)
         if not found and id is not None and not any(key.id == id for key in keys):
             await self._fetch()
             found = _choose(self._keys or (), algorithm, id)
         return found
+
+    async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
+        """Return the keys that may have taken the place of those at hand, unless just fetched."""
+        before = self._keys
+        await self._fetch()
+        keys = self._keys
+        return () if keys is None or keys is before else _choose(keys, algorithm, id)
 
     async def _fetch(self) -> None:
         """Wait for a fetch, begun by us or by others."""
@@ -221,6 +239,7 @@ class FetchedKeys:
         try:
             keys = await _carried(published_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
+            self._why = str(error)
             log.warning("keys could not be fetched from %s: %s", self._place, error)
             return
         self._keys = tuple(keys)
@@ -251,7 +270,7 @@ def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKe
     """
     response = yield _get(url if url is not None else (yield from _find_url(issuer)))
     if response.status != 200:
-        raise ValueError(f"HTTP {response.status}")
+        raise ValueError(f"{shown_url(response.url)} answered {response.shown}")
     keys = read_keys(response.object())
     if not keys:
         raise ValueError("there is no key that could verify a signature")
@@ -259,20 +278,27 @@ def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKe
 
 
 def _find_url(issuer: str) -> Flow[str]:
+    tried: list[str] = []
     for each in metadata_urls(issuer):
         try:
             response = yield _get(each)
-        except NoResponse:
+        except NoResponse as error:
+            tried.append(f"{shown_url(each)}: {error.reason}")
             continue
         said = response.object()
         if response.status != 200 or said is None:
+            tried.append(f"{shown_url(each)}: {response.shown}")
             continue
-        if said.get("issuer") != issuer:
-            raise ValueError(f"the metadata at {shown_url(each)} is that of another issuer")
+        named = said.get("issuer")
+        if named != issuer:
+            came = f"the metadata at {shown_url(each)} is that of another issuer, {named!r:.200}"
+            raise ValueError(f"{came}, expected {issuer!r} exactly; name it so, or give jwks_url")
         found = said.get("jwks_uri")
         if isinstance(found, str):
             return found
-    raise ValueError("its metadata names no keys (jwks_uri)")
+        tried.append(f"{shown_url(each)}: no jwks_uri in it")
+    told = "; ".join(tried)
+    raise ValueError(f"its metadata names no keys (jwks_uri), give jwks_url; tried {told}")
 
 
 def _get(url: str) -> HttpRequest:
