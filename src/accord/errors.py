@@ -85,6 +85,8 @@ class RequestError(AccordError):
     """A request that is answered, or was answered, with a JSON-RPC error."""
 
     default_code: ClassVar[int] = -32603
+    is_received: bool = False
+    """Whether another party answered with it, rather than our own code raising it."""
 
     def __init__(self, message: str, *, code: int | None = None, data: Any = None) -> None:
         super().__init__(message)

@@ -82,7 +82,42 @@ def test_what_is_not_flat_is_named() -> None:
         form_of(Nested)
 
 
-@pytest.mark.parametrize("type_", [int, list])
-def test_what_has_no_fields_is_no_form(type_: Any) -> None:
-    with pytest.raises(RegistrationError, match="is no form"):
+@pytest.mark.parametrize(
+    ("type_", "told"),
+    [(dict, "dict is no form"), (list, "list cannot be asked for"), (bytes | str, "cannot be")],
+    ids=["dict", "list", "union"],
+)
+def test_what_has_no_fields_and_is_no_single_value_is_no_form(type_: Any, told: str) -> None:
+    with pytest.raises(RegistrationError, match=told):
         form_of(type_)
+
+
+@pytest.mark.requirement("elicitation.schema.flat-primitive")
+@pytest.mark.parametrize(
+    ("type_", "field", "given", "answer"),
+    [
+        pytest.param(str, {"type": "string"}, "Ann", "Ann", id="text"),
+        pytest.param(bool, {"type": "boolean"}, True, True, id="boolean"),
+        pytest.param(
+            Annotated[int, msgspec.Meta(ge=1)],
+            {"type": "integer", "minimum": 1},
+            3,
+            3,
+            id="number with a limit",
+        ),
+        pytest.param(
+            Size, {"type": "string", "enum": ["large", "small"]}, "large", Size.LARGE, id="choice"
+        ),
+        pytest.param(
+            date, {"type": "string", "format": "date"}, "2025-06-18", date(2025, 6, 18), id="date"
+        ),
+    ],
+)
+def test_one_value_is_a_form_with_one_field(
+    type_: Any, field: Any, given: Any, answer: Any
+) -> None:
+    schema, read = form_of(type_)
+    assert schema == {"type": "object", "properties": {"value": field}, "required": ["value"]}
+    assert read({"value": given}) == answer
+    with pytest.raises(ToolError, match="the answer does not fit"):
+        read({})

@@ -108,6 +108,43 @@ def test_a_recursive_model_keeps_its_reference():
     assert jsonschema_rs.validator_for(schema).is_valid([{"name": "a", "friends": []}])
 
 
+def test_a_recursive_model_is_an_object_as_a_result_too():
+    returns = ReturnType(Person)
+    assert returns.output_schema["type"] == "object"
+    assert "friends" in returns.output_schema["properties"]
+    assert returns.convert(Person(name="a")).structured_content["name"] == "a"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    age: Annotated[int, AfterValidator(lambda age: 1 // age)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kind": "cat"}, 'argument "value.lives" is missing'),
+        ({"kind": "cow"}, 'argument "value.kind": expected one of "cat", "dog"'),
+        ({"kind": "cat", "lives": "x"}, 'argument "value.lives": expected an integer'),
+    ],
+    ids=["missing", "unknown", "wrong"],
+)
+@pytest.mark.parametrize(
+    "annotation",
+    [Cat | Dog, Annotated[Cat | Dog, Field(discriminator="kind")]],
+    ids=["plain", "discriminated"],
+)
+def test_places_in_unions_of_models_are_those_in_the_value(annotation, given, told):
+    with pytest.raises(ArgumentsError) as caught:
+        taking(annotation).bind(json.encode({"value": given}))
+    assert told in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("annotation", "value", "text"),
     [

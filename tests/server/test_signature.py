@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 import jsonschema_rs
 import msgspec
 import pytest
+from annotated_types import Gt
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, json
@@ -778,3 +779,97 @@ def test_encoding_and_binding_agree_for_raw_members():
     signature = taking(msgspec.Raw)
     assert bytes(signature.bind(b'{"value":[1, 2]}').args[0]) == b"[1, 2]"
     assert encode({"a": 1}) == b'{"a":1}'
+
+
+# Fields of classes
+
+
+@dataclass
+class Task:
+    title: Annotated[str, "what to do"]
+    done: bool = False
+    after: "Task | None" = None
+
+
+@dataclass
+class Plan:
+    tasks: dict[str, list[Task]]
+
+
+class Limited(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    at_most: Annotated[int, Gt(0), "how many"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "whole"),
+    [
+        (Task, {"title": "a"}, {"title": "a", "done": False, "after": None}),
+        (
+            Plan,
+            {"tasks": {"now": [{"title": "a", "done": True}]}},
+            {"tasks": {"now": [{"title": "a", "done": True, "after": None}]}},
+        ),
+    ],
+    ids=["alone", "within others"],
+)
+def test_a_dataclass_that_came_without_its_defaults_is_written_with_them(annotation, given, whole):
+    signature = taking(annotation)
+    (value,) = signature.bind(json.encode({"value": given})).args
+    assert isinstance(value, annotation)
+    assert json.decode(encode(value)) == whole
+
+
+def test_a_recursive_dataclass_has_one_definition():
+    schema = taking(Task).input_schema
+    assert list(schema["$defs"]) == ["Task"]
+    after = schema["$defs"]["Task"]["properties"]["after"]
+    assert {"$ref": "#/$defs/Task"} in after["anyOf"]
+
+
+def test_words_and_limits_of_fields_count_as_those_of_parameters_do():
+    shown = taking(Task).input_schema["$defs"]["Task"]["properties"]["title"]
+    assert shown == {"type": "string", "description": "what to do"}
+    limited = taking(Limited)
+    assert limited.input_schema["properties"]["value"] == {
+        "type": "object",
+        "properties": {
+            "atMost": {"type": "integer", "exclusiveMinimum": 0, "description": "how many"}
+        },
+        "required": ["atMost"],
+        "additionalProperties": False,
+    }
+    assert limited.bind(b'{"value": {"atMost": 1}}').args == (Limited(at_most=1),)
+    for wrong, told in [
+        ('{"atMost": 0}', 'argument "value.atMost": expected more than 0, got an integer (0)'),
+        ('{"atMost": 1, "more": 2}', 'argument "value.more" is not known'),
+    ]:
+        with pytest.raises(ArgumentsError) as caught:
+            limited.bind(f'{{"value": {wrong}}}'.encode())
+        assert str(caught.value) == told
+
+
+class Circle(msgspec.Struct, tag="circle"):
+    radius: float
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: float
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"type": "square"}, 'argument "value.side" is missing'),
+        ({"radius": 1}, 'argument "value.type" is missing'),
+        (
+            {"type": "cube", "side": 1},
+            'argument "value.type": expected one of "circle", "square", got a string ("cube")',
+        ),
+        ('{"type": "square", "side": "x"}', 'argument "value.side": expected a number'),
+    ],
+    ids=["member missing", "mark missing", "unknown mark", "wrong within a text"],
+)
+def test_what_is_wrong_with_a_member_of_a_union_is_told_of_the_one_that_was_meant(given, told):
+    with pytest.raises(ArgumentsError) as caught:
+        taking(Circle | Square).bind(json.encode({"value": given}))
+    assert told in str(caught.value)

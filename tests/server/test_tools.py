@@ -37,6 +37,52 @@ def test_a_tool_that_exits_has_failed(kind: str, caplog: Any) -> None:
     assert "tool leave failed (reference" in caplog.text
 
 
+def test_a_plain_function_may_hand_on_an_async_one() -> None:
+    async def dig() -> int:
+        return 3
+
+    async def endless() -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    server = Server("desk")
+    server.add_tool(lambda: dig(), name="dig")
+    server.add_tool(lambda: endless(), name="endless", timeout=0.01)
+    assert run(called(server, "dig")).content[0].text == "3"  # type: ignore[union-attr]
+    late = run(called(server, "endless"))
+    assert late.content[0].text == "tool endless did not finish within 0.01 s"  # type: ignore[union-attr]
+
+
+def test_a_forgotten_await_is_named_in_the_log(caplog: Any) -> None:
+    async def dig() -> int:
+        return 3
+
+    async def hasty() -> Any:
+        return dig()
+
+    server = Server("desk")
+    server.add_tool(hasty)
+    with caplog.at_level(logging.ERROR):
+        assert run(called(server, "hasty")).is_error
+    assert "the result is a coroutine; an await is missing" in caplog.text
+
+
+def test_what_another_server_refused_is_a_failure_of_the_tool_not_of_its_call() -> None:
+    other = Server("other")
+    other.add_tool(lambda: "x", name="x")
+
+    async def forward() -> str:
+        async with connect(other) as client:
+            return str(await client.call_tool("missing"))
+
+    server = Server("desk")
+    server.add_tool(forward)
+    result = run(called(server, "forward"))
+    assert result.is_error
+    told = result.content[0].text  # type: ignore[union-attr]
+    assert told == "tool forward failed: unknown tool 'missing'"
+
+
 def test_a_failure_is_text_with_a_flag() -> None:
     result = failure("no")
     assert result.is_error

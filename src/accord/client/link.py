@@ -310,7 +310,9 @@ class Link:
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = _KINDS.get(error.code, RequestError)
-            return kind(error.message, code=error.code, data=error.data)
+            typed = kind(error.message, code=error.code, data=error.data)
+            typed.is_received = error.is_received
+            return typed
         if isinstance(error, ConnectionClosed):
             return ConnectionClosed(str(error))
         return error

@@ -297,7 +297,9 @@ class Endpoint:
             step.error = body
             conversation.advance(step)
             data = None if body.data is UNSET else body.data
-            return FaultReceived(exchange, RequestError(body.message, code=body.code, data=data))
+            fault = RequestError(body.message, code=body.code, data=data)
+            fault.is_received = True
+            return FaultReceived(exchange, fault)
         assert exchange is not None  # a result has an id
         try:
             step.body = decode_result(frame, exchange)

@@ -268,7 +268,8 @@ class Context(Generic[State]):
 
         Args:
             message: what to ask.
-            form: a flat type: its fields are strings, numbers, booleans or choices.
+            form: a flat type: its fields are strings, numbers, booleans or choices. Or one of
+                these alone, such as `str`.
             timeout: seconds to wait; by default as long as the server waits for anything.
 
         Raises:

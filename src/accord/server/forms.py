@@ -9,6 +9,8 @@ from accord.types._base import JsonObject
 
 Form = TypeVar("Form")
 
+# What the field is called where only one value is asked for.
+_ONE: Final = "value"
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _KEPT: Final = (
@@ -32,10 +34,13 @@ def form_of(type_: type[Form]) -> tuple[JsonObject, Callable[[JsonObject], Form]
         RegistrationError: the type is not flat; the message names the field.
     """
     schema = schema_of(type_)
+    called = _called(type_)
     properties = schema.get("properties")
-    if schema.get("type") != "object" or not isinstance(properties, dict):
-        raise RegistrationError(f"{type_.__name__} is no form: expected a type with named fields")
-    fields = {name: _field(type_, name, field) for name, field in properties.items()}
+    if schema.get("type") != "object":
+        return _form_of_one(type_, schema)
+    if not isinstance(properties, dict):
+        raise RegistrationError(f"{called} is no form: expected a type with named fields")
+    fields = {name: _field(f"{called}.{name}", field) for name, field in properties.items()}
     form: JsonObject = {"type": "object", "properties": fields}
     if schema.get("required"):
         form["required"] = schema["required"]
@@ -44,21 +49,42 @@ def form_of(type_: type[Form]) -> tuple[JsonObject, Callable[[JsonObject], Form]
         try:
             answer: Form = convert(content, type_, strict=False)
         except ValueError as error:
-            raise ToolError(f"the answer does not fit {type_.__name__}: {error}") from None
+            raise ToolError(f"the answer does not fit {called}: {error}") from None
         return answer
 
     return form, read
 
 
-def _field(type_: type, name: str, schema: Any) -> JsonObject:
+def _called(type_: Any) -> str:
+    return getattr(type_, "__name__", str(type_))
+
+
+def _form_of_one(
+    type_: type[Form], schema: JsonObject
+) -> tuple[JsonObject, Callable[[JsonObject], Form]]:
+    """Make a form with one field, for a single value."""
+    called = _called(type_)
+    field = _field(called, schema)
+    form: JsonObject = {"type": "object", "properties": {_ONE: field}, "required": [_ONE]}
+
+    def read(content: JsonObject) -> Form:
+        try:
+            answer: Form = convert(content.get(_ONE), type_, strict=False)
+        except ValueError as error:
+            raise ToolError(f"the answer does not fit {called}: {error}") from None
+        return answer
+
+    return form, read
+
+
+def _field(what: str, schema: Any) -> JsonObject:
     """Keep what forms may say; optional fields are those that need not be filled in."""
     field = _without_null(schema) if isinstance(schema, dict) else {}
     if "enum" in field and all(isinstance(value, str) for value in field["enum"]):
         field.setdefault("type", "string")
     if field.get("type") not in _PRIMITIVES:
         raise RegistrationError(
-            f"{type_.__name__}.{name} cannot be asked for: expected a string, number, boolean or "
-            "choice of strings"
+            f"{what} cannot be asked for: expected a string, number, boolean or choice of strings"
         )
     kept = {key: field[key] for key in _KEPT if field.get(key) is not None}
     if kept.get("format") not in (None, *_FORMATS):

@@ -95,6 +95,9 @@ class _Explainer:
         found = [self.look(option, value, path) for option in options]
         if None in found:
             return None
+        mark = _mark_of(options) if isinstance(value, dict) else None
+        if mark is not None:
+            return self._look_at_mark(mark, options, value, path)
         alike = [
             mismatch
             for option, mismatch in zip(options, found, strict=True)
@@ -105,6 +108,18 @@ class _Explainer:
         if deepest is not None and (len(alike) == 1 or len(deepest.path) > len(path)):
             return deepest
         return _wrong(self.expected(schema), value, path)
+
+    def _look_at_mark(
+        self, mark: str, options: list[JsonObject], value: JsonObject, path: Path
+    ) -> Mismatch | None:
+        if mark not in value:
+            return Mismatch("is missing", path=(*path, mark))
+        by_option = [(option, _choices(option, mark)) for option in options]
+        for option, choices in by_option:
+            if _fits_choice({"enum": choices}, value[mark]):
+                return self.look(option, value, path)
+        every = {"enum": [choice for _, choices in by_option for choice in choices]}
+        return _wrong(self.expected(every), value[mark], (*path, mark))
 
     def _look_inside(self, schema: JsonObject, value: Any, path: Path) -> Mismatch | None:
         if isinstance(value, dict):
@@ -145,6 +160,28 @@ class _Explainer:
         type_ = schema.get("type", "something else")
         kinds: list[str] = type_ if isinstance(type_, list) else [type_]
         return " or ".join(_NOUNS.get(kind, kind) for kind in kinds)
+
+
+def _mark_of(options: list[JsonObject]) -> str | None:
+    """Find the member by whose value alone objects of a union are told apart."""
+    objects = [option for option in options if option.get("type") != "null"]
+    if len(objects) < 2:
+        return None
+    for name in objects[0].get("properties", {}):
+        choices = [_choices(option, name) for option in objects]
+        together = [msgspec.json.encode(each) for every in choices for each in every]
+        if all(choices) and len(set(together)) == len(together):
+            return str(name)
+    return None
+
+
+def _choices(option: JsonObject, name: str) -> list[Any]:
+    """Return the values that an option leaves to a member; none where it leaves them open."""
+    schema = option.get("properties", {}).get(name)
+    if not isinstance(schema, dict):
+        return []
+    choices: list[Any] = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    return choices
 
 
 def _wrong(expected: str, value: Any, path: Path) -> Mismatch:

@@ -176,13 +176,19 @@ class _Rewriter:
         if (adapter := adapter_of(cls)) is not None:
             # A class that msgspec knows as well would never come to the hook.
             return stand_in(adapter, cls.__name__) if _is_structured(cls) else cls
-        is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
-        if not _is_structured(cls) or (accepts(cls) and not (is_named_tuple and not self._output)):
+        if not _is_structured(cls) or (accepts(cls) and not self._is_read_badly(cls)):
             return cls
         mirror = _Mirror(cls, self._names)
         self._mirrors[cls] = made = stand_in(mirror, cls.__name__)
         mirror.build(self.rewrite)
         return made
+
+    def _is_read_badly(self, cls: type) -> bool:
+        """Tell whether msgspec takes a class, but not in the form that is wanted of it."""
+        if self._output:
+            return False
+        is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
+        return is_named_tuple or _is_misread(cls, self._names, set())
 
 
 def _is_structured(cls: Any) -> bool:
@@ -195,6 +201,42 @@ def _is_structured(cls: Any) -> bool:
         or hasattr(cls, "__attrs_attrs__")
         or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
     )
+
+
+def _is_misread(type_: Any, names: Mapping[str, Any], seen: set[Any]) -> bool:
+    """Tell whether msgspec overlooks something in a class, here or deeper.
+
+    It knows no words and limits in `Annotated` but its own. Defaults of a dataclass it leaves to
+    the class where it can, so that the instance would be written without them.
+    """
+    origin = get_origin(type_)
+    if origin is Annotated:
+        base, *metadata = get_args(type_)
+        return _is_foreign(type_, metadata) or _is_misread(base, names, seen)
+    if origin is not None:
+        return any(_is_misread(each, names, seen) for each in get_args(type_))
+    if not _is_structured(type_) or type_ in seen or adapter_of(type_) is not None:
+        return False
+    if getattr(getattr(type_, "__struct_config__", None), "array_like", False):
+        return False
+    seen.add(type_)
+    fields = list(_fields(type_, names))
+    if hasattr(type_, "__dataclass_fields__") and any(
+        not field.is_required and getattr(type_, field.name, UNSET) is field.default
+        for field in fields
+    ):
+        return True
+    return any(_is_misread(field.type, names, seen) for field in fields)
+
+
+def _is_foreign(annotation: Any, metadata: Iterable[Any]) -> bool:
+    if any(not isinstance(each, Meta) and _metas(each) for each in metadata):
+        return True
+    if "pydantic" not in sys.modules:
+        return False
+    from accord.server import pydantic
+
+    return pydantic.adapter_of_annotation(annotation) is not None
 
 
 # Metadata of Annotated
@@ -336,12 +378,14 @@ class _Mirror:
             kw_only=True,
             tag=getattr(config, "tag", None),
             tag_field=getattr(config, "tag_field", None),
+            forbid_unknown_fields=getattr(config, "forbid_unknown_fields", False),
             namespace={"__doc__": _written_doc(self._cls)},
         )
 
     def schema(self, collector: Collector) -> JsonObject:
         (schema,) = collector.schemas([self._struct])
-        return schema
+        # What the class is called by is not worth a second name in a recursion.
+        return collector.components[schema["$ref"].removeprefix("#/$defs/")]
 
     def decode(self, value: Any) -> Any:
         if self._is_tuple and isinstance(value, list) and len(value) <= len(self._fields):

@@ -57,7 +57,21 @@ class PydanticAdapter:
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             reason = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-            raise Mismatch(reason[:1].lower() + reason[1:], path=first["loc"]) from None
+            path = _path_in(value, first["loc"])
+            raise Mismatch(reason[:1].lower() + reason[1:], path=path) from None
+
+
+def _path_in(value: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Leave out of a location what pydantic calls the members of unions."""
+    path: list[int | str] = []
+    for depth, part in enumerate(location, 1):
+        is_item = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if is_item or (isinstance(value, dict) and part in value):
+            value = value[part]
+        elif depth < len(location) or not isinstance(value, dict):
+            continue
+        path.append(part)
+    return tuple(path)
 
 
 def adapter_of_class(type_: Any) -> PydanticAdapter | None:

@@ -162,6 +162,9 @@ def _written(value: Any) -> bytes:
     try:
         return encode(value)
     except (TypeError, ValueError, RecursionError) as error:
+        if _inspect.iscoroutine(value):
+            value.close()
+            raise ResultError("the result is a coroutine; an await is missing") from None
         text = f"the result cannot be written as JSON: {error}"
         raise ResultError(text[:_LONGEST_ERROR]) from error
 

@@ -255,8 +255,10 @@ def inline(schema: JsonObject, components: dict[str, JsonObject]) -> JsonObject:
     """Replace references by what they refer to; those of a recursion stay, with `$defs`."""
     recursive = _recursive(components)
     inliner = _Inliner(components, recursive)
-    name = _target(schema)
-    if name in recursive:
+    for _ in components:
+        name = _target(schema)
+        if name is None or not (name in recursive or _target(components[name])):
+            break
         # The outermost schema has to say its type itself.
         schema = {**components[name], **{k: v for k, v in schema.items() if k != "$ref"}}
     inlined = inliner.node(schema)

@@ -221,6 +221,10 @@ class Signature:
 
     def _problem(self, name: str, value: Any) -> str:
         schema = self.input_schema["properties"][name]
+        if isinstance(value, str) and self._is_structured(name):
+            parsed = _parsed(value)
+            # What is wrong is within the text, since any object or array there was looked at.
+            value = parsed if isinstance(parsed, dict | list) else value
         seen = explain(schema, value, self.input_schema.get("$defs", {}))
         raised = self._mismatch(name, value)
         # Other libraries have rules that no schema shows: the place they name is the right one.

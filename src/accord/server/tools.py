@@ -4,13 +4,13 @@ import asyncio
 import contextvars
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import MissingCapability, RequestError, ToolError
+from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
 from accord.server.results import ReturnType
@@ -78,16 +78,16 @@ class ToolEntry(msgspec.Struct):
             if self.timeout is None:
                 value = await self.signature.call(self.function, bound, context)
             else:
-                value = await self._within_time(bound, context)
+                value = await self._within_time(self.signature.call(self.function, bound, context))
             return self.returns.convert(value)
         except _FAILURES as error:
             return self._failed(error, context)
 
-    async def _within_time(self, bound: Any, context: Context[Any]) -> Any:
+    async def _within_time(self, work: Awaitable[Any]) -> Any:
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
-                return await self.signature.call(self.function, bound, context)
+                return await work
         except TimeoutError:
             if limit.expired():
                 raise OutOfTime from None
@@ -105,6 +105,8 @@ class ToolEntry(msgspec.Struct):
                 lambda: variables.run(self.signature.call, self.function, bound, context),
                 timeout=self.timeout,
             )
+            if asyncio.iscoroutine(value):  # a plain function that hands on an async one
+                value = await self._within_time(value)
             return self.returns.convert(value)
         except _FAILURES as error:
             if isinstance(error, OutOfTime):
@@ -119,6 +121,9 @@ class ToolEntry(msgspec.Struct):
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
             return failure(error.message)
         if isinstance(error, RequestError):
+            if error.is_received and not isinstance(error, UrlElicitationRequired):
+                # The tool did not get what it asked for: no fault of the call of the tool.
+                return failure(f"tool {self.key} failed: {error.message}")
             raise error
         if isinstance(error, OutOfTime):
             return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
