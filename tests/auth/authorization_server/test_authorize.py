@@ -1,5 +1,8 @@
 """The authorization request: what is refused, where, and what comes back."""
 
+import html
+import re
+
 import pytest
 
 from accord.auth.authorization_server.known import KnownClient
@@ -122,6 +125,20 @@ def test_other_faults_are_told_to_the_client(desk, changed, error):
     assert returned["state"] == "some state"
     assert returned["iss"] == ISSUER
     assert "code" not in returned
+
+
+@pytest.mark.requirement("auth.redirect.untrusted")
+@pytest.mark.parametrize("changed", [{"scope": "fly"}, {"prompt": "none"}], ids=str)
+def test_a_place_that_anybody_may_have_registered_is_gone_to_by_the_person_alone(desk, changed):
+    uri = "https://evil.example/x?a=1"
+    page = desk.authorize(desk.client(redirect_uris=[uri]), redirect_uri=uri, **changed)
+    assert page.status == 400
+    assert "location" not in page.headers
+    (leads,) = re.findall(r'<a href="([^"]*)">Go back to evil.example</a>', page.text)
+    assert html.unescape(leads).startswith(f"{uri}&error=")
+    known = KnownClient(client_id="page", redirect_uris=(uri,))
+    trusting = Desk(clients={"page": known.client})
+    assert trusting.authorize("page", redirect_uri=uri, **changed).location.startswith(uri)
 
 
 def test_a_client_gets_only_the_grants_it_registered_for(desk):

@@ -12,7 +12,12 @@ import msgspec
 
 from accord.auth.authorization_server.records import AUTHORIZATION_CODE, Client, Refusal
 from accord.auth.authorization_server.settings import Settings
-from accord.auth.authorization_server.urls import same_redirect, same_resource, with_query
+from accord.auth.authorization_server.urls import (
+    is_loopback_url,
+    same_redirect,
+    same_resource,
+    with_query,
+)
 
 __all__ = [
     "Authorization",
@@ -20,6 +25,7 @@ __all__ = [
     "allowed_scopes",
     "chosen_resource",
     "chosen_scopes",
+    "is_trusted_redirect",
     "read_authorization",
     "sent_back",
 ]
@@ -42,11 +48,16 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentBack(Exception):
-    """A request that is refused by sending the browser back with an error."""
+    """A request that is refused by sending the browser back with an error.
 
-    def __init__(self, location: str) -> None:
+    `is_trusted` says that the browser may go there without asking the person.
+    """
+
+    def __init__(self, refusal: Refusal, location: str, *, is_trusted: bool) -> None:
         super().__init__(location)
+        self.refusal = refusal
         self.location = location
+        self.is_trusted = is_trusted
 
 
 def read_authorization(
@@ -86,7 +97,16 @@ def read_authorization(
             error=refusal.error,
             error_description=refusal.description,
         )
-        raise SentBack(location) from None
+        is_trusted = is_trusted_redirect(redirect_uri, asking, settings)
+        raise SentBack(refusal, location, is_trusted=is_trusted) from None
+
+
+def is_trusted_redirect(redirect_uri: str, client: Client, settings: Settings) -> bool:
+    """Tell whether a browser may be sent somewhere before the person has decided anything.
+
+    Anybody may register any place, and would have a link here that leads there.
+    """
+    return client.client_id in settings.clients or is_loopback_url(redirect_uri)
 
 
 def sent_back(redirect_uri: str, issuer: str, state: str | None, **values: str) -> str:

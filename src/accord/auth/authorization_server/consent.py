@@ -11,6 +11,7 @@ from accord.auth.authorization_server.authorize import (
     SentBack,
     chosen_resource,
     chosen_scopes,
+    is_trusted_redirect,
     read_authorization,
     sent_back,
 )
@@ -23,6 +24,7 @@ from accord.auth.authorization_server.pages import (
     consent_page,
     done_page,
     fault_page,
+    leaving_page,
 )
 from accord.auth.authorization_server.people import People
 from accord.auth.authorization_server.records import (
@@ -76,7 +78,9 @@ class Consent:
         except Refusal as refusal:
             return fault_page("This request cannot be served", [_sentence(refusal)])
         except SentBack as error:
-            return redirect(error.location)
+            if error.is_trusted:
+                return redirect(error.location)
+            return leaving_page(_sentence(error.refusal), error.location)
         action = f"{request.issuer.rstrip('/')}/authorize?{request.query}"
         person = self._people.subject(request, now)
         if form is None:
@@ -113,7 +117,11 @@ class Consent:
             return self._allowed(request, asked, person, now)
         if asked.is_silent:
             error = "login_required" if person is None else "consent_required"
-            return self._refused(request, asked, error, "the person has to be asked")
+            refusal = Refusal(error, "the person has to be asked")
+            back = self._refused(request, asked, error, refusal.description)
+            if is_trusted_redirect(asked.redirect_uri, asked.client, self._settings):
+                return back
+            return leaving_page(_sentence(refusal), dict(back.headers)["location"])
         if person is None:
             return self._people.ask(request, action)
         browser = self._people.browser(request)

@@ -15,7 +15,15 @@ import msgspec
 from accord.auth.authorization_server.exchange import Response
 from accord.auth.authorization_server.urls import is_loopback_url, origin_of
 
-__all__ = ["Question", "code_page", "consent_page", "done_page", "fault_page", "login_page"]
+__all__ = [
+    "Question",
+    "code_page",
+    "consent_page",
+    "done_page",
+    "fault_page",
+    "leaving_page",
+    "login_page",
+]
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --soft: #55555f; --ground: #f4f4f7;
@@ -218,6 +226,17 @@ def done_page(title: str, lines: Iterable[str]) -> Response:
 def fault_page(title: str, lines: Iterable[str], *, status: int = 400) -> Response:
     """Tell a person what went wrong; nobody is sent anywhere."""
     return _page(title, _told(title, lines), status=status)
+
+
+def leaving_page(why: str, location: str) -> Response:
+    """Tell a person that a program asked in vain, and let them decide whether to go back to it."""
+    host = escape(urlsplit(location).hostname or "")
+    body = (
+        f"{_told('This request cannot be served', [why])}\n"
+        f'<p>The program wants to know. <a href="{escape(location)}">Go back to {host}</a>, '
+        "if that is where you came from.</p>"
+    )
+    return _page("This request cannot be served", body, status=400)
 
 
 def _told(title: str, lines: Iterable[str]) -> str:
