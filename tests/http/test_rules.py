@@ -321,6 +321,41 @@ def test_what_cannot_be_accepted_gets_a_status_that_says_so(port, talk, message,
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (request(1, "nobody/knows"), -32601),
+        (request(1, "tools/call", name=5), -32602),
+        ([request(1, "nobody/knows")], -32601),
+    ],
+    ids=["method", "params", "batch"],
+)
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "text/event-stream"])
+def test_a_request_that_is_refused_is_answered_like_any_other(port, talk, message, code, accept):
+    async def scenario():
+        async with talk(port, revision="2025-03-26") as client:
+            await client.open()
+            response = await client.post(message, Accept=accept)
+            assert response.status == 200
+            assert response.kind == accept.split(", ")[0]
+            is_stream = response.kind == "text/event-stream"
+            (answer,) = await response.rest() if is_stream else [await response.json()]
+            (fault,) = answer if isinstance(message, list) else [answer]
+            assert (fault["id"], fault["error"]["code"]) == (1, code)
+
+    run(scenario())
+
+
+def test_an_opening_that_is_refused_is_answered_and_opens_nothing(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.post(request(1, "initialize"))
+            assert (response.status, response.headers.get("mcp-session-id")) == (200, None)
+            assert (await response.json())["error"]["code"] == -32602
+
+    run(scenario())
+
+
 def test_a_notification_that_nobody_knows_is_accepted_and_ignored(port, talk):
     async def scenario():
         async with talk(port) as client:

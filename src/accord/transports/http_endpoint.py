@@ -24,6 +24,27 @@ class _Peek(msgspec.Struct):
 _peek: Final = msgspec.json.Decoder(_Peek).decode
 
 
+class _Fault(msgspec.Struct):
+    code: int
+
+
+class _Outcome(msgspec.Struct):
+    error: _Fault
+    id: int | str | None = None
+
+
+_read_outcomes: Final = msgspec.json.Decoder(_Outcome | list[_Outcome]).decode
+# What comes of a message that is none, or not at this point.
+_MALFORMED: Final = (-32700, -32600)
+
+
+def _answers(refusal: bytes) -> bool:
+    """Whether errors answer requests that could be read, and not a message that is wrong."""
+    found = _read_outcomes(refusal)
+    outcomes = found if isinstance(found, list) else [found]
+    return any(each.id is not None and each.error.code not in _MALFORMED for each in outcomes)
+
+
 def _opens(body: bytes) -> bool | None:
     """Whether a message is `initialize`; None where it cannot be read."""
     try:
@@ -112,7 +133,11 @@ class HttpEndpoint:
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusal is not None:
-            return await post.json(post.refusal, status=400)
+            if not _answers(post.refusal):
+                return await post.json(post.refusal, status=400)
+            # Clients take an error status for a failure of the transport, and read no further.
+            post.reply = post.refusal
+            return await self._answer(post)
         why = refused_by(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
             return await post.refuse(http.Refusal(400, why))
