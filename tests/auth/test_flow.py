@@ -481,9 +481,16 @@ def test_a_person_on_another_device_is_waited_for():
     code, (sent,) = drive(start_device(FOUND, CLIENT, scopes=("a",)), lambda _: reply(said))
     assert fields_of(sent)["resource"] == FOUND.resource
     assert code.told == "open https://v.example and enter the code U-1"
-    for error, wait in (("authorization_pending", 5.0), ("slow_down", 10.0)):
+    slower = msgspec.structs.replace(code, interval=10.0)
+    for asked, error, wait in (
+        (code, "authorization_pending", 5.0),
+        (code, "slow_down", 10.0),
+        (slower, "slow_down", 15.0),
+        (slower, "server_error", 15.0),
+        (slower, "authorization_pending", 10.0),
+    ):
         answer, _ = drive(
-            poll_device(code, FOUND, CLIENT, 0.0),
+            poll_device(asked, FOUND, CLIENT, 0.0),
             lambda _, error=error: reply({"error": error}, 400),
         )
         assert answer == wait

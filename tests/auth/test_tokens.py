@@ -115,6 +115,16 @@ def test_a_file_that_is_no_json_is_told_and_kept(tmp_path):
     assert run(FileStore(path).read("k")) is None
 
 
+def test_a_place_that_cannot_be_written_is_told_with_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    store = FileStore(tmp_path / "file" / "tokens.json")
+    for work in (store.read("k"), store.write("k", "v")):
+        with pytest.raises(FlowFailed, match="token store") as caught:
+            run(work)
+        assert caught.value.asked == str(store.path)
+        assert "MemoryStore" in caught.value.hint
+
+
 def test_the_default_place_follows_the_platform(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

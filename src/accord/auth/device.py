@@ -98,7 +98,7 @@ def poll_device(
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
 ) -> Flow[Grant | float]:
-    """Ask once whether the person has authorized us; returns how much longer to wait if not.
+    """Ask once whether the person has authorized us; returns the interval from now on if not.
 
     Raises:
         FlowFailed: the person declined, or the code is over.
@@ -113,7 +113,7 @@ def poll_device(
     except TokenRefused as error:
         if error.error == "authorization_pending":
             return code.interval
-        if error.error == "slow_down":
+        if error.error == "slow_down" or error.is_passing:
             return code.interval + _SLOWER
         raise
 

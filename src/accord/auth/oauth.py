@@ -114,7 +114,7 @@ class OAuth:
     offline: bool = True
     trust: Sequence[str] = ()
     tls: Any = None
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.grant not in ("authorization_code", "client_credentials", "device"):

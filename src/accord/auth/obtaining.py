@@ -249,9 +249,8 @@ class Obtaining:
         )
         self._interaction.say(f"To authorize, {code.told}")
         ends = time.monotonic() + min(code.expires_in, self._how.timeout)
-        wait = code.interval
-        while time.monotonic() + wait < ends:
-            await asyncio.sleep(wait)
+        while time.monotonic() + code.interval < ends:
+            await asyncio.sleep(code.interval)
             answer = await sender.run(
                 poll_device(
                     code,
@@ -265,7 +264,7 @@ class Obtaining:
             )
             if isinstance(answer, Grant):
                 return answer
-            wait = max(wait, answer)
+            code = msgspec.structs.replace(code, interval=answer)
         raise FlowFailed(
             "device authorization",
             asked=code.verification_uri,

@@ -7,6 +7,7 @@ never shown to another.
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import sys
@@ -27,6 +28,8 @@ __all__ = ["FileStore", "Grant", "MemoryStore", "TokenStore", "default_path"]
 _LOCK_EXPECTED: Final = 60.0
 _LOCK_POLL: Final = 0.02
 _LEEWAY: Final = 30.0
+# What a lock says that somebody else has; anything else means that there are no locks.
+_TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EWOULDBLOCK})
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,20 +138,27 @@ class FileStore:
                 values.pop(key, None)
             else:
                 values[key] = value
-            self._save(values)
+            try:
+                self._save(values)
+            except OSError as error:
+                raise self._unusable(error) from None
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
         """Lock a key for all processes.
 
         Raises:
-            FlowFailed: somebody else keeps it.
+            FlowFailed: somebody else keeps it, or nothing can be written there.
         """
-        self._make_folder()
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         path = self.path.with_name(f"{self.path.name}.{digest}.lock")
-        # Opened by each taker: two takers in one process exclude each other as well.
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        try:
+            self._make_folder()
+            # Opened by each taker: two takers in one process exclude each other as well.
+            handle = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise self._unusable(error) from None
         try:
             await _acquire(handle, path)
             try:
@@ -163,12 +173,13 @@ class FileStore:
             found: Any = msgspec.json.decode(self.path.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no JSON"
+        except OSError as error:
+            raise self._unusable(error) from None
+        except msgspec.DecodeError:
             raise FlowFailed(
                 "token store",
                 asked=str(self.path),
-                came=why,
+                came="it is no JSON",
                 hint="remove the file to begin anew, or pass another store",
             ) from None
         if not isinstance(found, dict):
@@ -189,6 +200,15 @@ class FileStore:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+
+    def _unusable(self, error: OSError) -> FlowFailed:
+        return FlowFailed(
+            "token store",
+            asked=str(self.path),
+            came=error.strerror or type(error).__name__,
+            hint="pass OAuth(store=FileStore(path)) with a path that can be written, or "
+            "OAuth(store=MemoryStore())",
+        )
 
     def _make_folder(self) -> None:
         folder = self.path.parent
@@ -213,12 +233,13 @@ async def _acquire(handle: int, path: Path) -> None:
             while not _try_lock(handle):
                 await asyncio.sleep(_LOCK_POLL)
     except TimeoutError:
-        raise FlowFailed(
-            "token store",
-            asked=f"the lock {path}",
-            came="another process keeps it",
-            hint="end that process",
-        ) from None
+        came, hint = "another process keeps it", "end that process"
+    except OSError as error:
+        came = error.strerror or type(error).__name__
+        hint = "keep tokens where files can be locked: OAuth(store=FileStore(path))"
+    else:
+        return
+    raise FlowFailed("token store", asked=f"the lock {path}", came=came, hint=hint)
 
 
 if sys.platform == "win32":
@@ -227,7 +248,9 @@ if sys.platform == "win32":
     def _try_lock(handle: int) -> bool:
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
             return False
         return True
 
@@ -241,7 +264,9 @@ else:
     def _try_lock(handle: int) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
             return False
         return True
 
