@@ -1017,7 +1017,7 @@ class DeclaresOddly(Raw):
         pass
 
 
-answering("roots.item.name", "roots", lambda _: {"roots": [{"uri": "file:///srv"}]})
+answering("roots.item.name", "roots", lambda _: {"roots": [{"uri": "file:///srv", "name": 1}]})
 
 
 @mutated("cancellation.reason.optional", "NeverAnswers")

@@ -163,6 +163,13 @@ def test_implementations_without_a_title_have_no_wrong_title() -> None:
 # -- streams
 
 
+@pytest.mark.parametrize("revision", ["2024-11-05", LEGACY, TASKS])
+def test_a_root_needs_no_name(revision: str) -> None:
+    answer = C.result("q", {"roots": [{"uri": "file:///home"}]})
+    said = [S.request("q", "roots/list"), answer]
+    assert reported(said, revision, client={"roots": {}}) == []
+
+
 def test_headers_that_were_not_recorded_are_not_missed() -> None:
     assert reported([posted(ASK)], MODERN) == []
 

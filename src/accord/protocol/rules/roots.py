@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accord.protocol.catalogue import catalogue
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
 
 _LIST = "roots/list"
-_NAME = "roots.item.name"
 
 
 @check("roots.capability.list-changed", by=CLIENT, kind=REQUEST, on="initialize")
@@ -61,11 +59,12 @@ def root_is_a_file(step: Step, conversation: "Conversation") -> Outcome:
     )
 
 
-@check(_NAME, by=CLIENT, kind=ANSWERING, on=answering(_LIST))
-def root_has_a_name(step: Step, conversation: "Conversation") -> Outcome:
-    is_due = catalogue()[_NAME].level_in(step.revision.id) != "MAY"
-    judge = has if is_due else may_have
-    return each(judge(root, place, "name", "string") for place, root in _roots(step, conversation))
+# One document recommends a name, the official one of that revision does not: none is asked for.
+@check("roots.item.name", by=CLIENT, kind=ANSWERING, on=answering(_LIST))
+def name_of_a_root_is_text(step: Step, conversation: "Conversation") -> Outcome:
+    return each(
+        may_have(root, place, "name", "string") for place, root in _roots(step, conversation)
+    )
 
 
 @check("roots.capability-per-request", by=CLIENT, kind=REQUEST, on=answering(_LIST))

@@ -66,15 +66,6 @@ PAIRS = [
         illegal={"roots": [{"uri": "file:///home", "name": 1}]},
         severity="fail",
     ),
-    *answered(
-        "roots.item.name",
-        _LIST,
-        None,
-        legal=_ANSWER,
-        illegal={"roots": [{"uri": "file:///home"}]},
-        revisions=("2025-06-18", "2025-11-25", "2026-07-28"),
-        variant="absent",
-    ),
     declared_per_request("roots.capability-per-request", _LIST, None, _ANSWER, "roots"),
     asked_in_a_result("roots.asked-by-mrtr", _LIST, None),
 ]
