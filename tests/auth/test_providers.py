@@ -104,7 +104,9 @@ def test_a_token_that_cannot_be_renewed_yet_serves_to_its_end(status):
             await aged(auth, script, left=-1)
             with pytest.raises(FlowFailed, match=f"HTTP {status} with text/plain") as caught:
                 await use(script, auth)
-            assert (caught.value.step, caught.value.hint) == ("refresh", "try again later")
+            hint = "token_endpoint" if status in (403, 404) else "try again later"
+            assert caught.value.step == "refresh"
+            assert hint in caught.value.hint
             assert script.count("/authorize") == 1
 
     run(main())

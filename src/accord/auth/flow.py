@@ -162,7 +162,7 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
         if request.names_resource and _is_about_resource(error, about):
             hint = "the server does not take the parameter resource: OAuth(resource='omit')"
             raise ResourceRejected(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
-        hint = _HINTS.get(error, "")
+        hint = _HINTS.get(error, _LATER if error in _PASSING_ERRORS else "")
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
     code = params.get("code")
     if not code:
@@ -312,7 +312,11 @@ def _token_in(
             raise ResourceRejected(step, asked=asked, came=came, hint=hint)
         # What says nothing in the words of OAuth may be somebody in between.
         is_passing = code in _PASSING_ERRORS or not (code or response.status in (400, 401))
-        hint = _HINTS.get(code, "try again later" if is_passing else "")
+        hint = _HINTS.get(code, _LATER if is_passing else "")
+        if not code and response.status in range(402, 429):
+            hint = (
+                "see that token_endpoint in its metadata is right, and that nothing is in between"
+            )
         raise TokenRefused(
             step, asked=asked, came=came, hint=hint, error=code, is_passing=is_passing
         )
@@ -374,6 +378,7 @@ _SECRET_FIELDS: Final = frozenset(
         "refresh_token",
     }
 )
+_LATER: Final = "try again later"
 _PASSING_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 _HINTS: Final = {
     "access_denied": "somebody declined; authorize again to change that",

@@ -76,7 +76,7 @@ def register(
             STEP,
             asked=server.url or server.issuer,
             came="metadata without a registration_endpoint",
-            hint="register the client by hand and pass OAuth(client_id=...)",
+            hint=_by_hand(redirect_uris),
         )
     for uri in redirect_uris:
         check_redirect_uri(uri)
@@ -92,9 +92,17 @@ def register(
         raise FlowFailed(STEP, asked=request.shown, came=error.reason, hint=error.hint) from None
     said = response.object()
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
-        hint = "register the client by hand and pass OAuth(client_id=...)"
+        hint = _by_hand(redirect_uris)
         raise FlowFailed(STEP, asked=request.shown, came=response.shown, hint=hint)
     return _registered(said, redirect_uris, scopes)
+
+
+def _by_hand(redirect_uris: Sequence[str]) -> str:
+    told = "register the client by hand and pass OAuth(client_id=...)"
+    if not redirect_uris:
+        return told
+    uri = redirect_uris[0]
+    return f"{told}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
 
 
 def _document(
