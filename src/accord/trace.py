@@ -6,6 +6,7 @@ as it travelled, so that what a decoder would forgive can still be judged. Nothi
 
 import codecs
 import json
+import re
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import IO, Final, Literal, TypeAlias
@@ -15,13 +16,50 @@ from msgspec.structs import force_setattr
 
 from accord.errors import TraceError
 
-__all__ = ["LINE_LIMIT", "HttpFacts", "Party", "Record", "Transport", "read", "write"]
+__all__ = [
+    "LINE_LIMIT",
+    "MASK",
+    "SHOWN_HEADERS",
+    "HttpFacts",
+    "Party",
+    "Record",
+    "Transport",
+    "read",
+    "write",
+]
 
 Party: TypeAlias = Literal["client", "server"]
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 
 # Tool results carry images and documents as base64; a line above this is no message but a mistake.
 LINE_LIMIT: Final = 64 * 1024 * 1024
+# Headers that are no secret; any other may be a key of somebody's own making.
+SHOWN_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "allow",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "date",
+        "host",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "origin",
+        "retry-after",
+        "server",
+        "transfer-encoding",
+        "user-agent",
+        "vary",
+    }
+)
+# What stands in a recording in place of a secret, with a number for each.
+MASK: Final = re.compile(r"\bmasked-\d+\b")
 
 
 class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,26 +14,10 @@ from accord import trace
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
-from accord.trace import HttpFacts, Party, Record, Transport
+from accord.trace import SHOWN_HEADERS, HttpFacts, Party, Record, Transport
 
 __all__ = ["ProtocolBroken", "Recording"]
 
-# Those that are no secret; any other may be a key of somebody's own making.
-_SHOWN_HEADERS: Final = frozenset(
-    {
-        "accept",
-        "allow",
-        "cache-control",
-        "content-length",
-        "content-type",
-        "last-event-id",
-        "mcp-method",
-        "mcp-name",
-        "mcp-protocol-version",
-        "retry-after",
-        "user-agent",
-    }
-)
 _WEIGHT: Final[dict[VerdictName, int]] = {
     "not-applicable": 0,
     "not-exercised": 1,
@@ -148,7 +132,7 @@ def _masked(record: Record, masks: dict[str, str]) -> Record:
     if record.http is None:
         return record
     headers = {
-        name: text if name in _SHOWN_HEADERS else masks.setdefault(text, f"masked-{len(masks) + 1}")
+        name: text if name in SHOWN_HEADERS else masks.setdefault(text, f"masked-{len(masks) + 1}")
         for name, text in record.http.headers.items()
     }
     return replace(record, http=replace(record.http, headers=headers))

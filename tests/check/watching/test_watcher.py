@@ -5,11 +5,12 @@ import json
 import msgspec
 import pytest
 
+from accord.check.replay import replay
 from accord.check.watching import watcher as watching
 from accord.check.watching.masking import Masks
 from accord.check.watching.watcher import Copy, Watcher, merged
-from accord.trace import HttpFacts, Record
-from check.watching.between import INITIALIZE, OPENED, READY, line
+from accord.trace import HttpFacts, Record, read
+from check.watching.between import INITIALIZE, LIST, OPENED, READY, line
 
 
 def record(message=None, raw=None, **headers):
@@ -44,6 +45,16 @@ def test_a_member_that_is_called_a_secret_is_masked_at_any_depth(key):
 def test_a_secret_is_known_by_its_form_in_any_text(secret):
     assert masked({"text": f"use {secret}, please"}) == {"text": "use masked-1, please"}
     assert Masks().applied(record(raw=f"!{secret}")).raw == "!masked-1"
+
+
+def test_a_secret_in_a_text_that_is_json_is_masked_by_the_name_of_its_member():
+    text = json.dumps({"rows": [{"token": "hush"}]})
+    masks = Masks()
+    found = masked({"text": text, "structuredContent": {"token": "hush"}}, masks)
+    assert json.loads(found["text"]) == {"rows": [{"token": "masked-1"}]}
+    assert found["structuredContent"] == {"token": "masked-1"}
+    assert masked({"text": '{"rows": "plain"}'}) == {"text": '{"rows": "plain"}'}
+    assert masked({"text": '{"token": broken'}) == {"text": '{"token": broken'}
 
 
 def test_names_of_the_protocol_are_no_secrets():
@@ -101,6 +112,55 @@ def test_conversations_are_judged_apart_and_reported_as_one():
     assert whole.has_failed
     assert len(whole.findings) == len(second.findings)
     assert merged([first]) is first
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"token": {"type": "string", "pattern": "^hush"}, "n": {"type": "integer"}},
+}
+TOOL = {"name": "issue", "description": "d", "inputSchema": {"type": "object"}}
+LISTED = {"tools": [{**TOOL, "outputSchema": SCHEMA}]}
+CALL = {**LIST, "id": 3, "method": "tools/call", "params": {"name": "issue", "arguments": {}}}
+
+
+def issued(content):
+    text = [{"type": "text", "text": json.dumps(content)}]
+    result = {"content": text, "structuredContent": content, "isError": False}
+    return {"jsonrpc": "2.0", "id": 3, "result": result}
+
+
+def tell_of(content, **options):
+    """Watch a server that issues a token, and return the watcher."""
+    watcher = Watcher("it", **options)
+    said(watcher)
+    listed = {"jsonrpc": "2.0", "id": 2, "result": LISTED}
+    for party, message in (
+        ("client", LIST),
+        ("server", listed),
+        ("client", CALL),
+        ("server", issued(content)),
+    ):
+        watcher.take(Copy(party, line(message).strip(), 0.0))
+    watcher.close()
+    return watcher
+
+
+def test_a_masked_secret_breaks_no_schema_in_the_recording(tmp_path):
+    path = tmp_path / "s.jsonl"
+    (live,) = tell_of({"token": "hush-hush", "n": 1}, recording=path).reports()
+    again = replay(read(path), target="it")
+    assert "hush-hush" not in path.read_text()
+    assert [each.why for each in (*live.findings, *again.findings)] == []
+
+
+def test_what_is_told_and_reported_names_no_secret():
+    told = []
+    watcher = tell_of({"token": "very secret", "n": 1}, found=told.append)
+    (report,) = watcher.reports()
+    assert "tools.call.structured-conforms" in {each.requirement for each in told}
+    said_in_all = msgspec.json.encode([told, report.results, report.findings])
+    assert b"masked-1" in said_in_all
+    assert b"very secret" not in said_in_all
 
 
 def test_each_conversation_has_a_recording_of_its_own(tmp_path):

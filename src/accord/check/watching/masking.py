@@ -9,35 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.protocol.memory import Bounded
-from accord.trace import Record
+from accord.trace import SHOWN_HEADERS, Record
 
 __all__ = ["Masks"]
 
-# Those that are no secret; any other may be a key of somebody's own making.
-_SHOWN_HEADERS: Final = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "allow",
-        "cache-control",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "date",
-        "host",
-        "last-event-id",
-        "mcp-method",
-        "mcp-name",
-        "mcp-protocol-version",
-        "origin",
-        "retry-after",
-        "server",
-        "transfer-encoding",
-        "user-agent",
-        "vary",
-    }
-)
 _SECRET_KEYS: Final = re.compile(
     r"pass(word|wd|phrase)|secret|token$|api[-_]?key|private[-_]?key|credential|authorization"
     r"|cookie|session[-_]?id",
@@ -51,6 +26,8 @@ _SECRET_TEXT: Final = re.compile(
 )
 # Secrets whose numbers are kept; one that comes again after so many others gets another.
 _KNOWN_MOST: Final = 10_000
+# What is shorter stands in many words that are no secret.
+_SHORTEST: Final = 4
 _SCHEMES: Final = re.compile(r"(bearer|basic|digest|dpop) +", re.IGNORECASE)
 
 
@@ -86,7 +63,7 @@ class Masks:
         return replace(record, message=message, raw=raw, http=http)
 
     def _header(self, name: str, text: str) -> str:
-        if name in _SHOWN_HEADERS:
+        if name in SHOWN_HEADERS:
             return text
         if name == "www-authenticate":
             return self._text(text)
@@ -107,6 +84,23 @@ class Masks:
         return self._text(value)
 
     def _text(self, text: str) -> str:
+        if text.lstrip()[:1] in ("{", "[") and _may_hide(text.encode(errors="replace")):
+            # Results that are structured stand in their text once more.
+            try:
+                value = msgspec.json.decode(text)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                clean = self._value(value)
+                return text if clean == value else msgspec.json.encode(clean).decode()
+        return _SECRET_TEXT.sub(lambda found: self._mask(found[0]), text)
+
+    def told(self, text: str) -> str:
+        """Return what is said of messages, or an excerpt of one, without secrets seen so far."""
+        for secret, mask in self._known.items():
+            if len(secret) >= _SHORTEST:
+                for form in (secret, msgspec.json.encode(secret)[1:-1].decode()):
+                    text = text.replace(form, mask)
         return _SECRET_TEXT.sub(lambda found: self._mask(found[0]), text)
 
 

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import IO, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from accord import trace
 from accord.check.replay import decidable
@@ -186,10 +187,12 @@ class Watcher:
             self._conversations[copy.conversation] = conversation
         conversation.count += 1
         record = _record(copy, conversation.count)
+        # Before it is judged: what is told of it names no secret.
+        masked = conversation.masks.applied(record)
         self._tell(conversation, conversation.monitor.observe(record))
         if conversation.file is not None:
             try:
-                trace.write(conversation.file, conversation.masks.applied(record))
+                trace.write(conversation.file, masked)
             except (OSError, ValueError) as error:
                 self._end_recording(conversation, error)
 
@@ -208,7 +211,10 @@ class Watcher:
             self.trouble = f"the recording ended early: {why}"
 
     def _tell(self, conversation: _Conversation, violations: Iterable[Violation]) -> None:
-        for violation in violations:
+        told = conversation.masks.told
+        for found in violations:
+            evidence = None if found.evidence is None else told(found.evidence)
+            violation = replace(found, why=told(found.why), evidence=evidence)
             conversation.findings.add(violation)
             if self._found is not None:
                 self._found(violation)
@@ -250,13 +256,27 @@ def _report(target: str, conversation: _Conversation) -> Report:
     monitor = conversation.monitor
     judged_by = monitor.conversation.current.id
     return build(
-        monitor.verdicts(),
+        [_without_secrets(each, conversation.masks) for each in monitor.verdicts()],
         target=target,
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
         findings=conversation.findings.sorted(),
     )
+
+
+def _without_secrets(verdict: Verdict, masks: Masks) -> Verdict:
+    if not verdict.evidence:
+        return verdict
+    evidence = [
+        replace(
+            each,
+            why=masks.told(each.why),
+            message=None if each.message is None else masks.told(each.message),
+        )
+        for each in verdict.evidence
+    ]
+    return replace(verdict, message=masks.told(verdict.message), evidence=evidence)
 
 
 def merged(reports: list[Report]) -> Report:
