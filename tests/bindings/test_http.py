@@ -81,6 +81,57 @@ def test_what_is_allowed_is_served_whatever_its_case():
         assert guard.refuse(head(host="proxy", origin=origin)) is not None
 
 
+@pytest.mark.parametrize(
+    ("allowed", "host"),
+    [
+        ("tools.example:*", "tools.example:77"),
+        ("fe80::1", "[fe80::1]:8000"),
+        ("[fe80::1]", "[fe80::1]"),
+        ("[fe80::1]:80", "[fe80::1]:80"),
+    ],
+)
+def test_a_host_may_be_written_in_several_ways(allowed, host):
+    assert guard_for(None, [allowed]).refuse(head(host=host)) is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin"),
+    [
+        ("https://tools.example:443/", "https://tools.example"),
+        ("http://tools.example:80", "http://tools.example"),
+        ("http://tools.example:443", "http://tools.example:443"),
+        ("vscode-webview://abc", "vscode-webview://abc"),
+        ("null", "null"),
+    ],
+)
+def test_an_origin_is_what_browsers_send(allowed, origin):
+    assert guard_for(None, (), [allowed]).refuse(head(origin=origin)) is None
+
+
+def test_a_public_url_may_name_the_usual_port():
+    guard = guard_for("https://me@tools.example:443/mcp")
+    assert guard.refuse(head(host="tools.example", origin="https://tools.example")) is None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "origins", "named"),
+    [
+        (["https://a.example"], [], "allowed_hosts has 'https://a.example'"),
+        (["*.a.example"], [], r"allowed_hosts has '\*.a.example'"),
+        (["a.example/mcp"], [], "allowed_hosts"),
+        (["a.example:port"], [], "allowed_hosts"),
+        ([""], [], "allowed_hosts has ''"),
+        ([], ["a.example"], "allowed_origins has 'a.example'"),
+        ([], ["https://*.a.example"], "allowed_origins"),
+        ([], ["https://a.example/app"], "allowed_origins"),
+        ([], ["://a.example"], "allowed_origins"),
+    ],
+)
+def test_what_would_never_match_is_refused(hosts, origins, named):
+    with pytest.raises(ValueError, match=named):
+        guard_for(None, hosts, origins)
+
+
 def test_everything_can_be_allowed():
     guard = guard_for(None, ["*"], ["*"])
     assert guard.refuse(head(host="[", origin="null")) is None

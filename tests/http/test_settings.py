@@ -245,6 +245,12 @@ def test_any_origin_can_be_let_in(talk):
     ("options", "why"),
     [
         ({"path": "mcp"}, "begins with /"),
+        ({"path": "/mcp?a=b"}, "no query"),
+        ({"path": "/sse/", "sse": True}, "'/sse', where something else is served"),
+        ({"path": "/healthz"}, "something else"),
+        ({"cors": ["https://a.example"]}, "allowed_origins says whose pages"),
+        ({"retry": -1}, "0 or more"),
+        ({"allowed_hosts": ["https://a.example"]}, "allowed_hosts has 'https://a.example'"),
         ({"answers": "xml"}, "'auto', 'json' or 'stream'"),
         ({"allowed_hosts": "example.com"}, "a list"),
         ({"public_url": "example.com"}, "http"),

@@ -41,6 +41,7 @@ UNNAMED: Final = next(row for row in REVISIONS.values() if row.streamable_http)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = "application/json"
 _SCHEMES: Final = ("http", "https")
+_USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -113,17 +114,44 @@ def guard_for(
     """Make the guard of a server that is reached under a public URL.
 
     Raises:
-        ValueError: the URL is none.
+        ValueError: the URL is none, or something is no host or no origin and would never match.
     """
-    all_hosts = {host.lower() for host in hosts}
-    all_origins = {origin.lower().rstrip("/") for origin in origins}
+    all_hosts = {_host_in(host) for host in hosts}
+    all_origins = {_origin_in(origin) for origin in origins}
     if public_url is not None:
         parts = urlsplit(public_url)
         if parts.scheme not in _SCHEMES or not parts.hostname:
             raise ValueError(f"public_url is {public_url!r}, expected http(s)://host[:port][/path]")
-        all_hosts |= {parts.netloc.lower(), parts.hostname}
-        all_origins.add(f"{parts.scheme}://{parts.netloc}".lower())
+        netloc = parts.netloc.rpartition("@")[2].lower()
+        all_hosts |= {netloc, parts.hostname}
+        all_origins.add(_origin_in(f"{parts.scheme}://{netloc}"))
     return Guard(frozenset(all_hosts), frozenset(all_origins))
+
+
+def _host_in(text: str) -> str:
+    """Return a host as it is compared: without port where any will do, without its brackets."""
+    host = text.lower().removesuffix(":*")
+    if host.endswith("]") or (host.count(":") > 1 and "[" not in host):
+        host = host.strip("[]")
+        name = _host_name(f"[{host}]")
+    else:
+        name = _host_name(host)
+    if host != "*" and (not name or "*" in name):
+        raise ValueError(f"allowed_hosts has {text!r}, expected host or host:port, or '*' for all")
+    return host
+
+
+def _origin_in(text: str) -> str:
+    """Return an origin as browsers send it: without the port that goes without saying."""
+    origin = text.lower().rstrip("/")
+    if origin in ("*", "null"):
+        return origin
+    scheme, _, netloc = origin.partition("://")
+    if not scheme or "*" in netloc or not _host_name(netloc):
+        raise ValueError(
+            f"allowed_origins has {text!r}, expected scheme://host[:port], or '*' for all"
+        )
+    return origin.removesuffix(_USUAL_PORTS.get(scheme, "/"))
 
 
 def refuse_content(head: Head) -> Refusal | None:

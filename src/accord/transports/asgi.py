@@ -88,7 +88,10 @@ class HttpApp:
         if self.options.sse:
             older = TwoEndpointForm(self)
             served = {STREAM: older.serve_stream, MESSAGES: older.serve_messages}
-        served[self.options.path.rstrip("/")] = HttpEndpoint(self).serve
+        path = self.options.path.rstrip("/")
+        if path in served or path in _HEALTH:
+            raise ValueError(f"path is {path!r}, where something else is served; choose another")
+        served[path] = HttpEndpoint(self).serve
         return served
 
     # -- life

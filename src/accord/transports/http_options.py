@@ -62,17 +62,23 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 5.0
 
     def __post_init__(self) -> None:
-        if not self.path.startswith("/"):
-            raise ValueError(f"path is {self.path!r}, expected one that begins with /")
+        if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
+            raise ValueError(f"path is {self.path!r}, expected one that begins with /, no query")
         if self.answers not in ("auto", "json", "stream"):
             raise ValueError(f"answers is {self.answers!r}, expected 'auto', 'json' or 'stream'")
         for name in ("allowed_hosts", "allowed_origins"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is one text, expected a list of them")  # noqa: TRY004
             msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
+        if self.cors not in (True, False):  # elsewhere that is where origins are listed
+            why = "expected True or False; allowed_origins says whose pages"
+            raise ValueError(f"cors is {self.cors!r}, {why}")
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
+        for name in ("retry", "grace"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected 0 or more")
         if self.sse and self.stateless:
             raise ValueError("sse needs sessions, which stateless turns off")
 
