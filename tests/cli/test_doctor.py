@@ -4,11 +4,15 @@ import asyncio
 import json
 import os
 import sys
+import time
 
 import pytest
 
+from accord.auth.discovery import ResourceMetadata
 from accord.cli.examination import Examination
+from accord.cli.token_facts import token_facts
 from support.http_server import free_port
+from support.issuer import token
 from support.scripted_authorization import scripted
 from support.waiting import run
 
@@ -106,12 +110,32 @@ def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, ch
     run(main())
 
 
+def test_a_token_is_read_and_compared_with_what_the_server_says_of_itself():
+    about = ResourceMetadata(
+        resource="https://desk.example/mcp", authorization_servers=("https://issuer.example/",)
+    )
+    good = token()
+    facts = token_facts(good, about, time.time())
+    assert facts.faults == ()
+    assert "'https://issuer.example' for 'https://desk.example/mcp'" in facts.told
+    assert good not in facts.told
+    wrong = token(aud="account", iss="https://other.example", exp=1_000)
+    late, foreign, elsewhere = token_facts(wrong, about, 1_060.0).faults
+    assert "expired 60 s ago" in late
+    assert "not meant for https://desk.example/mcp" in foreign
+    assert "protected by https://issuer.example/" in elsewhere
+    for opaque in ("x", "a.b.c", "a..c", "a.W10.c", "..", "a.\u00e9.c"):
+        assert token_facts(opaque, about, 0.0).faults == ()
+    assert token_facts(wrong, None, 0.0).faults == ()
+
+
 def test_a_token_that_is_not_taken_is_a_failure():
     async def main():
         async with scripted() as script:
             code, steps, _ = await examined(script.url, "--bearer", "wrong")
             assert (code, steps["initialize"]["verdict"]) == (1, "failed")
             assert "does not take the token" in steps["initialize"]["came"]
+            assert steps["token"]["came"].startswith("5 characters")
 
     run(main())
 

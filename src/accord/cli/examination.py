@@ -26,6 +26,7 @@ from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, media_type
+from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.transports.http_authorization import Auth
@@ -86,6 +87,7 @@ class Examination:
         self._port = parts.port or (443 if self._is_secure else 80)
         self._addresses: list[str] = []
         self._challenge: AuthChallenge | None = None
+        self._resource: ResourceMetadata | None = None
         self._is_protected = False
 
     @property
@@ -254,10 +256,10 @@ class Examination:
         if not self._is_protected:
             return
         named = None if self._challenge is None else self._challenge.resource_metadata
-        policy = AddressPolicy.beside(self.url, [self.url])
+        policy = AddressPolicy.beside(self.url)  # that of clients
         async with GuardedSender(policy, seconds=self._seconds) as sender:
-            resource = await self._find_resource(sender, named)
-            found = await self._find_server(sender, named, resource)
+            self._resource = await self._find_resource(sender, named)
+            found = await self._find_server(sender, named)
         if found is not None:
             self._judge_server(found.server, policy)
 
@@ -284,9 +286,7 @@ class Examination:
             self._note(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
-    async def _find_server(
-        self, sender: GuardedSender, named: str | None, resource: ResourceMetadata | None
-    ) -> Discovered | None:
+    async def _find_server(self, sender: GuardedSender, named: str | None) -> Discovered | None:
         if any(each.verdict == "failed" for each in self.steps):
             return None
         name = "authorization server"
@@ -343,8 +343,10 @@ class Examination:
             for name in ("initialize", "list"):
                 self._note(name, "skipped", came="no token")
             return
-        if self._is_protected and not isinstance(self._auth, str):
-            self._auth = _Watched(self._auth, self._note)
+        if self._is_protected and isinstance(self._auth, str):
+            self._read_token(self._auth)
+        elif self._is_protected:
+            self._auth = _Watched(self._auth, self._read_token)
         asked = f"initialize at {self._shown}"
         try:
             connecting = connect(
@@ -364,6 +366,13 @@ class Examination:
         except AccordError as error:
             name = "list" if self.steps[-1].name == "initialize" else "initialize"
             self._note(name, "failed", asked=asked, came=str(error))
+
+    def _read_token(self, token: str) -> None:
+        asked = "the token itself, which nobody has verified"
+        facts = token_facts(token, self._resource, time.time())
+        verdict: Verdict = "warning" if facts.faults else "ok"
+        change = "; ".join(facts.faults)
+        self._note("token", verdict, asked=asked, came=facts.told, change=change)
 
     async def _list(self, client: Any) -> None:
         can = client.capabilities
@@ -386,18 +395,18 @@ class Examination:
 
 
 class _Watched:
-    """Tells when a token was obtained."""
+    """Shows the first token that was obtained."""
 
-    def __init__(self, inner: Any, note: Callable[..., None]) -> None:
+    def __init__(self, inner: Any, show: Callable[[str], None]) -> None:
         self._inner = inner
-        self._note = note
-        self._is_told = False
+        self._show = show
+        self._is_shown = False
 
     async def token(self, resource_url: str) -> str | None:
         found: str | None = await self._inner.token(resource_url)
-        if found is not None and not self._is_told:
-            self._is_told = True
-            self._note("token", "ok", asked="a token for the server", came="there is one")
+        if found is not None and not self._is_shown:
+            self._is_shown = True
+            self._show(found)
         return found
 
     async def challenged(self, challenge: Any) -> bool:

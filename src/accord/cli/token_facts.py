@@ -1,0 +1,60 @@
+"""What a token says of itself, for people who wonder why a server does not take it. Nothing is
+verified here, and the token itself is never shown.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from accord.auth.discovery import ResourceMetadata, is_same_issuer
+from accord.auth.resource import is_for
+
+__all__ = ["TokenFacts", "token_facts"]
+
+
+class TokenFacts(msgspec.Struct, frozen=True):
+    """What a token is, and what of it does not fit the server."""
+
+    told: str
+    faults: tuple[str, ...] = ()
+
+
+def token_facts(token: str, about: ResourceMetadata | None, now: float) -> TokenFacts:
+    """Read a token as far as it can be read.
+
+    Args:
+        token: an access token.
+        about: what the server says of itself.
+        now: seconds since 1970.
+    """
+    claims = _claims(token)
+    if claims is None:
+        return TokenFacts(f"{len(token)} characters that only its issuer can read")
+    issuer, audience, ends = (claims.get(name) for name in ("iss", "aud", "exp"))
+    left = ends - now if isinstance(ends, int | float) else None
+    faults: list[str] = []
+    if left is not None and left <= 0:
+        faults.append(f"it expired {-left:.0f} s ago: obtain another")
+    if about is not None and not is_for(audience, [about.resource]):
+        faults.append(f"it is not meant for {about.resource}: obtain it with that as resource")
+    issuers = () if about is None else about.authorization_servers
+    if issuers and not any(is_same_issuer(issuer, each) for each in issuers):
+        faults.append(f"the server is protected by {', '.join(issuers)}: obtain it there")
+    scopes = claims.get("scope", claims.get("scp"))
+    ending = "no end" if left is None else f"{left:.0f} s left"
+    told = f"a JWT of {issuer!r:.200} for {audience!r:.200}, {ending}, scopes {scopes!r:.200}"
+    return TokenFacts(told, tuple(faults))
+
+
+def _claims(token: str) -> Mapping[str, Any] | None:
+    head, _, rest = token.partition(".")
+    body, _, signature = rest.partition(".")
+    if not (head and body and signature):
+        return None
+    try:
+        decoded = base64.urlsafe_b64decode(f"{body}{'=' * (-len(body) % 4)}")
+        return msgspec.json.decode(decoded, type=dict[str, Any])
+    except (ValueError, RecursionError):
+        return None
