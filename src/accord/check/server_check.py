@@ -272,7 +272,8 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         _leave_open(probe, scenario, "the server gave no occasion for it")
     if scenario.is_once:
         found = probe.outcomes.found
-        probe.facts.settled[scenario.name] = {id: found[id] for id in scenario.ids if id in found}
+        known = probe.facts.settled.setdefault(scenario.name, {})
+        known.update({id: found[id] for id in scenario.ids if id in found})
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -290,8 +291,12 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
         for id in scenario.ids:
             probe.skip(id, why)
         return True
-    if scenario.name in probe.facts.settled:
-        probe.outcomes.adopt(probe.facts.settled[scenario.name])
+    known = probe.facts.settled.get(scenario.name)
+    # What only this revision has was not decided under another one.
+    if known is not None and not any(
+        id not in known and catalogue()[id].holds_in(probe.revision) for id in scenario.ids
+    ):
+        probe.outcomes.adopt(known)
         return True
     return False
 

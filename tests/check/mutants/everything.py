@@ -4,6 +4,7 @@ Its tools have names that a check finds safe to call, and its board changes by i
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from accord import Context, Server, ToolError, types
-from accord.errors import ElicitationRefused
+from accord.errors import ElicitationRefused, RequestTimeout
 from accord.server import Audio, Image
 
 CITIES = {"Peru": ["Cusco", "Lima"], "Japan": ["Kyoto", "Nara", "Osaka"]}
@@ -27,6 +28,7 @@ City = Annotated[Literal["Lima", "Nara"], Meta(description="where to")]
 @asynccontextmanager
 async def opened(server: "Server[Any]") -> AsyncIterator[dict[str, int]]:
     board = {"departed": 0}
+    logging.getLogger("everything").warning("the desk opens")
     task = asyncio.create_task(departing(server, board))
     try:
         yield board
@@ -159,6 +161,18 @@ async def get_choice(ctx: Context[Any]) -> str:
     return f"row {seat.row}, {seat.side}"
 
 
+@server.tool(title="Impatience", annotations=READS)
+async def get_quick_answer(ctx: Context[Any]) -> str:
+    """Ask the client's model, and do not wait for long."""
+    if "sampling" not in ctx.client_capabilities:
+        raise ToolError('{"error": "the client has no model"}')
+    try:
+        await ctx.sample("Quick: a word.", max_tokens=5, timeout=0.1)
+    except RequestTimeout:
+        return "too late"
+    return "just in time"
+
+
 @server.tool(title="Folders", annotations=READS)
 async def list_folders(ctx: Context[Any]) -> list[str]:
     """List the client's folders."""
@@ -221,6 +235,12 @@ def hours() -> str:
     return "always"
 
 
+@server.resource("desk://lost", title="Lost", mime_type="text/plain")
+def lost() -> str:
+    """What was lost: cannot be read, for a reason that nobody foresaw."""
+    raise LookupError("the drawer is stuck")
+
+
 @server.resource("desk://rare", title="Rare", mime_type="text/plain")
 def rare_resource() -> str:
     """Listed now and then."""
@@ -235,6 +255,24 @@ RESOURCES.disable("desk://rare")
 def about(country: str, city: str) -> str | None:
     """What the desk knows about a city."""
     return f"{city} is in {country}" if city in CITIES.get(country, []) else None
+
+
+@server.resource("gate://{gate}", title="Gate", mime_type="text/plain")
+def gate(gate: str) -> str:
+    """Where a gate is."""
+    return f"gate {gate} is upstairs"
+
+
+@server.resource("flight://{number}", title="Flight", mime_type="text/plain")
+def flight(number: str) -> str:
+    """Where a flight is."""
+    return f"flight {number} is late"
+
+
+@server.resource("seat://{row}/{side}", title="Seat", mime_type="text/plain")
+def seat(row: str, side: str) -> str:
+    """What a seat is like."""
+    return f"row {row}, {side}: narrow"
 
 
 # -- prompts and completion

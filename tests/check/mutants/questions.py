@@ -69,3 +69,28 @@ def sends_the_user_to_a_page(params: dict[str, Any]) -> None:
 )
 def offers_tools_to_any_model(params: dict[str, Any]) -> None:
     params["tools"] = [{"name": "look", "inputSchema": {"type": "object"}}]
+
+
+# -- questions that nobody answers
+
+
+@mutant("timeouts.cancel-by-notification")
+def gives_up_without_a_word(message: Message, request: Message) -> Sent:
+    return None if message.get("method") == "notifications/cancelled" else message
+
+
+@interloper("cancellation.sender.ignores-late")
+def falls_over_an_answer_that_comes_late(wire: Between) -> None:
+    given_up: list[Any] = []
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") == "notifications/cancelled":
+            given_up.append(params_of(message).get("requestId"))
+        return message
+
+    def from_client(message: Message) -> Sent:
+        if "method" not in message and message.get("id") in given_up:
+            wire.crash()
+        return message
+
+    wire.from_server, wire.from_client = from_server, from_client

@@ -123,7 +123,7 @@ class Line:
         self.respond: Respond | None = None
         self._has_spoken = False
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         await self.carrier.open(self)
@@ -198,7 +198,7 @@ class Line:
         self._tasks.add(task)
         task.add_done_callback(self._answered)
 
-    def _answered(self, task: "asyncio.Task[None]") -> None:
+    def _answered(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # the line ended meanwhile: whoever waits is told by that
@@ -232,6 +232,20 @@ class Line:
         if params is not None:
             message["params"] = params
         await self.say(message)
+        return id
+
+    async def start(self, method: str, params: Any = None) -> Any:
+        """Send a request and return its id without waiting until the server took it.
+
+        Over HTTP a server may take a request by answering it: several that are begun like this
+        are under way together. Whether it could be sent is seen by who waits for the answer.
+        """
+        id = next_id()
+        task = asyncio.get_running_loop().create_task(self.begin(method, params, id=id))
+        self._tasks.add(task)
+        task.add_done_callback(self._answered)
+        # Over a pipe it is written now: messages arrive in the order they were sent.
+        await asyncio.sleep(0)
         return id
 
     async def ask(

@@ -49,6 +49,7 @@ class Facts(msgspec.Struct, kw_only=True):
         slow: tools that are not called any more, with the reason.
         settled: what scenarios found that need not be repeated, by their names.
         locked: why no conversation can be had with the server; empty where one can.
+        is_asking: whether any tool that may be called asked something of the client.
     """
 
     revision: RevisionId
@@ -62,6 +63,7 @@ class Facts(msgspec.Struct, kw_only=True):
     slow: dict[str, str] = {}
     settled: dict[str, dict[str, Outcome]] = {}
     locked: str = ""
+    is_asking: bool = False
     rules: Rules = Rules()
 
     def declares(self, path: str) -> bool:

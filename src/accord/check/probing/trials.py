@@ -25,7 +25,7 @@ async def try_tools(facts: Facts, line: Line) -> None:
     calls = [
         (
             str(tool["name"]),
-            await line.begin("tools/call", {"name": tool["name"], "arguments": args}),
+            await line.start("tools/call", {"name": tool["name"], "arguments": args}),
         )
         for tool, args in facts.callable_tools()
     ]
@@ -40,7 +40,8 @@ async def try_tools(facts: Facts, line: Line) -> None:
             with contextlib.suppress(LineEnded):
                 await line.notify("notifications/cancelled", {"requestId": id})
         except LineEnded:
-            return
+            break
+    facts.is_asking = any("method" in each and "id" in each for each in line.heard)
     if len(facts.slow) > known:
         # Nobody else shall wait behind what may still be under way.
         line.end("a tool took too long on it")

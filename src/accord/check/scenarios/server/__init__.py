@@ -21,6 +21,7 @@ from accord.check.scenarios.server import (  # they register themselves
     session,
     sse,
     tools,
+    waiting,
 )
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "session",
     "sse",
     "tools",
+    "waiting",
 ]

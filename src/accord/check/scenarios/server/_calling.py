@@ -9,7 +9,15 @@ from accord.check.scenarios.server._asking import answered
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
 
-__all__ = ["call", "call_all", "call_together", "has_failed", "is_listening", "text_of"]
+__all__ = [
+    "asking_tools",
+    "call",
+    "call_all",
+    "call_together",
+    "has_failed",
+    "is_listening",
+    "text_of",
+]
 
 _WORDS_OF_FAILURE: Final = re.compile(
     r"\b(?:error|exception|invalid|required?|missing|must|expected|unknown|undefined argument"
@@ -36,10 +44,24 @@ async def call_all(probe: "Probe", line: Line) -> list[tuple[dict[str, Any], Rep
     return made
 
 
+async def asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Find the tools that ask something of the client."""
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    if not probe.facts.is_asking:
+        return found
+    async with probe.borrow() as line:
+        for tool, arguments in probe.facts.callable_tools():
+            since = len(line.heard)
+            await call(probe, line, tool, arguments)
+            if any("method" in each and "id" in each for each in line.heard[since:]):
+                found.append((tool, arguments))
+    return found
+
+
 async def call_together(probe: "Probe", line: Line) -> None:
     """Call every tool that may be called, all at once."""
     calls = [
-        (tool, await line.begin("tools/call", {"name": tool["name"], "arguments": arguments}))
+        (tool, await line.start("tools/call", {"name": tool["name"], "arguments": arguments}))
         for tool, arguments in probe.facts.callable_tools()
     ]
     for tool, id in calls:

@@ -71,29 +71,63 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
             for id in (_STOPS, _SILENT):
                 probe.skip(id, "no tool that may be called takes long enough to be cancelled")
             return
-        params, duration = slow
-        id = await line.begin("tools/call", params)
-        await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-        heard_then, began = len(line.heard), monotonic()
-        try:
-            reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
-        except Silence:
-            late = [each for each in line.heard[heard_then:] if _is_progress(each)]
-            # What was on its way when the cancellation came may still arrive.
-            probe.holds(_STOPS, len(late) < 3, f"goes on and reports progress {len(late)} times")
-            probe.holds(_SILENT, condition=True, why="")
+        # What was too late once, on a busy machine, is tried again.
+        if await _cancel(probe, line, *slow) or await _cancel(probe, line, *slow):
+            await is_alive(probe, line, "a cancellation")
+            return
+        name, duration = slow[0]["name"], slow[1]
+        probe.broken(
+            _STOPS,
+            f"goes on with a call of {name} that was cancelled, and answers it after"
+            f" {duration:.1f} s",
+        )
+
+
+async def _cancel(probe: "Probe", line: "Line", params: dict[str, Any], duration: float) -> bool:
+    """Cancel a call and judge what comes of it; False where it seems to go on as if not."""
+    id, left = await _begun(line, params, duration)
+    await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+    heard_then, began = len(line.heard), monotonic()
+    try:
+        reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
+    except Silence:
+        late = [each for each in line.heard[heard_then:] if _is_progress(each)]
+        # What was on its way when the cancellation came may still arrive.
+        probe.holds(_STOPS, len(late) < 3, f"goes on and reports progress {len(late)} times")
+        probe.holds(_SILENT, condition=True, why="")
+        return True
+    if reply.is_error:
+        probe.holds(_STOPS, condition=True, why="")
+        if _is_plain(line):
+            probe.skip(_SILENT, "over HTTP a response that is no stream has to end in some way")
         else:
-            what = f"a call of {params['name']} that was cancelled at once"
-            if monotonic() - began < duration / 2 and not reply.is_error:
-                # It may have been done before it saw the cancellation.
-                for requirement in (_STOPS, _SILENT):
-                    probe.skip(requirement, "the tool was quicker than its cancellation")
-            elif reply.is_error:
-                probe.holds(_STOPS, condition=True, why="")
-                probe.broken(_SILENT, f"answers {what}, which takes {duration:.1f} s: {reply}")
-            else:
-                probe.broken(_STOPS, f"goes on with {what} and answers it after {duration:.1f} s")
-        await is_alive(probe, line, "a cancellation")
+            what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
+            probe.broken(_SILENT, f"answers {what}: {reply}")
+    elif monotonic() - began < left / 2:
+        # It may have been done before it saw the cancellation.
+        for requirement in (_STOPS, _SILENT):
+            probe.skip(requirement, "the tool was quicker than its cancellation")
+    else:
+        return False
+    return True
+
+
+async def _begun(line: "Line", params: dict[str, Any], duration: float) -> tuple[Any, float]:
+    """Begin a call; returns its id once it is under way, and how long it should still take."""
+    if line.tape.transport != "http":
+        return await line.begin("tools/call", params), duration
+    # The answer may be all that shows that the call came in, and the cancellation overtake it.
+    id = await line.start("tools/call", params)
+    await line.hush(duration / 2)
+    return id, duration / 2
+
+
+def _is_plain(line: "Line") -> bool:
+    """Tell whether the last answer was the whole of an HTTP response."""
+    if line.tape.transport != "http":
+        return False
+    last = next((each for each in reversed(line.tape.records) if each.sender == "server"), None)
+    return last is not None and last.http is not None and last.http.stream is None
 
 
 def _is_progress(message: dict[str, Any]) -> bool:

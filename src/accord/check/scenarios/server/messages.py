@@ -58,7 +58,7 @@ async def uses_the_ids_of_another_conversation(probe: "Probe") -> None:
 async def asks_many_things_at_once(probe: "Probe") -> None:
     method = harmless(probe.facts)
     async with probe.borrow() as line:
-        ids = [await line.begin(method) for _ in range(_MANY)]
+        ids = [await line.start(method) for _ in range(_MANY)]
         for id in ids:
             if await answered(probe, line, id, f"one of {_MANY} requests at once") is None:
                 return

@@ -33,7 +33,7 @@ async def asks_for_progress(probe: "Probe") -> None:
         wanted: dict[Any, Any] = {}
         for number, (tool, arguments) in enumerate(tools):
             for token in (f"token-{number}", 1000 + number):
-                wanted[token] = await line.begin(
+                wanted[token] = await line.start(
                     "tools/call",
                     {
                         "name": tool["name"],

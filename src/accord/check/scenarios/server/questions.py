@@ -8,7 +8,7 @@ from accord.check.probing.line import EVERYTHING
 from accord.check.probing.questions import answer_to
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
-from accord.check.scenarios.server._calling import call, text_of
+from accord.check.scenarios.server._calling import asking_tools, call, text_of
 
 if TYPE_CHECKING:
     from accord.check.probing.line import Line, Respond
@@ -71,7 +71,7 @@ def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
 
 @scenario("practice.server.survives-errors")
 async def refuses_what_the_server_asks(probe: "Probe") -> None:
-    asking = await _asking_tools(probe)
+    asking = await asking_tools(probe)
     if not asking:
         return
     for respond in (_refusing("decline"), _refusing("cancel"), _failing):
@@ -95,18 +95,6 @@ def _refusing(action: str) -> "Respond":
 async def _failing(line: "Line", question: dict[str, Any]) -> None:
     error = {"code": -1, "message": "refused by the user"}
     await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
-
-
-async def _asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Find the tools that ask something."""
-    found = []
-    async with probe.borrow() as line:
-        for tool, arguments in probe.facts.callable_tools():
-            since = len(line.heard)
-            await call(probe, line, tool, arguments)
-            if any("method" in each and "id" in each for each in line.heard[since:]):
-                found.append((tool, arguments))
-    return found
 
 
 @scenario(_VALIDATED)

@@ -11,6 +11,7 @@ from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import is_listening
 from accord.check.scenarios.server.completion import suggestions
 from accord.protocol import uri_template
+from accord.protocol.jsonrpc import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from accord.check.probing.line import Line
@@ -22,6 +23,7 @@ _READ: Final = "resources/read"
 _UPDATED: Final = "notifications/resources/updated"
 _SENT: Final = "resources.updated.sent"
 _VALIDATED: Final = "resources.uri.validated"
+_INTERNAL: Final = "errors.code.internal-error"
 _OF_CONTENTS: Final = (
     "resources.read.contents-array",
     "resources.contents.uri",
@@ -36,7 +38,7 @@ _NO_URIS: Final = ("accord check: no uri", "::", "http://[accord-check", "desk//
 _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?")
 
 
-@scenario(*_OF_CONTENTS, needs="resources")
+@scenario(*_OF_CONTENTS, _INTERNAL, needs="resources")
 async def reads_every_resource(probe: "Probe") -> None:
     async with probe.borrow() as line:
         uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
@@ -49,6 +51,9 @@ async def reads_every_resource(probe: "Probe") -> None:
             for id in _OF_CONTENTS:
                 probe.skip(id, "no resource could be read" if found else "no resource is listed")
         probe.skip("resources.binary.encoded", "no resource that was read is binary")
+        if any(reply.code == INTERNAL_ERROR for reply in found):
+            probe.holds(_INTERNAL, condition=True, why="")
+        probe.skip(_INTERNAL, "nothing fails within the server, as far as a stranger can see")
 
 
 async def _expanded(probe: "Probe", line: "Line", template: dict[str, Any]) -> str | None:

@@ -73,30 +73,40 @@ async def calls_every_tool(probe: "Probe") -> None:
                 )
             elif reply.result.get("isError") is True:
                 probe.holds(_EXECUTION, condition=True, why="")
-        _judge_structured(probe, line, made)
+        await _judge_structured(probe, line, made)
         for id in (_FAILURE, _JSON_FAILURE, _EXECUTION):
             probe.skip(id, "no call of a tool goes wrong")
 
 
-def _judge_structured(
+async def _judge_structured(
     probe: "Probe", line: "Line", made: "list[tuple[dict[str, Any], Reply]]"
 ) -> None:
-    due = [
-        reply
+    due = {
+        str(tool["name"]): reply
         for tool, reply in made
         if isinstance(tool.get("outputSchema"), dict)
         and not reply.is_error
         and reply.result.get("isError") is not True
-    ]
+    }
     if not due:
         for id in (_STRUCTURED, _CONFORMS):
             probe.skip(id, "no tool that may be called has an outputSchema and succeeds")
         return
+    # Where somebody else changed the list meanwhile, the monitor forgot the schemas.
+    for tool, arguments in probe.facts.callable_tools():
+        if tool["name"] in due and not _was_held_to_schemas(line):
+            await all_of(line, "tools/list", "tools")
+            await call(probe, line, tool, arguments)
     tally = line.tape.monitor.tallies.get(_CONFORMS) if line.tape.monitor else None
     if tally is not None and tally.breaches:
         probe.skip(_STRUCTURED, f"the breach is reported as {_CONFORMS}")
-    elif all("structuredContent" in reply.result for reply in due):
+    elif all("structuredContent" in reply.result for reply in due.values()):
         probe.holds(_STRUCTURED, condition=True, why="")
+
+
+def _was_held_to_schemas(line: "Line") -> bool:
+    tally = line.tape.monitor.tallies.get(_CONFORMS) if line.tape.monitor else None
+    return tally is not None and tally.exercised + tally.breaches > 0
 
 
 def _judge_failure(probe: "Probe", reply: "Reply", what: str) -> None:

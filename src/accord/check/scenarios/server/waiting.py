@@ -1,0 +1,160 @@
+"""Questions of the server that nobody answers in time: what it does, and what of late answers."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.questions import answer_to
+from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios.server._asking import harmless, replies
+from accord.check.scenarios.server._calling import asking_tools
+
+if TYPE_CHECKING:
+    from accord.check.probing.line import Line
+    from accord.check.probing.probe import Probe
+
+__all__: list[str] = []
+
+_CANCELLED: Final = "notifications/cancelled"
+_ESTABLISHED: Final = "timeouts.established"
+_TOLD: Final = "timeouts.cancel-by-notification"
+_MAXIMUM: Final = "timeouts.maximum-despite-progress"
+_LATE: Final = "cancellation.sender.ignores-late"
+_ALL: Final = (_ESTABLISHED, _TOLD, _MAXIMUM, _LATE)
+# So many tools show how a server waits.
+_TOOLS: Final = 4
+# How often the time to settle is waited for: long enough for who is impatient, no more.
+_WAITS: Final = 4
+
+
+class _Question(msgspec.Struct):
+    """A question that stays unanswered for a while.
+
+    Attributes:
+        call: the id of the call during which it was asked.
+        message: the question.
+    """
+
+    call: Any
+    message: dict[str, Any]
+
+    @property
+    def token(self) -> Any:
+        """The token under which the server wants to hear of progress."""
+        params = self.message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        return meta.get("progressToken") if isinstance(meta, dict) else None
+
+    def is_given_up(self, line: "Line") -> bool:
+        """Tell whether the server said that it needs no answer any more."""
+        return any(
+            each.get("method") == _CANCELLED
+            and isinstance(params := each.get("params"), dict)
+            and params.get("requestId") == self.message.get("id")
+            for each in line.heard
+        )
+
+    def is_over(self, line: "Line") -> bool:
+        """Tell whether the call was answered all the same."""
+        return any(each.message.get("id") == self.call for each in replies(line.heard))
+
+    def waited(self, line: "Line") -> float:
+        """Return how many seconds passed from the question to the answer of its call."""
+        asked = answered = 0.0
+        for record in line.tape.records:
+            if record.sender == "server" and record.message is not None:
+                message = msgspec.json.decode(record.message)
+                if message == self.message:
+                    asked = record.t or 0.0
+                elif isinstance(message, dict) and message.get("id") == self.call:
+                    answered = record.t or 0.0
+        return answered - asked
+
+
+@scenario(*_ALL)
+async def leaves_questions_unanswered(probe: "Probe") -> None:
+    asking = (await asking_tools(probe))[:_TOOLS]
+    if not asking:
+        for id in _ALL:
+            probe.skip(id, "no tool that may be called asks something")
+        return
+    async with probe.open() as line:
+        line.respond = _silent
+        questions = [
+            found
+            for tool, arguments in asking
+            if (found := await _asked(probe, line, str(tool["name"]), arguments)) is not None
+        ]
+        await _wait(probe, line, questions)
+        for question in questions:
+            _judge_waiting(probe, line, question)
+        for question in questions:
+            if not question.is_over(line):
+                await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
+        await line.hush(probe.subject.settling)
+        await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
+    probe.skip(_ESTABLISHED, "the server waits longer for answers than a check does")
+    probe.skip(_TOLD, "the server waits longer for answers than a check does")
+    probe.skip(_MAXIMUM, "the server wants to hear of no progress, or waits longer than a check")
+
+
+async def _silent(line: "Line", question: dict[str, Any]) -> None:
+    if question.get("method") == "ping":
+        await line.say(answer_to(question, line.client_capabilities))
+
+
+async def _asked(
+    probe: "Probe", line: "Line", tool: str, arguments: dict[str, Any]
+) -> _Question | None:
+    """Call a tool and return what it asks; None where it asks nothing this time."""
+    since = len(line.heard)
+    call = await line.start("tools/call", {"name": tool, "arguments": arguments})
+
+    def is_next(message: dict[str, Any]) -> bool:
+        if "method" in message:
+            return "id" in message and message["method"] != "ping"
+        return bool(message.get("id") == call)
+
+    message = await line.until(is_next, f"a question of {tool}", since=since)
+    if "method" not in message:
+        return None
+    return _Question(call, message)
+
+
+async def _wait(probe: "Probe", line: "Line", questions: list[_Question]) -> None:
+    """Let the time pass in which an impatient server gives up; tell it of progress if it wants."""
+    for step in range(_WAITS):
+        for question in questions:
+            if question.token is not None:
+                params = {"progressToken": question.token, "progress": step + 1}
+                await line.notify("notifications/progress", params)
+        await line.hush(probe.subject.settling)
+
+
+def _judge_waiting(probe: "Probe", line: "Line", question: _Question) -> None:
+    is_told = question.is_given_up(line)
+    # Whoever is done at once never waited for an answer.
+    if not is_told and question.waited(line) < probe.subject.settling:
+        return
+    probe.holds(_ESTABLISHED, condition=True, why="")
+    if question.token is not None:
+        probe.holds(_MAXIMUM, condition=True, why="")
+    method = question.message.get("method")
+    probe.holds(_TOLD, is_told, f"gives up {method} after a while and does not cancel it")
+
+
+async def _answer_late(probe: "Probe", line: "Line", questions: list[_Question]) -> None:
+    """Answer what the server gave up: nothing may come of it."""
+    if not questions:
+        probe.skip(_LATE, "the server cancels nothing that it asked")
+        return
+    try:
+        for question in questions:
+            await line.say(answer_to(question.message, line.client_capabilities))
+        await line.ask(harmless(probe.facts))
+    except (LineEnded, Silence) as error:
+        probe.broken(_LATE, f"falls over an answer to what it had cancelled: {error}")
+        line.end("the server answers nothing more")
+    else:
+        probe.holds(_LATE, condition=True, why="")
