@@ -125,6 +125,18 @@ def test_only_web_pages_are_opened(endpoint):
 # -- what comes back
 
 
+def test_what_others_write_gives_no_commands_to_terminals():
+    endpoint = "https://login.example.org/a\x1b[2Jb/\u00fc%20;c=1?x=\x07"
+    shown = authorization_url(asking(found=among(authorization_endpoint=endpoint)))
+    assert shown.isprintable()
+    assert shown.isascii()
+    assert shown.startswith("https://login.example.org/a%1B%5B2Jb/%C3%BC%20;c=1?x=%07&")
+    said = {"error": "bad\x1b[2J", "error_description": "\x07 why", "state": "s" * 32}
+    with pytest.raises(FlowFailed) as caught:
+        code_in(said, asking())
+    assert str(caught.value).isprintable()
+
+
 def test_the_code_of_our_answer_is_taken():
     request = asking()
     assert code_in({"code": "c", "state": request.state}, request) == "c"

@@ -3,14 +3,14 @@
 import hmac
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
 from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
 from accord.auth.discovery import Discovered, ServerMetadata
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, plain, shown_url
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import Grant
 from accord.errors import FlowFailed
@@ -136,7 +136,9 @@ def authorization_url(request: AuthorizationRequest) -> str:
     parts = urlsplit(endpoint)
     kept = [pair for pair in parse_qsl(parts.query) if pair[0] not in fields]
     query = urlencode([*kept, *fields.items()])
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+    # It is shown in terminals, where other characters may be commands.
+    path = quote(parts.path, safe="/%:@!$&'()*+,;=~")
+    return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
 
 
 def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
@@ -157,7 +159,7 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
     _check_issuer(params.get("iss"), server, asked)
     error = params.get("error")
     if error:
-        about = " ".join(params.get("error_description", "").split())[:200]
+        error, about = plain(error), plain(params.get("error_description", ""))
         came = f"{error[:100]}: {about}" if about else error[:100]
         if request.names_resource and _is_about_resource(error, about):
             hint = "the server does not take the parameter resource: OAuth(resource='omit')"

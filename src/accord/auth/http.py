@@ -10,7 +10,15 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 
-__all__ = ["Flow", "HttpRequest", "HttpResponse", "NoResponse", "form_request", "shown_url"]
+__all__ = [
+    "Flow",
+    "HttpRequest",
+    "HttpResponse",
+    "NoResponse",
+    "form_request",
+    "plain",
+    "shown_url",
+]
 
 Value = TypeVar("Value")
 
@@ -70,7 +78,7 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
         error, about = said.get("error"), said.get("error_description")
         if isinstance(error, str):
             told = error if not isinstance(about, str) else f"{error}: {about}"
-            return f"HTTP {self.status} {_plain(told)}"
+            return f"HTTP {self.status} {plain(told)}"
         return f"HTTP {self.status}{_kind(self)}"
 
 
@@ -107,16 +115,17 @@ def shown_url(url: str) -> str:
     except ValueError:
         return "a malformed URL"
     host = parts.netloc.rpartition("@")[2]
-    return _plain(f"{parts.scheme}://{host}{parts.path}")
+    return plain(f"{parts.scheme}://{host}{parts.path}")
 
 
 def _kind(response: HttpResponse) -> str:
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     if not response.body:
         return " with an empty body"
-    return f" with {_plain(kind)}" if kind else ""
+    return f" with {plain(kind)}" if kind else ""
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return what others wrote for people to read: one line, not long, nothing but characters."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(printable.split())[:_QUOTED]

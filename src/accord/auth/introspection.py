@@ -21,6 +21,7 @@ log = logging.getLogger("accord.auth")
 
 # Tokens that are not good are asked about again soon, but not with every request.
 _REFUSED_FOR: Final = 10.0
+_REFUSED_MOST: Final = 1_000
 # Made-up tokens must not turn us against the issuer.
 _ASKING_MOST: Final = 100
 # Where the issuer does not say when a token ends, it is asked again as if it ended now.
@@ -65,6 +66,8 @@ class IntrospectionVerifier:
         if settings:
             raise TypeError(f"unknown settings: {', '.join(sorted(settings))}")
         self.memory = TokenMemory(clock=self._clock)
+        # By itself: however many are made up, no good one is forgotten for them.
+        self._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
     def __repr__(self) -> str:
@@ -78,6 +81,7 @@ class IntrospectionVerifier:
         bound.__dict__.update(self.__dict__)
         bound.audience = (audience,)
         bound.memory = TokenMemory(clock=self._clock)
+        bound._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         bound._asking = {}
         return bound
 
@@ -88,7 +92,7 @@ class IntrospectionVerifier:
             AuthError: the issuer cannot be asked.
         """
         digest = digest_of(token)
-        known = self.memory.find(digest)
+        known = self.memory.find(digest) or self._refused.find(digest)
         if known is not None:
             return known[0]
         loop = asyncio.get_running_loop()
@@ -115,7 +119,10 @@ class IntrospectionVerifier:
         except NoResponse as error:
             raise AuthError(f"introspection failed: {error.reason}") from None
         principal = self._judge(_answer(response, self.url))
-        self.memory.keep(digest, principal, _REFUSED_FOR if principal is None else self._remember)
+        if principal is None:
+            self._refused.keep(digest, None, _REFUSED_FOR)
+        else:
+            self.memory.keep(digest, principal, self._remember)
         return principal
 
     def _judge(self, claims: Mapping[str, Any]) -> Principal | None:

@@ -228,6 +228,7 @@ def _described(challenge: AuthChallenge | None) -> str:
         "metadata": challenge.resource_metadata or "",
     }
     told = ", ".join(f"{name} {value[:_TEXT]}" for name, value in shown.items() if value)
+    told = "".join(each if each.isprintable() else " " for each in told)
     return f"; it says: {told}" if told else ""
 
 
