@@ -1,11 +1,15 @@
 """Between a host and its server over stdio: nothing changes, and everything is seen."""
 
+import fcntl
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
 import sys
+import termios
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,6 +154,28 @@ def test_signals_reach_the_server_which_decides(name):
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(getattr(signal, name))
         assert process.wait(LONG) == 5
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="signals do not tell their sender")
+def test_an_interrupt_at_the_terminal_reaches_the_server_once():
+    script = (
+        "import signal, sys\n"
+        "caught = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: (caught.append(1), print('caught', flush=True)))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(len(caught)))\n"
+        "print('ready', flush=True)\n"
+        "while True: signal.pause()"
+    )
+    terminal, side = pty.openpty()
+    take_over = partial(fcntl.ioctl, side, termios.TIOCSCTTY, 0)
+    with launched("--", *PYTHON, script, start_new_session=True, preexec_fn=take_over) as process:
+        os.close(side)
+        assert process.stdout.readline() == b"ready\n"
+        os.write(terminal, b"\x03")
+        assert process.stdout.readline() == b"caught\n"
+        process.terminate()
+        assert process.wait(LONG) == 1
+    os.close(terminal)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])

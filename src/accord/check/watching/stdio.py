@@ -21,6 +21,10 @@ __all__ = ["watch_command"]
 _CHUNK: Final = 64 * 1024
 # What is still on its way when the server has ended.
 _DRAINING: Final = 5.0
+# Of a signal: SI_KERNEL, which is what a terminal's are on Linux.
+_FROM_KERNEL: Final = 0x80
+# The end of the server and all signals wake us; this is for what another thread took.
+_LOOK: Final = 1.0
 
 
 def watch_command(
@@ -61,7 +65,7 @@ def watch_command(
     with _passed_on(process):
         to_server.start()
         to_host.start()
-        code = process.wait()
+        code = _awaited(process)
         to_host.join(_DRAINING)
     return code
 
@@ -143,6 +147,30 @@ def _leave(file: int, mode: int) -> None:
         os.close(nothing)
 
 
+def _awaited(process: "subprocess.Popen[bytes]") -> int:
+    """Wait for the server's end, and pass on what signals came to us alone."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "sigtimedwait"):
+        return process.wait()
+    awaited = {*_signals(), signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    try:
+        while (code := process.poll()) is None:
+            told = signal.sigtimedwait(awaited, _LOOK)
+            # A terminal sends to the whole group: the server has got it already.
+            if told and told.si_signo != signal.SIGCHLD and told.si_code != _FROM_KERNEL:
+                with contextlib.suppress(OSError):
+                    process.send_signal(told.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return code
+
+
+def _signals() -> list[signal.Signals]:
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
 @contextmanager
 def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Pass signals on to the server: how they end it is its own affair."""
@@ -151,12 +179,10 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
         with contextlib.suppress(OSError):
             process.send_signal(number)
 
-    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, pass_on) for number in numbers}
+    before = {number: signal.signal(number, pass_on) for number in _signals()}
     try:
         yield
     finally:

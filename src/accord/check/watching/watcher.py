@@ -5,6 +5,7 @@ faster than it can be judged, copies are dropped and counted; what passes is not
 gap a conversation is neither judged nor recorded any further: half of it would accuse the innocent.
 """
 
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -141,6 +142,9 @@ class Watcher:
     # -- in the thread
 
     def _judge_all(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            # Signals are for the thread that waits for them.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while (copy := self._next()) is not None:
             try:
                 self._judge(copy)
