@@ -170,6 +170,22 @@ def test_a_flood_of_tokens_does_not_reach_the_issuer():
     asyncio.run(scenario())
 
 
+def test_made_up_tokens_push_no_good_one_out_of_memory():
+    async def scenario():
+        endpoint = Endpoint(active=True, **claims())
+        subject = verifier(endpoint)
+        assert await subject.verify("good") is not None
+        endpoint.answer = {"active": False}
+        for number in range(12_000):
+            await subject.verify(f"made up {number}")
+        asked = len(endpoint.asked)
+        assert await subject.verify("good") is not None
+        assert await subject.verify("made up 11999") is None
+        assert len(endpoint.asked) == asked
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("status", [0, 401, 500])
 def test_an_issuer_that_does_not_answer_leaves_it_open_and_nothing_is_remembered(status):
     async def scenario():

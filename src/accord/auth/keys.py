@@ -240,7 +240,10 @@ class FetchedKeys:
             keys = await _carried(published_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
             self._why = str(error)
-            log.warning("keys could not be fetched from %s: %s", self._place, error)
+            if isinstance(error, NoResponse) and error.is_refused:
+                # What metadata names may not be anywhere; what the operator names may.
+                self._why += "; if the keys are there, say so with jwks_url"
+            log.warning("keys could not be fetched from %s: %s", self._place, self._why)
             return
         self._keys = tuple(keys)
         self._fetched = self._clock()
