@@ -50,6 +50,18 @@ def test_only_the_redirect_with_our_state_is_taken():
     run(main())
 
 
+def test_the_place_may_be_any_that_the_client_is_registered_with():
+    async def main():
+        async with LoopbackRedirect(host="localhost", path="") as redirect:
+            redirect.state = "mine"
+            assert redirect.uri.rpartition(":")[0] == "http://localhost"
+            assert b" 404 " in await ask(redirect, line("/callback?code=a&state=mine"))
+            assert b" 200 " in await ask(redirect, line("/?code=b&state=mine"))
+            assert (await redirect.received())["code"] == "b"
+
+    run(main())
+
+
 def test_before_there_is_a_request_nothing_is_taken():
     async def main():
         async with LoopbackRedirect() as redirect:
