@@ -142,7 +142,7 @@ def test_closing_wakes_a_thread_that_waits(wayward):
     waiting.start()
     client.ping()
     client.close()
-    waiting.join(10)
+    waiting.join(30)
     assert len(failures) == 1
 
 

@@ -173,7 +173,7 @@ def test_closing_on_another_loop_works(wayward, is_running):
     asyncio.run(client.close())
     assert not is_running(pid)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(30)
     loop.close()
 
 

@@ -74,7 +74,7 @@ class Scripted:
 
 def browse(url: str) -> None:
     """Visit a URL as a browser does whose user agrees."""
-    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10).read()
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30).read()
 
 
 @asynccontextmanager

@@ -254,7 +254,7 @@ def make() -> Server[Any]:
     async def events() -> list[str]:
         """Say what was seen."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while not seen:
                     await asyncio.sleep(0.005)
         return seen
