@@ -119,6 +119,17 @@ def test_a_misspelt_keyword_of_a_call_is_refused_before_anything_is_sent(wayward
     run(main())
 
 
+def test_what_no_prompt_and_no_log_level_can_be_is_refused_before_anything_is_sent(wayward, run):
+    async def main():
+        async with connect(wayward()) as client:
+            with pytest.raises(TypeError, match="argument 'n' of a prompt is 3, expected text"):
+                await client.get_prompt("greet", {"n": 3})
+            with pytest.raises(ValueError, match="no log level 'loud'; expected one of debug"):
+                await client.set_log_level("loud")
+
+    run(main())
+
+
 def test_meta_travels_beside_the_progress_token(wayward, run):
     async def main():
         async with connect(wayward()) as client:

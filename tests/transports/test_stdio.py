@@ -303,8 +303,8 @@ def test_an_async_tool_that_ignores_its_cancellation_delays_no_end(end: Any) -> 
         assert "IGNORED" in child.stderr
 
 
-@pytest.mark.parametrize("end", SIGNALS)
-def test_a_tool_that_blocks_the_loop_cannot_hold_up_a_signal(end: Any) -> None:
+@pytest.mark.parametrize("end", ENDS)
+def test_a_tool_that_blocks_the_loop_cannot_hold_up_the_end(end: Any) -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "block_loop")
@@ -354,14 +354,16 @@ def test_a_thread_that_user_code_left_behind_delays_no_end() -> None:
         assert child.wait() == 0
 
 
-def test_the_death_of_the_parent_ends_the_server() -> None:
+@pytest.mark.parametrize("tool", ["block", "block_loop"])
+def test_the_death_of_the_parent_ends_the_server(tool: str) -> None:
     # The input stays open: the test itself holds its other end.
     parent = f"import subprocess, time; subprocess.Popen({list(python(ENDING))}); time.sleep(60)"
     with Child(sys.executable, "-c", parent) as child:
         child.open()
-        child.call(1, "block")
-        child.call(2, "pid")
-        server = int(text_of(child.answer_to(2)))
+        child.call(1, "pid")
+        server = int(text_of(child.answer_to(1)))
+        child.call(2, tool)
+        child.until_stderr("BLOCKING")
         child.process.kill()
         assert child.receive() is None  # nobody holds its stdout any more
         until_sync(lambda: _is_gone(server))

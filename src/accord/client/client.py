@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, overload
+from typing import Any, Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
@@ -279,6 +279,9 @@ class Client:
     ) -> GetPromptResult:
         """Fill in a prompt."""
         filled = None if arguments is None else dict(arguments)
+        for argument, value in (filled or {}).items():
+            if not isinstance(value, str):
+                raise TypeError(f"argument {argument!r} of a prompt is {value!r}, expected text")
         result: GetPromptResult = await self._link.ask(
             "prompts/get", GetPromptParams(name, filled), how
         )
@@ -316,6 +319,9 @@ class Client:
 
     async def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
         """Choose the least level of log messages; they reach `on_log`."""
+        if level not in get_args(LoggingLevel):
+            levels = ", ".join(get_args(LoggingLevel))
+            raise ValueError(f"there is no log level {level!r}; expected one of {levels}")
         await self._link.ask("logging/setLevel", SetLevelParams(level), how)
         self._link.log_level = level
 

@@ -7,7 +7,7 @@ by whoever receives it.
 
 import re
 from array import array
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from math import isfinite
 from typing import Any, Final
@@ -214,6 +214,8 @@ def encode(frame: Frame) -> bytes:
     return _encode(frame)
 
 
+# Numbers that are none, and strings, in which they are nothing but text.
+_CONSTANT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
 _encode: Final = msgspec.json.Encoder().encode
 _ELEMENTS: Final = msgspec.json.Decoder(list[Raw]).decode
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -245,7 +247,7 @@ def parse(data: bytes) -> Any:
     import json  # takes 2 ms, and only what is no JSON gets here
 
     try:
-        value = json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_int=_integer, parse_constant=partial(_refuse, text))
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         # Python counts characters; the sender counts bytes.
@@ -269,8 +271,10 @@ def _integer(digits: str) -> float:
         return float(digits)
 
 
-def _refuse_constant(name: str) -> None:
-    raise _malformed(f"not JSON: {name} is no JSON value", code=PARSE_ERROR)
+def _refuse(text: str, name: str) -> None:
+    outside = (each for each in _CONSTANT.finditer(text) if each[1])
+    offset = len(text[: next(outside).start()].encode())
+    raise _malformed(f"not JSON at byte {offset}: {name} is no JSON value", code=PARSE_ERROR)
 
 
 def _examine(value: Any, data: bytes) -> Frame:

@@ -10,7 +10,10 @@ import sys
 import threading
 import time
 import traceback
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger("accord")
 
@@ -32,6 +35,8 @@ class Watchdog:
         self._beat_at = 0.0
         self._lock = threading.Lock()
         self._watched = False
+        self.while_blocked: Callable[[], None] | None = None
+        """Called again and again, in a thread, as long as the loop is blocked."""
 
     def enter(self) -> None:
         """A handler begins."""
@@ -60,11 +65,14 @@ class Watchdog:
         while not self._is_over():
             time.sleep(self._threshold / 4)
             beat = self._beat_at
-            if self._running and self._beating and beat != reported:
-                late = time.monotonic() - beat
-                if late > self._threshold:
-                    reported = beat
-                    self._report(late)
+            late = time.monotonic() - beat
+            if not (self._running and self._beating and late > self._threshold):
+                continue
+            if beat != reported:
+                reported = beat
+                self._report(late)
+            if self.while_blocked is not None:
+                self.while_blocked()
 
     def _is_over(self) -> bool:
         """Whether nothing was to watch for a while, so that the thread may end."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.bindings.lines import LineTooLong
@@ -56,6 +57,7 @@ async def serve(server: "Server[Any]", stop: Stop) -> None:
         session = server.session(lambda message, _: connection.write(message), state)
         session.flow = connection
         await connection.start()
+        server.watchdog().while_blocked = partial(stop.look, claim()[0])
         only_input_ended = await stop.wait(connection.ended)
         session.dispatcher.end_of_input()
         if only_input_ended:

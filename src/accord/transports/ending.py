@@ -5,6 +5,7 @@ import asyncio
 import logging
 import math
 import os
+import select
 import signal
 import sys
 import threading
@@ -41,6 +42,7 @@ class Stop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end = math.inf
         self._in_main = threading.current_thread() is threading.main_thread()
+        self._seen_at = math.inf
 
     @property
     def left(self) -> float:
@@ -81,6 +83,19 @@ class Stop:
         log.warning("something did not stop within %g s and is left behind", self._grace)
         exit_at_once(0)
 
+    def look(self, descriptor: int) -> None:
+        """Notice for a loop that is blocked what it cannot: called while it is, in a thread.
+
+        Args:
+            descriptor: where the input comes from.
+        """
+        now = time.monotonic()
+        if self._seen_at == math.inf and (os.getppid() != self._parent or _has_hung_up(descriptor)):
+            self._seen_at = now
+        if now > self._seen_at + self._grace + _SLACK:
+            log.warning("something did not stop within %g s and is left behind", self._grace)
+            exit_at_once(0)
+
     async def wait(self, input_ended: asyncio.Event) -> bool:
         """Wait for the end; returns whether it is the input that ended, and nothing else."""
         stopped = self._begin()
@@ -108,6 +123,15 @@ class Stop:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for each in waits:
             each.cancel()
+
+
+def _has_hung_up(descriptor: int) -> bool:
+    """Tell whether nobody writes to a pipe any more, whatever is still to be read from it."""
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def exit_at_once(code: int) -> None:
