@@ -120,6 +120,20 @@ def test_a_program_acts_for_itself():
     talking(unattended(clients=[KnownClient(client_id="robot", secret="s" * 32)]), work)
 
 
+@pytest.mark.parametrize("transport", ["sse", None], ids=["chosen", "found"])
+def test_the_older_form_has_metadata_of_its_own(transport):
+    async def work(url):
+        auth = oauth(scopes=["read"])
+        async with connect(f"{url}/sse", auth=auth, transport=transport) as client:
+            assert text_of(await client.call_tool("whoami")) == "ada"
+            known = auth._servers[f"{url}/sse"]
+            known.grant = _aged(known.grant)
+            await auth._store.write(known.grant.key, _encoded(known.grant))
+            assert text_of(await client.call_tool("whoami")) == "ada"
+
+    talking(unattended(), work, sse=True)
+
+
 def test_many_clients_share_one_authorization():
     async def work(url):
         auth = oauth()

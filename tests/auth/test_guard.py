@@ -327,6 +327,54 @@ def test_the_audience_on_loopback_is_the_port_we_listen_on():
     assert local(verifier=verifier, host="localhost:9999", authorization=theirs).status == 403
 
 
+# -- more than one endpoint
+
+
+def of_two_forms(**settings):
+    verifier = JwtVerifier(ISSUER, keys=jwks("first"))
+    inner = Inner()
+    inner.resource_paths = {"/sse": "/sse", "/messages": "/sse"}
+    return protected(verifier, **settings).guard(inner)
+
+
+@pytest.mark.parametrize("path", ["/sse", "/sse/", "/messages"])
+def test_a_further_endpoint_has_metadata_of_its_own(path):
+    guard = of_two_forms(public_url="https://desk.example/tools/mcp")
+    answer = ask("GET", guard=guard, path=path)
+    url = f"https://desk.example/tools{METADATA}/sse"
+    assert f'resource_metadata="{url}"' in answer.headers["www-authenticate"]
+    for place in (f"/tools{METADATA}/sse", f"{METADATA}/tools/sse", f"{METADATA}/sse"):
+        found = ask("GET", guard=guard, path=place)
+        assert found.json["resource"] == "https://desk.example/tools/sse"
+    usual = ask("GET", guard=guard, path=f"{METADATA}/mcp")
+    assert usual.json["resource"] == "https://desk.example/tools/mcp"
+    assert ask("GET", guard=guard, path=f"{METADATA}/messages").status == 401
+
+
+def test_a_further_endpoint_on_loopback_has_its_own_url():
+    here = {"server": ("127.0.0.1", 8000), "scheme": "http", "root_path": "/x"}
+    guard = of_two_forms(public_url=None)
+    answer = ask("GET", guard=guard, scope=here, path="/x/sse", host="localhost:8000")
+    url = f"http://localhost:8000/x{METADATA}/sse"
+    assert f'resource_metadata="{url}"' in answer.headers["www-authenticate"]
+
+
+@pytest.mark.requirement("auth.token.audience-validated")
+def test_a_further_endpoint_takes_tokens_for_itself_and_for_the_usual_one():
+    guard = of_two_forms()
+    older = RESOURCE.replace("/mcp", "/sse")
+    for aud, path, status in [
+        (older, "/sse", 200),
+        (older, "/messages", 200),
+        (RESOURCE, "/sse", 200),
+        (RESOURCE, "/mcp", 200),
+        (older, "/mcp", 401),
+        (f"{RESOURCE}/other", "/sse", 401),
+    ]:
+        answer = ask(guard=guard, path=path, authorization=f"Bearer {token(aud=aud)}")
+        assert (aud, path, answer.status) == (aud, path, status)
+
+
 # -- settings
 
 

@@ -5,7 +5,7 @@ where to get a token, health checks, and the preflights of browsers.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import lru_cache, partial
 from time import time
 from typing import Any, Final, Protocol, TypeAlias
@@ -16,6 +16,7 @@ import msgspec
 from accord.auth import resource
 from accord.auth.resource import METADATA, Refusal
 from accord.auth.verifiers import (
+    FirstOf,
     RecentTokens,
     TokenMemory,
     TokenVerifier,
@@ -98,7 +99,8 @@ class Guard:
     Whom the token stands for is in the scope, as "accord.principal". An app that finds out only
     later that more is needed calls what is there as "accord.challenge" with the scopes, and answers
     with status 403 and the header it gets. What else the app has, such as `options`, the guard has
-    too.
+    too. An app with more than one endpoint says so with `resource_paths`: to each further path, the
+    one that clients know it by.
 
     Args:
         app: any ASGI app.
@@ -125,7 +127,10 @@ class Guard:
         self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
         self._places: dict[str, _Place] = {}
         self._required = protection.scopes
-        self._public = None if self.public_url is None else self._known(self.public_url)
+        self._others: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
+        self._public = None
+        if self.public_url is not None:
+            self._public = self._known(self.public_url, self.path)
 
     def __getattr__(self, name: str) -> Any:
         # So that whoever serves the app can ask for what it offers, with a guard or without.
@@ -151,7 +156,7 @@ class Guard:
         if self._is_open(scope):
             await self.app(scope, receive, send)
             return
-        place = self._public or self._place(scope)
+        place = self._place(scope)
         if isinstance(place, Refusal):
             await self._refuse(place, None, scope, receive, send)
             return
@@ -217,20 +222,40 @@ class Guard:
     # -- where we are
 
     def _place(self, scope: Scope) -> _Place | Refusal:
+        path = self._path_of(scope)
+        if self._public is not None:
+            above = self._public.resource.removesuffix(self.path)
+            return self._public if path == self.path else self._known(f"{above}{path}", path)
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
         origin = _origin(host, scope.get("scheme", "http"), None if server is None else server[1])
         if origin is None:
             why = "only requests to localhost are served; set public_url for others"
             return Refusal(403, "forbidden_host", why)
-        return self._known(f"{origin}{root}{self.path}")
+        return self._known(f"{origin}{root}{path}", path)
 
-    def _known(self, url: str) -> _Place:
+    def _path_of(self, scope: Scope) -> str:
+        """Return the path of the endpoint that a request is for, or about."""
+        before, about, rest = _local_path(scope).rstrip("/").partition(METADATA)
+        named = rest.removeprefix(self._prefix) if about else before
+        return self._others.get(named, self.path)
+
+    @property
+    def _prefix(self) -> str:
+        """What stands before our path where clients reach us."""
+        return urlsplit(self.public_url or "").path.removesuffix(self.path)
+
+    def _known(self, url: str, path: str) -> _Place:
         found = self._places.get(url)
         if found is None:
             verifier = for_audience(self.protection.verifier, url)
+            # Clients that name no resource have tokens for the endpoint that goes unnamed.
+            unnamed = f"{url.removesuffix(path)}{self.path}"
+            other = for_audience(self.protection.verifier, unnamed)
+            if path != self.path and other is not verifier:
+                verifier = FirstOf(verifier, other)
             memory = getattr(verifier, "memory", None)
-            described_at = resource.metadata_url(url, self.path)
+            described_at = resource.metadata_url(url, path)
             challenge_for = partial(_challenge_for, self._required, described_at)
             recent = RecentTokens()
             found = _Place(url, described_at, verifier, memory, recent, challenge_for)
@@ -245,9 +270,11 @@ class Guard:
         if scope["type"] != "http" or METADATA not in scope["path"]:
             return False
         before, _, rest = _local_path(scope).partition(METADATA)
-        rest = rest.rstrip("/")
-        prefix = urlsplit(self.public_url or "").path.removesuffix(self.path)
-        return before in ("", prefix) and rest in ("", self.path, f"{prefix}{self.path}")
+        rest, prefix = rest.rstrip("/"), self._prefix
+        if before not in ("", prefix):
+            return False
+        paths = (self.path, *self._others.values())
+        return not rest or any(rest in (path, f"{prefix}{path}") for path in paths)
 
     async def _publish(self, place: _Place, scope: Scope, send: Send) -> None:
         method = scope["method"]

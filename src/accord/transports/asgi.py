@@ -7,7 +7,7 @@ first request starts the server.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from accord.bindings import http
@@ -93,6 +93,11 @@ class HttpApp:
             raise ValueError(f"path is {path!r}, where something else is served; choose another")
         served[path] = HttpEndpoint(self).serve
         return served
+
+    @property
+    def resource_paths(self) -> Mapping[str, str]:
+        """The paths beside the endpoint, each with the one that clients know it by, for a guard."""
+        return {STREAM: STREAM, MESSAGES: STREAM} if self.options.sse else {}
 
     # -- life
 

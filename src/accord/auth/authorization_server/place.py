@@ -1,6 +1,6 @@
 """Where an authorization server is reached: its issuer and what it protects, by request. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,7 +9,12 @@ import msgspec
 from accord.auth.asgi import endpoint_url
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
 from accord.auth.authorization_server.records import Refusal
-from accord.auth.authorization_server.urls import canonical, is_loopback, is_loopback_url
+from accord.auth.authorization_server.urls import (
+    canonical,
+    is_loopback,
+    is_loopback_url,
+    same_resource,
+)
 
 __all__ = ["Place", "checked_issuer", "headers_of", "local_path"]
 
@@ -24,12 +29,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         issuer: its URL; None for whatever name of loopback a request comes by.
         resources: URLs of what it issues tokens for.
         path: of the endpoint beside it, where there is one.
+        others: paths of further endpoints there; a token for one of these has to be asked for.
         needs_loopback: whether nobody else may reach it.
     """
 
     issuer: str | None = None
     resources: tuple[str, ...] = ()
     path: str | None = None
+    others: tuple[str, ...] = ()
     needs_loopback: bool = False
 
     @classmethod
@@ -66,7 +73,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         issuer = urlsplit(self.issuer or "").path.rstrip("/")
         mount = str(scope.get("root_path", "")).rstrip("/")
         # Clients that take the server itself for the issuer look there (2025-03-26).
-        endpoints = tuple(f"{before}{self.path or ''}" for before in ("", issuer, mount))
+        paths = (self.path or "", *self.others)
+        endpoints = (f"{before}{path}" for before in ("", issuer, mount) for path in paths)
         return ("", issuer, mount, *endpoints)
 
     def issuer_of(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> str:
@@ -82,12 +90,17 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         mount = str(scope.get("root_path", "")).rstrip("/")
         return f"{scope.get('scheme', 'http')}://{headers['host'].lower()}{mount}"
 
-    def resources_of(self, issuer: str) -> tuple[str, ...]:
-        """Return what tokens can be for, under an issuer."""
-        if self.path is None or self.issuer is not None:
-            return self.resources
-        own = canonical(f"{issuer}{self.path}")
-        return self.resources if own is None else (own, *self.resources)
+    def resources_of(self, issuer: str, asked: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return what tokens can be for, under an issuer, given what a request asks for."""
+        found = self.resources
+        own = None if self.path is None else canonical(f"{issuer}{self.path}")
+        if own is not None and self.issuer is None:
+            found = (own, *found)
+        if not self.others or not found:
+            return found
+        above = found[0].removesuffix(self.path or "")
+        others = [f"{above}{path}" for path in self.others]
+        return (*found, *(each for each in others if any(same_resource(each, it) for it in asked)))
 
     def _check_way(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> None:
         is_local = self.issuer is None or is_loopback_url(self.issuer)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -180,6 +181,8 @@ class AuthorizationServer:
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
         place = Place.beside(self.issuer, public_url, path, self._resources)
+        others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))
+        place = msgspec.structs.replace(place, others=others)
         return Beside(self, app, self._checked(place), public_url)
 
     def _checked(self, place: Place) -> Place:
@@ -322,16 +325,24 @@ async def _read(place: Place, route: str | None, scope: Any, receive: Any) -> Re
     except TimeoutError:
         raise Refusal("invalid_request", "the body did not arrive in time", status=408) from None
     client = scope.get("client")
+    query = scope.get("query_string", b"").decode("latin-1")
+    asked = parse_qs(query).get("resource", []) + parse_qs(body.decode("latin-1")).get(
+        "resource", []
+    )
     return Request(
         method=scope["method"],
         path=route,
-        query=scope.get("query_string", b"").decode("latin-1"),
+        query=query,
         headers=headers,
         body=body,
         address="" if client is None else str(client[0]),
         issuer=issuer,
-        resources=place.resources_of(issuer),
+        resources=place.resources_of(issuer, asked),
     )
+
+
+def _resources_in(form: str) -> list[str]:
+    return parse_qs(form).get("resource", []) if "resource" in form else []
 
 
 async def _body(receive: Any) -> bytes:
