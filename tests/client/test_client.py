@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
+from pydantic import BaseModel
 
 from accord.client import connect
 from accord.errors import (
@@ -222,6 +223,14 @@ class Pair:
     y: int
 
 
+class Model(BaseModel):
+    x: int
+
+
+class Odd:
+    pass
+
+
 def said(*texts, **more):
     return {"content": [{"type": "text", "text": each} for each in texts], "isError": False, **more}
 
@@ -240,6 +249,9 @@ def said(*texts, **more):
         (said("two", "lines"), str, "two\nlines"),
         (said("1", "2"), list[int], [1, 2]),
         (said('{"x": 1}', '{"x": 2}'), list[Point], [Point(1), Point(2)]),
+        (said("", structuredContent={"x": 1}), Model, Model(x=1)),
+        (said("", structuredContent={"result": [{"x": 1}]}), list[Model], [Model(x=1)]),
+        (said("", structuredContent={"a": {"x": 1}}), dict[str, Model | None], {"a": Model(x=1)}),
     ],
     ids=repr,
 )
@@ -260,6 +272,17 @@ def test_a_result_that_does_not_fit_the_type_says_so(result, wayward, run):
         async with connect(wayward()) as client:
             with pytest.raises(RemoteProtocolError, match="the result of give is not a Point"):
                 await client.call_tool("give", {"result": result}, result_type=Point)
+
+    run(main())
+
+
+@pytest.mark.parametrize("wanted", [list[Model], list[Odd]], ids=repr)
+def test_a_result_that_does_not_fit_within_the_type_says_so(wanted, wayward, run):
+    async def main():
+        async with connect(wayward()) as client:
+            result = said("", structuredContent={"result": [{"x": "one"}]})
+            with pytest.raises(RemoteProtocolError, match="the result of give is not a list"):
+                await client.call_tool("give", {"result": result}, result_type=wanted)
 
     run(main())
 

@@ -99,7 +99,15 @@ def _convert(value: Any, type_: type[Output]) -> Output:
     if validate is not None:
         validated: Output = validate(value)
         return validated
-    return msgspec.convert(value, type_)
+    return msgspec.convert(value, type_, dec_hook=_within)
+
+
+def _within(type_: Any, value: Any) -> Any:
+    """Read a model that stands within other types."""
+    validate = getattr(type_, "model_validate", None)
+    if validate is None:
+        raise ValueError(f"expected {type_.__name__}, got {type(value).__name__}")
+    return validate(value)
 
 
 def _text(result: CallToolResult) -> str:
