@@ -221,7 +221,7 @@ def test_a_mistake_is_explained_in_one_line(accord, good, words, said):
         (["--", "sh"], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["goof.py"], "there is no file goof.py; did you mean good.py?"),
         (["sh", "server.sh", "add"], "sh is a command, and commands stand after --: -- sh server"),
-        (["good.py", "add", "--wat"], "unrecognized arguments: --wat"),
+        (["good.py", "add", "--wat"], "there is no option --wat"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(accord, good, args, said):

@@ -161,7 +161,7 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ([], "list needs a TARGET: a Python file, a module, or -- and a command"),
+        ([], "list needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         (["sh", "server.sh"], "sh is a command, and commands stand after --: -- sh server.sh"),
         (["good.py", "--", "x"], "either good.py or the command after --, not both"),
         (["good.py", "more"], "list takes one TARGET; more is too much"),

@@ -87,8 +87,8 @@ def test_a_lock_is_the_same_each_time(accord, small):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("lock",), "lock needs a TARGET, or a command after --"),
-        (("verify",), "verify needs a TARGET, or a command after --"),
+        (("lock",), "lock needs a TARGET: a URL, a Python file, a module, or -- and a command"),
+        (("verify",), "verify needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         (("verify", "small.py"), "there is no accord.lock; accord lock writes it"),
         (("lock", "small.py", "--output", "/"), "/: Is a directory"),
         (("lock", "none.py"), "there is no file none.py"),

@@ -158,7 +158,7 @@ def test_a_closed_stream_is_exit_code_2(good, closed):
         (["--", "python", "good.py"], "run serves a Python file or module; a command needs no"),
         (["good.py", "--grace", "soon"], "argument --grace: 'soon' is no number of seconds"),
         (["good.py", "--grace", "-1"], "argument --grace: '-1' is no number of seconds"),
-        (["good.py", "--wat"], "unrecognized arguments: --wat"),
+        (["good.py", "--wat"], "there is no option --wat"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(accord, good, args, said):

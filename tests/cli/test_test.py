@@ -104,7 +104,7 @@ def test_what_is_printed_takes_the_form_asked_for(accord):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "test needs a TARGET, or a command after --"),
+        ((), "test needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         (("--only-cases", *loose("good")), "--only-cases needs --cases FILE"),
         (("--examples", "0", *loose("good")), "'0' is no number of examples, expected 1 or more"),
         (("--tool", "counts", *loose("good")), "there is no tool counts; there are count"),

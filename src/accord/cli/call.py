@@ -44,10 +44,10 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^=]")
 _ABOUT = """\
 Call a tool, read a resource (NAME is a URI or a URI template) or get a prompt (--prompt).
 
-TARGET is a Python file or module with a Server (server.py, server.py:name, package.module:name); a
-command line stands after --, and then there is no TARGET. Arguments are key=value, read by the
-tool's input schema: numbers, true and false, lists as a,b,c or by giving a key several times.
-key:=JSON gives a nested value, --json all arguments at once.
+TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
+package.module:name); a command line stands after --, and then there is no TARGET. Arguments are
+key=value, read by the tool's input schema: numbers, true and false, lists as a,b,c or by giving a
+key several times. key:=JSON gives a nested value, --json all arguments at once.
 
 The result goes to stdout; progress, log messages, questions and what the server says on stderr go
 to stderr. What a server asks of its user is asked on the terminal; without one it is declined.
@@ -74,7 +74,6 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         "       accord call [options] NAME [key=value ...] -- COMMAND ...",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="TARGET NAME [key=value ...]", help="see above")
     parser.add_argument("--json", metavar="ARGS", help="arguments as a JSON object; - reads stdin")
@@ -84,7 +83,9 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         help="send the arguments of --json even where the tool's input schema forbids them",
     )
     parser.add_argument("--prompt", action="store_true", help="NAME is a prompt")
-    parser.add_argument("--format", metavar="F", default="text", help=", ".join(_FORMATS))
+    parser.add_argument(
+        "--format", metavar="F", default="text", help="text or json (default: text)"
+    )
     add_options(parser)
     parser.set_defaults(run=run)
 
@@ -206,9 +207,13 @@ def _show_log(message: LogMessageParams) -> None:
 
 
 def _show_progress(progress: ProgressParams) -> None:
-    total = f" of {progress.total:g}" if progress.total is not None else ""
+    total = f" of {_number(progress.total)}" if progress.total is not None else ""
     said = f": {progress.message}" if progress.message else ""
-    note(f"progress {progress.progress:g}{total}{said}")
+    note(f"progress {_number(progress.progress)}{total}{said}")
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
 def _show(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:

@@ -9,13 +9,28 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_ABOUT = "Check that the rules of the protocol are kept, clause by clause."
+_ABOUT = """\
+Check that the rules of the protocol are kept, clause by clause.
+
+Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed, 2 it could not be
+done.
+"""
+_EXAMPLES = """\
+examples:
+  accord check server server.py
+  accord check server https://example.com/mcp --bearer "$TOKEN"
+  accord check client -- python client.py {url}
+  accord check trace session.jsonl
+"""
 
 
 def register(commands: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
-        "check", help="check servers, clients and recordings", description=_ABOUT
+        "check",
+        help="check servers, clients and recordings",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
     )
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     check_server.register(kinds)

@@ -5,7 +5,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, one_of, seconds, variable
+from accord.cli.options import UsageError, add_env, one_of, seconds
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed, MissingExtra
 from accord.types import REVISION_IDS
@@ -47,9 +47,10 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
     parser = kinds.add_parser(
         "client",
         help="hold a client to every requirement",
+        usage="%(prog)s [options] -- COMMAND ... {url}\n"
+        "       %(prog)s [options] -- COMMAND ... {server}",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -69,9 +70,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--transport", metavar="T", default="http", help="what {url} speaks: http (default) or sse"
     )
-    parser.add_argument(
-        "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
-    )
+    add_env(parser, "client")
     parser.add_argument(
         "--timeout",
         metavar="S",
@@ -105,6 +104,8 @@ def _plan(options: argparse.Namespace) -> "ClientPlan":
     from accord.check.client_check import ClientPlan
     from accord.protocol.catalogue import catalogue
 
+    if options.rest:
+        raise UsageError(f"the client's command stands after --: -- {' '.join(options.rest)}")
     if not options.command:
         raise UsageError("check client needs the client's command after --, with {url} or {server}")
     if not any("{url}" in word or "{server}" in word for word in options.command):

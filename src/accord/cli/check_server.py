@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, header, one_of, seconds, variable
-from accord.cli.target import command_of, locate
+from accord.cli.options import (
+    UsageError,
+    add_bearer,
+    add_env,
+    add_header,
+    given_token,
+    one_of,
+    seconds,
+)
+from accord.cli.target import add_target, command_of, demand_target, locate
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed
 from accord.types import REVISION_IDS
@@ -53,10 +61,8 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         help="hold a server to every requirement",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    add_target(parser)
     parser.add_argument(
         "--revision",
         metavar="R",
@@ -95,15 +101,8 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
 
 def _add_reaching(parser: argparse.ArgumentParser) -> None:
     """Add how the server is reached."""
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        action="append",
-        default=[],
-        type=header,
-        help="a header of every HTTP request; may be repeated",
-    )
-    parser.add_argument("--bearer", metavar="TOKEN", help="a token for the Authorization header")
+    add_header(parser)
+    add_bearer(parser)
     parser.add_argument(
         "--oauth",
         action="store_true",
@@ -119,9 +118,7 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
         metavar="TOKEN",
         help="a token of the same issuer for another server, which must be refused",
     )
-    parser.add_argument(
-        "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
-    )
+    add_env(parser, "server")
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
     parser.add_argument(
         "--timeout",
@@ -135,6 +132,7 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check a server and print the report."""
     form = reporting.chosen_form(options)
+    demand_target(options, "check server")
     plan = _plan(options)
     try:
         report = asyncio.run(_check(options, plan))
@@ -171,9 +169,10 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
     transport = _transport(options, is_url=isinstance(found, str))
     name = reporting.shown_target(options.target) or " ".join(options.command)
     headers = dict(options.header)
-    if options.bearer:
-        headers["authorization"] = f"Bearer {options.bearer}"
-    if options.bearer and options.oauth:
+    token = given_token(options)
+    if token:
+        headers["authorization"] = f"Bearer {token}"
+    if token and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     settings: dict[str, Any] = {
         "name": name,

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _ABOUT = """\
-Judge a recorded session: one JSON object per line,
-{"t", "from": "client"|"server", "transport": "stdio"|"http"|"sse", "message", "raw", "http"}.
+Judge a recorded session: one JSON object per line, such as accord watch --record writes.
+
+  {"from": "client", "t": 0.02, "transport": "stdio", "message": {"jsonrpc": "2.0", ...}}
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the recording cannot be read or holds no message.
@@ -42,9 +43,9 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
     parser = kinds.add_parser(
         "trace",
         help="judge a recorded session",
+        usage="%(prog)s [options] FILE",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="FILE", help="the recording; - reads standard input")
     parser.add_argument(

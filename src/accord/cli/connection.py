@@ -6,7 +6,15 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import UsageError, header, one_of, seconds, variable
+from accord.cli.options import (
+    UsageError,
+    add_bearer,
+    add_env,
+    add_header,
+    given_token,
+    one_of,
+    seconds,
+)
 from accord.cli.target import command_of
 from accord.cli.terminal import complain, note
 from accord.errors import (
@@ -37,14 +45,7 @@ _ADVICE: Final = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command has that talks to a server."""
-    parser.add_argument(
-        "--env",
-        metavar="K=V",
-        type=variable,
-        action="append",
-        default=[],
-        help="a variable for the server, which also gets ours; may be repeated",
-    )
+    add_env(parser, "server")
     parser.add_argument("--cwd", metavar="DIR", type=Path, help="the folder the server runs in")
     parser.add_argument(
         "--timeout",
@@ -55,29 +56,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--revision", metavar="R", help=f"the revision to speak: {', '.join(REVISION_IDS)}"
     )
-    _add_header_option(parser)
     add_auth_options(parser)
 
 
 def add_auth_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how a server at a URL is told who we are."""
-    parser.add_argument(
-        "--bearer", metavar="TOKEN", help="a token for the server; - reads it from ACCORD_BEARER"
-    )
+    add_header(parser)
+    add_bearer(parser)
     parser.add_argument(
         "--oauth", action="store_true", help="obtain a token as the server asks for it, and keep it"
-    )
-
-
-def _add_header_option(parser: argparse.ArgumentParser) -> None:
-    """Add what every HTTP request carries."""
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        action="append",
-        default=[],
-        type=header,
-        help="a header of every HTTP request; may be repeated",
     )
 
 
@@ -89,11 +76,11 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
         from accord.auth import OAuth
 
         return OAuth(client_name="accord command line")
-    if options.bearer is None:
+    token = given_token(options)
+    if token is None:
         return None
     from accord.transports.http_authorization import Bearer
 
-    token = os.environ.get("ACCORD_BEARER", "") if options.bearer == "-" else options.bearer
     try:
         return Bearer(token)
     except ValueError as error:

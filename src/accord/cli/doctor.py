@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accord.cli.connection import add_auth_options, auth_of
-from accord.cli.options import UsageError, seconds
+from accord.cli.options import UsageError, one_of, seconds
 from accord.cli.terminal import harmless, painter, say
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ _EXAMPLES = """\
 examples:
   accord doctor https://example.com/mcp
   accord doctor https://example.com/mcp --oauth
-  accord doctor http://127.0.0.1:8000/mcp --json | jq '.steps[] | select(.verdict == "failed")'
+  accord doctor http://127.0.0.1:8000/mcp --format json | jq '.steps[] | .name, .verdict'
 """
+_FORMATS = ("text", "json")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 _WIDEST = len("authorization server")
 
@@ -36,14 +37,23 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser = commands.add_parser(
         "doctor",
         help="find out what keeps a client from a server",
+        usage="%(prog)s [options] URL",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("url", metavar="URL", help="of the server")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument("url", metavar="URL", help="where the server is")
     parser.add_argument(
-        "--timeout", metavar="S", type=seconds, default=10.0, help="seconds a step may take (10)"
+        "--format", metavar="F", default="text", help="text or json (default: text)"
+    )
+    parser.add_argument(
+        "--json", action="store_const", const="json", dest="format", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=seconds,
+        default=10.0,
+        help="seconds a step may take (default: 10)",
     )
     add_auth_options(parser)
     parser.set_defaults(run=run)
@@ -53,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     """Examine a server and print what was found."""
     import asyncio
 
+    as_json = one_of(options.format, _FORMATS, "format") == "json"
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url[:200]} is not a URL of a server, http(s)://host/path")
@@ -66,11 +77,12 @@ def run(options: argparse.Namespace) -> int:
     examination = Examination(
         options.url,
         auth=auth_of(options),
+        headers=dict(options.header),
         seconds=options.timeout,
-        report=(lambda _step: None) if options.json else lambda step: say(_line(step, paint)),
+        report=(lambda _step: None) if as_json else lambda step: say(_line(step, paint)),
     )
     asyncio.run(examination.run())
-    if options.json:
+    if as_json:
         say(_as_json(examination))
     if not examination.is_reachable:
         return 2

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.cli.arguments import described
 from accord.cli.connection import add_options, talk
-from accord.cli.options import UsageError, one_of
-from accord.cli.target import locate
+from accord.cli.options import one_of
+from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import harmless, painter, say, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
@@ -22,15 +22,16 @@ _FORMATS = ("text", "json")
 _ABOUT = """\
 Show the tools, resources, resource templates and prompts of a server.
 
-TARGET is a Python file or module with a Server (server.py, server.py:name, package.module:name); a
-command line stands after --. Where stdout is no terminal, every entry is one line: kind, name and
-description with tabs between them.
+TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
+package.module:name); a command line stands after --. Where stdout is no terminal, every entry is
+one line: kind, name and description with tabs between them.
 
 Exit code: 0 fine, 1 the server answered with an error, 2 it could not be reached.
 """
 _EXAMPLES = """\
 examples:
   accord list server.py
+  accord list https://example.com/mcp --oauth
   accord list --env API_KEY=... -- npx some-server --flag
   accord list server.py --format json | jq '.tools[].name'
 """
@@ -56,11 +57,11 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         help="show what a server offers",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--format", metavar="F", default="text", help=", ".join(_FORMATS))
+    add_target(parser)
+    parser.add_argument(
+        "--format", metavar="F", default="text", help="text or json (default: text)"
+    )
     add_options(parser)
     parser.set_defaults(run=run)
 
@@ -68,13 +69,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what the server offers."""
     form = one_of(options.format, _FORMATS, "format")
-    if not options.target and not options.command:
-        raise UsageError("list needs a TARGET: a Python file, a module, or -- and a command")
-    if options.command and options.target:
-        raise UsageError(f"either {options.target} or the command after --, not both")
-    if options.rest:
-        locate(options.target, options.rest)
-        raise UsageError(f"list takes one TARGET; {' '.join(options.rest)} is too much")
+    demand_target(options, "list")
 
     async def work(client: "Client") -> int:
         offer = await _fetch(client)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.connection import add_options, talk
-from accord.cli.options import UsageError
+from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, note, say
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         help="write what a server shows into a file",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    add_target(parser)
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -58,8 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from accord.check.contract.changes import written_lock
     from accord.testing import surface_of
 
-    if not options.target and not options.command:
-        raise UsageError("lock needs a TARGET, or a command after --")
+    demand_target(options, "lock")
 
     async def work(client: "Client") -> int:
         text = written_lock(await surface_of(client), client.revision)

@@ -9,26 +9,29 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
+from accord.cli.parsing import Parser
 from accord.cli.terminal import be_lenient, complain, say
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
 
 __all__ = ["main"]
 
-_ABOUT = (
-    "The Model Context Protocol for Python: serve, call, look at the rules, check what keeps them."
-)
+_ABOUT = """\
+The Model Context Protocol for Python: serve, call, check, look at the rules.
+
+Exit code: 0 fine, 1 what was called or checked failed, 2 it could not be done, 130 interrupted.
+"""
 _COMMANDS: Final = (
     "run",
     "list",
     "call",
-    "doctor",
-    "requirements",
     "check",
     "watch",
     "test",
     "lock",
     "verify",
+    "doctor",
+    "requirements",
 )
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
 _EXAMPLES = f"""\
@@ -36,22 +39,13 @@ examples:
   accord run server.py
   accord list server.py
   accord call server.py add a=1 b=2
-  accord doctor https://example.com/mcp
-  accord requirements --revision {REVISION_IDS[2]} --level must
-  accord requirements tools.call.content-array
   accord check server server.py
   accord check trace session.jsonl
   accord watch --record session.jsonl -- python server.py
   accord test server.py
+  accord doctor https://example.com/mcp
+  accord requirements --revision {REVISION_IDS[2]} --level must
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """Complains in one line, on stderr, with exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        complain(f"{message} (see {self.prog} --help)")
-        sys.exit(2)
 
 
 class _Version(argparse.Action):
@@ -66,14 +60,9 @@ class _Version(argparse.Action):
 
 def _parser(asked: str) -> argparse.ArgumentParser:
     """Make the parser; of the commands only the one asked for, since a server starts with it."""
-    parser = _Parser(
-        prog="accord",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="accord", description=_ABOUT, epilog=_EXAMPLES)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(metavar="COMMAND", dest="named")
     for command in (asked,) if asked in _COMMANDS else _COMMANDS:
         import_module(f"accord.cli.{command}").register(commands)
     return parser
@@ -105,11 +94,15 @@ def main(args: Sequence[str] | None = None) -> int:
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = _parser(words[0] if words else "")
     options, rest = parser.parse_known_args(words)
+    if options.named is None:
+        parser.error(f"accord needs a COMMAND: {', '.join(_COMMANDS)}")
     # argparse gives up on words that come after an option when there were some before it.
-    if hasattr(options, "words") and not any(each.startswith("-") for each in rest):
+    if hasattr(options, "words"):
         options.words += rest
+    elif hasattr(options, "rest"):
+        options.rest += rest
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.error(f"{' '.join(rest)} is too much")
     return options
 
 

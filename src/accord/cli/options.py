@@ -1,11 +1,25 @@
 """Values given on the command line: found among the known ones, or refused with their list."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from accord.errors import AccordError
 
-__all__ = ["UsageError", "header", "one_of", "seconds", "variable"]
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = [
+    "UsageError",
+    "add_bearer",
+    "add_env",
+    "add_header",
+    "did_you_mean",
+    "given_token",
+    "one_of",
+    "port",
+    "seconds",
+]
 
 Value = TypeVar("Value", bound=str)
 
@@ -23,6 +37,17 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
     raise UsageError(f"unknown {what} {value!r}; known: {', '.join(known)}")
 
 
+def did_you_mean(
+    given: str, known: Iterable[str], shown: Callable[[str], str] = lambda name: name
+) -> str:
+    """Return a question to end a complaint with; empty where nothing known is close."""
+    # Imported late, as all that only mistakes need: hosts wait for `accord run`.
+    from difflib import get_close_matches
+
+    close = get_close_matches(given, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
+
+
 def seconds(text: str) -> float:
     """Read a time in seconds, for argparse."""
     import argparse
@@ -36,8 +61,62 @@ def seconds(text: str) -> float:
     return value
 
 
-def header(text: str) -> tuple[str, str]:
-    """Read a header, for argparse."""
+def port(text: str) -> int:
+    """Read the number of a port, for argparse."""
+    import argparse
+
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, expected 0 to 65535")
+    return int(text)
+
+
+def add_header(parser: "argparse.ArgumentParser") -> None:
+    """Add what every HTTP request carries."""
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        action="append",
+        default=[],
+        type=_header,
+        help="a header of every HTTP request; may be repeated",
+    )
+
+
+def add_env(parser: "argparse.ArgumentParser", whose: str) -> None:
+    """Add the variables of what is launched."""
+    parser.add_argument(
+        "--env",
+        metavar="K=V",
+        action="append",
+        default=[],
+        type=_variable,
+        help=f"a variable for the {whose}, which also gets ours; may be repeated",
+    )
+
+
+def add_bearer(parser: "argparse.ArgumentParser") -> None:
+    """Add the token that the server is shown."""
+    parser.add_argument(
+        "--bearer", metavar="TOKEN", help="a token for the server; - reads it from ACCORD_BEARER"
+    )
+
+
+def given_token(options: "argparse.Namespace") -> str | None:
+    """Return the token of `--bearer`, wherever it stands.
+
+    Raises:
+        UsageError: it is to be read from a variable that is not set.
+    """
+    if options.bearer != "-":
+        given: str | None = options.bearer
+        return given
+    token = os.environ.get("ACCORD_BEARER", "")
+    if not token:
+        raise UsageError("--bearer - reads the variable ACCORD_BEARER, which is not set")
+    return token
+
+
+def _header(text: str) -> tuple[str, str]:
     import argparse
 
     name, colon, value = text.partition(":")
@@ -46,8 +125,7 @@ def header(text: str) -> tuple[str, str]:
     return name.strip().lower(), value.strip()
 
 
-def variable(text: str) -> tuple[str, str]:
-    """Read a variable of the environment, for argparse."""
+def _variable(text: str) -> tuple[str, str]:
     import argparse
 
     name, equals, value = text.partition("=")

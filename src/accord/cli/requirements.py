@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_ABOUT = "Show the requirements of the protocol: what each says, whom it binds, where it holds."
+_ABOUT = """\
+Show the requirements of the protocol: what each says, whom it binds, where it holds.
+
+Exit code: 0 shown, also where none fits; 2 there is no such requirement, level, area or party.
+"""
 _EXAMPLES = f"""\
 examples:
   accord requirements                                          all of them
@@ -26,6 +30,7 @@ examples:
   accord requirements tools.call.content-array                 all about one of them
 
 levels: must, must-not, should, should-not, may, fact (stated without a keyword)
+
 checks: wire (recorded traffic), server-probe, client-probe, process, http-probe, auth-probe, human
 """
 
@@ -37,9 +42,9 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser = commands.add_parser(
         "requirements",
         help="show the requirements of the protocol",
+        usage="%(prog)s [options] [ID ...]",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="show all about these requirements")
     parser.add_argument(
@@ -52,7 +57,9 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument("--area", metavar="A", help="those of this area, such as tools")
     parser.add_argument("--party", metavar="P", help="those that bind this party, such as server")
     parser.add_argument("--check", metavar="C", help="those that are checked so, such as wire")
-    parser.add_argument("--format", metavar="F", default="text", help="text, json or markdown")
+    parser.add_argument(
+        "--format", metavar="F", default="text", help="text, json or markdown (default: text)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from accord.cli.options import UsageError, seconds
+from accord.cli.options import UsageError, port, seconds
 from accord.cli.target import load, locate
 from accord.cli.terminal import complain
 
@@ -33,11 +33,11 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser = commands.add_parser(
         "run",
         help="serve a server over stdin and stdout, or over HTTP",
+        usage="%(prog)s [options] TARGET",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
+    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="what to serve")
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
         "--grace",
@@ -51,7 +51,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         "--host", metavar="H", default="127.0.0.1", help="where to listen (default: 127.0.0.1)"
     )
     parser.add_argument(
-        "--port", metavar="P", type=int, default=8000, help="0 takes any free one (default: 8000)"
+        "--port", metavar="P", type=port, default=8000, help="0 takes any free one (default: 8000)"
     )
     parser.add_argument(
         "--sse",

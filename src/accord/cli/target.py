@@ -7,18 +7,20 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from accord.cli.options import UsageError
+from accord.cli.options import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    import argparse
+
     from accord.server import Server
 
-__all__ = ["Place", "command_of", "load", "locate"]
+__all__ = ["Place", "add_target", "command_of", "demand_target", "load", "locate"]
 
 _USUAL_NAMES: Final = ("server", "mcp", "app")
 _OBJECT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -41,6 +43,43 @@ class Place(NamedTuple):
         """The same place, found from any folder."""
         where = self.module if self.file is None else str(self.file.absolute())
         return f"{where}:{self.object}" if self.object else where
+
+
+# -- naming
+
+
+def add_target(parser: "argparse.ArgumentParser") -> None:
+    """Add how any server is named: by a TARGET, or by a command line after `--`."""
+    from argparse import SUPPRESS
+
+    parser.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] -- COMMAND ..."
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        default="",
+        help="the server: a URL, or a Python file or module with a Server",
+    )
+    parser.add_argument("rest", nargs="*", help=SUPPRESS)
+
+
+def demand_target(options: "argparse.Namespace", command: str) -> None:
+    """See to it that one server is named, in one way.
+
+    Raises:
+        UsageError: none is, or several are.
+    """
+    if not options.target and not options.command:
+        raise UsageError(
+            f"{command} needs a TARGET: a URL, a Python file, a module, or -- and a command"
+        )
+    if options.target and options.command:
+        raise UsageError(f"either {options.target} or the command after --, not both")
+    if options.rest:
+        # A command line without -- is the likelier mistake, and has advice of its own.
+        if not _URL.match(options.target):
+            locate(options.target, options.rest)
+        raise UsageError(f"{command} takes one TARGET; {' '.join(options.rest)} is too much")
 
 
 # -- finding
@@ -117,7 +156,7 @@ def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
     if python.is_file():
         return f"there is no module {where}; did you mean {python}?"
     known_names = [each.stem for each in Path.cwd().glob("*.py")]
-    hint = _did_you_mean(where, known_names)
+    hint = did_you_mean(where, known_names)
     return f"there is no module {where} in {Path.cwd()} or among the installed packages{hint}"
 
 
@@ -138,7 +177,7 @@ def _neighbours(path: Path) -> str:
     if not folder.is_dir():
         return f": there is no folder {folder}"
     stems = sorted(each.stem for each in folder.glob("*.py"))
-    hint = _did_you_mean(path.stem, stems, lambda stem: str(folder / f"{stem}.py"))
+    hint = did_you_mean(path.stem, stems, lambda stem: str(folder / f"{stem}.py"))
     if hint:
         return hint
     here = "here" if str(folder) == "." else f"in {folder}"
@@ -157,22 +196,13 @@ def _did_you_mean_module(name: str) -> str:
     package, _, last = name.rpartition(".")
     folders = getattr(sys.modules.get(package), "__path__", ())
     known = [each.stem for folder in folders for each in Path(folder).glob("[!_]*.py")]
-    return _did_you_mean(last, known)
+    return did_you_mean(last, known)
 
 
 def _some(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _did_you_mean(
-    given: str, known: Iterable[str], shown: Callable[[str], str] = lambda name: name
-) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(given, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
 
 
 # -- importing it
@@ -297,7 +327,7 @@ def _named(module: ModuleType, place: Place) -> "Server[Any]":
     found: Any = module
     for part in place.object.split("."):
         if not hasattr(found, part):
-            known = _did_you_mean(part, (name for name in vars(found) if not name.startswith("_")))
+            known = did_you_mean(part, (name for name in vars(found) if not name.startswith("_")))
             known = known or _which(_servers(module), place)
             raise UsageError(f"{place.shown} has no {place.object}{known}")
         found = getattr(found, part)

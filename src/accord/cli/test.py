@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.cli.connection import add_options, reach
 from accord.cli.options import UsageError, one_of
 from accord.cli.reporting import shown_target
+from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, painter, progress, say
 
 if TYPE_CHECKING:
@@ -54,10 +55,8 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         help="test a server against its own schemas, and your cases",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    add_target(parser)
     parser.add_argument(
         "--cases", metavar="FILE", type=Path, help="your own cases; may name the target, too"
     )
@@ -115,8 +114,7 @@ def run(options: argparse.Namespace) -> int:
     _adopt(options, file)
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
-    if not options.target and not options.command:
-        raise UsageError("test needs a TARGET, or a command after --")
+    demand_target(options, "test")
     ran: list[Ran] = []
 
     def work(found: Any, settings: Any) -> int:

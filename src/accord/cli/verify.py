@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.connection import add_options, talk
 from accord.cli.lock import LOCK
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import one_of
+from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import harmless, painter, say
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         help="compare what a server shows with a locked file",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="the server")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    add_target(parser)
     parser.add_argument(
         "--lock", metavar="FILE", type=Path, default=LOCK, help=f"the file (default: {LOCK})"
     )
-    parser.add_argument("--format", metavar="F", default="text", help=", ".join(_FORMS))
+    parser.add_argument(
+        "--format", metavar="F", default="text", help="text or json (default: text)"
+    )
     add_options(parser)
     parser.set_defaults(run=run)
 
@@ -58,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from accord.testing import surface_of
 
     form = one_of(options.format, _FORMS, "format")
-    if not options.target and not options.command:
-        raise UsageError("verify needs a TARGET, or a command after --")
+    demand_target(options, "verify")
     locked = read_lock(options.lock)
     options.revision = options.revision or locked.get("revision")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, header, variable
+from accord.cli.options import UsageError, add_bearer, add_env, add_header, given_token, port
 from accord.cli.terminal import complain, harmless, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.protocol.violation import Violation
@@ -48,33 +48,24 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser = commands.add_parser(
         "watch",
         help="judge a real conversation, live",
+        usage="%(prog)s [options] -- COMMAND ...\n       %(prog)s [options] --listen PORT URL",
         description=_ABOUT,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "url", metavar="URL", nargs="?", default="", help="the server, with --listen"
     )
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--listen", metavar="PORT", type=int, help="where clients connect; 0: any")
+    parser.add_argument("--listen", metavar="PORT", type=port, help="where clients connect; 0: any")
     parser.add_argument(
         "--record", metavar="FILE", type=Path, help="write a trace; secrets in it are masked"
     )
     parser.add_argument(
         "--log", metavar="FILE", type=Path, help="tell breaches there instead of on stderr"
     )
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        action="append",
-        default=[],
-        type=header,
-        help="a header added to every HTTP request; may be repeated",
-    )
-    parser.add_argument("--bearer", metavar="TOKEN", help="a token for the Authorization header")
-    parser.add_argument(
-        "--env", metavar="K=V", action="append", default=[], type=variable, help="a variable"
-    )
+    add_header(parser)
+    add_bearer(parser)
+    add_env(parser, "server")
     reporting.add_options(parser)
     parser.set_defaults(run=run)
 
@@ -191,8 +182,9 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url!r} is no URL of a server, http(s)://host/path")
     headers = dict(options.header)
-    if options.bearer:
-        headers["authorization"] = f"Bearer {options.bearer}"
+    token = given_token(options)
+    if token:
+        headers["authorization"] = f"Bearer {token}"
     sockets = listen("127.0.0.1", options.listen)
     config = uvicorn.Config(
         HttpProxy(options.url, watcher, headers=headers),

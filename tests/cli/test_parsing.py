@@ -1,0 +1,69 @@
+import pytest
+
+from accord.cli.main import main
+
+COMMANDS = (
+    *("", "run", "list", "call", "check", "check server", "check client", "check trace", "watch"),
+    *("test", "lock", "verify", "doctor", "requirements"),
+)
+
+
+def outcome(*words):
+    try:
+        return main(words)
+    except SystemExit as end:
+        return end.code
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_tells_how_it_is_used_and_ends(command, capsys):
+    assert outcome(*command.split(), "--help") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: accord {command}".rstrip())
+    assert "Exit code: " in shown
+    assert "\nexamples:\n  accord " in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_narrow_terminal_but_for_what_is_to_be_copied(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    outcome(*command.split(), "--help")
+    about, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    paragraphs = about.split("\n\n")[1:] + examples.split("\n\n")[1:]
+    lines = [line for each in paragraphs if each[0] != " " for line in each.splitlines()]
+    assert max(map(len, lines)) < 60
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "accord needs a COMMAND: run, list, call, check, "),
+        ("lst x.py", "there is no COMMAND lst; did you mean list? (see accord --help)"),
+        ("zzz", "there is no COMMAND zzz; there are run, list, call, check, "),
+        ("check servr x.py", "there is no WHAT servr; did you mean server? (see accord check"),
+        ("list --fromat=json x.py", "no option --fromat; did you mean --format? (see accord list"),
+        ("check server --zzz x.py", "there is no option --zzz (see accord check server --help)"),
+        ("--fromat list x.py", "there is no option --fromat"),
+        ("check trace a b", "b is too much"),
+        (
+            "run x.py --http --port 65536",
+            "argument --port: '65536' is no port, expected 0 to 65535",
+        ),
+        ("watch --listen x http://y/", "argument --listen: 'x' is no port, expected 0 to 65535"),
+        ("check server", "check server needs a TARGET: a URL, a Python file, a module, or -- and"),
+        ("check server http://x/ y", "check server takes one TARGET; y is too much"),
+        ("lock http://x/ y", "lock takes one TARGET; y is too much"),
+        ("verify http://x/ -- y", "either http://x/ or the command after --, not both"),
+        ("test http://x/ --seed 1 y", "test takes one TARGET; y is too much"),
+        ("check client a {url}", "the client's command stands after --: -- a {url}"),
+        ("check server http://x/ --bearer -", "--bearer - reads the variable ACCORD_BEARER, which"),
+        ("doctor http://x/ --format poem", "unknown format 'poem'; known: text, json"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_way_out(words, said, capsys, monkeypatch):
+    monkeypatch.delenv("ACCORD_BEARER", raising=False)
+    assert outcome(*words.split()) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert shown.err.startswith("accord: ")
+    assert said in shown.err
