@@ -298,3 +298,8 @@ def test_a_misspelt_option_and_a_callback_that_is_none_are_refused():
 
 def test_a_command_as_one_text_is_told_to_be_a_list(run):
     assert 'such as ["python", "server.py"]' in str(failed(run, "python server.py"))
+
+
+def test_a_connection_that_was_not_awaited_says_how_it_is_made():
+    with pytest.raises(AttributeError, match="write `async with connect"):
+        connect(["server"]).call_tool("add")

@@ -96,6 +96,14 @@ class Connecting:
         self._settings = settings
         self._client: Client | None = None
 
+    if not TYPE_CHECKING:  # type checkers should not take it for a client
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"nothing is connected yet, so there is no {name}: write "
+                "`async with connect(...) as client`, or `client = await connect(...)`"
+            )
+
     def __await__(self) -> Generator[Any, None, Client]:
         return _connect(self._target, self._settings).__await__()
 
