@@ -159,11 +159,11 @@ def test_signals_reach_the_server_which_decides(name):
 @pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="signals do not tell their sender")
 def test_an_interrupt_at_the_terminal_reaches_the_server_once():
     script = (
-        "import signal, sys\n"
+        "import os, signal, sys\n"
         "caught = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: (caught.append(1), print('caught', flush=True)))\n"
+        "signal.signal(signal.SIGINT, lambda *_: caught.append(os.write(1, b'caught\\n')))\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(len(caught)))\n"
-        "print('ready', flush=True)\n"
+        "os.write(1, b'ready\\n')\n"
         "while True: signal.pause()"
     )
     terminal, side = pty.openpty()

@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -62,10 +62,10 @@ def watch_command(
     process.stdout.close()
     to_server = _Pump(stdin, server_in, _Ear("client", watcher))
     to_host = _Pump(server_out, stdout, _Ear("server", watcher))
-    with _passed_on(process):
+    with _passed_on(process) as awaited:
         to_server.start()
         to_host.start()
-        code = _awaited(process)
+        code = awaited()
         to_host.join(_DRAINING)
     return code
 
@@ -147,44 +147,48 @@ def _leave(file: int, mode: int) -> None:
         os.close(nothing)
 
 
-def _awaited(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for the server's end, and pass on what signals came to us alone."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not hasattr(signal, "sigtimedwait"):
-        return process.wait()
-    awaited = {*_signals(), signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-    try:
-        while (code := process.poll()) is None:
-            told = signal.sigtimedwait(awaited, _LOOK)
-            # A terminal sends to the whole group: the server has got it already.
-            if told and told.si_signo != signal.SIGCHLD and told.si_code != _FROM_KERNEL:
-                with contextlib.suppress(OSError):
-                    process.send_signal(told.si_signo)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return code
-
-
-def _signals() -> list[signal.Signals]:
-    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]
-
-
 @contextmanager
-def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Pass signals on to the server: how they end it is its own affair."""
+def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]]:
+    """Pass signals on to the server: how they end it is its own affair. Yields the wait for it."""
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
+    def pass_on(number: int, _frame: FrameType | None = None) -> None:
         with contextlib.suppress(OSError):
             process.send_signal(number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield process.wait
         return
-    before = {number: signal.signal(number, pass_on) for number in _signals()}
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    numbers = {getattr(signal, name) for name in names if hasattr(signal, name)}
+    before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
-        yield
+        if hasattr(signal, "sigtimedwait"):
+            with _held({*numbers, signal.SIGCHLD}) as held:
+                yield lambda: _awaited(process, held, pass_on)
+        else:
+            yield process.wait
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _held(numbers: set[int]) -> Iterator[set[int]]:
+    """Hold signals back for whoever waits for them; threads that start meanwhile get none."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield numbers
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _awaited(
+    process: "subprocess.Popen[bytes]", held: set[int], pass_on: Callable[[int], None]
+) -> int:
+    """Wait for the server's end, and pass on the signals that came to us alone."""
+    while (code := process.poll()) is None:
+        told = signal.sigtimedwait(held, _LOOK)
+        # A terminal sends to the whole group: the server has got it already.
+        if told and told.si_signo != signal.SIGCHLD and told.si_code != _FROM_KERNEL:
+            pass_on(told.si_signo)
+    return code
