@@ -1,6 +1,7 @@
 """`accord test`: contract tests made from what a server declares, and cases of its author's."""
 
 import argparse
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from shlex import join, quote
@@ -13,7 +14,7 @@ from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, painter, progress, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from accord.check.contract.cases import CaseFile
     from accord.check.contract.contact import Contact, Way
@@ -122,12 +123,31 @@ def run(options: argparse.Namespace) -> int:
 
         patience = file.timeout if options.timeout is None else options.timeout
         target = _reached(options, found, settings)
-        with Contact(target, settings, patience=patience, way=_way(options)) as contact:
+        contacting = Contact(target, settings, patience=patience, way=_way(options))
+        with _nothing_kept(), contacting as contact:
             ran.extend(_ran(contact, _rules(options, file), file))
         return 0
 
     code = reach(options, options.target, options.rest, work)
     return code or _deliver(options, ran, form)
+
+
+@contextmanager
+def _nothing_kept() -> "Iterator[None]":
+    """Give hypothesis a folder that goes away, for it would leave one of its own behind."""
+    from tempfile import TemporaryDirectory
+
+    try:
+        from hypothesis.configuration import set_hypothesis_home_dir
+    except ImportError:  # whoever needs it says so
+        yield
+        return
+    with TemporaryDirectory(prefix="accord-test-") as folder:
+        set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)
 
 
 def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
