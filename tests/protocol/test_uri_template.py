@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.protocol.uri_template import parse
+from accord.protocol.uri_template import Several, parse
 
 VALUES = {
     "count": ["one", "two", "three"],
@@ -252,6 +252,33 @@ def test_matches_what_expansion_makes(
     template: str, uri: str, values: dict[str, str] | None
 ) -> None:
     assert parse(template).match(uri) == values
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("x/{a}", "x/1,2%2C3", ["1", "2,3"]),
+        ("x{/a*}", "x/1/2%2F3", ["1", "2/3"]),
+        ("x{.a*}", "x.1.2", ["1", "2"]),
+        ("x{?a}", "x?a=1,2", ["1", "2"]),
+        ("x{?a*,b}", "x?a=1&b=5&a=2,3", ["1", "2,3"]),
+        ("x{;a*}", "x;a=1;a=2", ["1", "2"]),
+    ],
+)
+def test_lists_are_matched_part_by_part(template: str, uri: str, values: list[str]) -> None:
+    found = parse(template).match(uri)
+    assert found is not None
+    assert isinstance(found["a"], Several)
+    assert list(found["a"].parts) == values
+
+
+def test_one_part_is_plain_text_and_there_are_only_so_many() -> None:
+    template = parse("x{?a*}")
+    found = template.match("x?a=1")
+    assert found == {"a": "1"}
+    assert type(found["a"]) is str
+    assert template.match("x?" + "&".join(["a=1"] * 32)) is not None
+    assert template.match("x?" + "&".join(["a=1"] * 33)) is None
 
 
 def test_matching_stays_linear_where_backtracking_would_not_end() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.uri_template import Several
 from accord.server.resources import (
     ResourceEntry,
     Resources,
@@ -374,6 +375,28 @@ def test_variables_become_arguments_of_their_types() -> None:
     bound = made.bind({"id": "7", "verbose": "true"})
     assert made.signature.call(made.function, bound, None) == "7 True"
     assert made.signature.call(made.function, made.bind({"id": "7"}), None) == "7 False"
+
+
+def listed(tags: list[str], numbers: list[int] | None = None, text: str = "") -> str:
+    return f"{tags} {numbers} {text}"
+
+
+@pytest.mark.parametrize(
+    ("uri", "read"),
+    [
+        ("x://a", "['a'] None "),
+        ("x://a/b%2Fc?numbers=1&numbers=2&text=d,e", "['a', 'b/c'] [1, 2] d,e"),
+        ("x://a?numbers=%5B1,2%5D", "['a'] [1, 2] "),
+    ],
+)
+def test_a_list_takes_the_parts_of_its_variable(uri: str, read: str) -> None:
+    made = entry("x:/{/tags*}{?numbers*,text}", listed)
+    assert isinstance(made, TemplateEntry)
+    variables = made.match(uri)
+    assert variables is not None
+    bound = made.bind(variables)
+    assert all(type(each) is not Several for each in bound.args)
+    assert made.signature.call(made.function, bound, None) == read
 
 
 @pytest.mark.requirement("resources.uri.validated")

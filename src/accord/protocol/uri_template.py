@@ -1,8 +1,8 @@
 """URI templates of RFC 6570, all four levels: parse, expand, and match a URI against one.
 
-Matching is the reverse of expansion for text values. It takes the longest value for the leftmost
-variable, in time linear in the length of the URI; a variable that stands in a template twice must
-have one value.
+Matching is the reverse of expansion for texts and lists of them. It takes the longest value for the
+leftmost variable, in time linear in the length of the URI; a variable that stands in a template
+twice must have one value.
 """
 
 import re
@@ -18,6 +18,8 @@ _RESERVED: Final = frozenset(":/?#[]@!$&'()*+,;=")
 _FOR_EXTENSIONS: Final = frozenset("=,!@|")
 _NEVER_LITERAL: Final = frozenset('"<>\\^`{|} ') | {chr(code) for code in (*range(32), 127)}
 _MAX_PREFIX_DIGITS: Final = 4
+# Each repetition is looked at from every place where one may begin.
+_MOST_REPETITIONS: Final = 32
 
 _PERCENT: Final = r"%[0-9A-Fa-f]{2}"
 _NAME: Final = re.compile(rf"(?:\w|{_PERCENT})+(?:\.(?:\w|{_PERCENT})+)*", re.ASCII)
@@ -62,6 +64,22 @@ class _Expression(msgspec.Struct, frozen=True):
     variables: tuple[_Variable, ...]
 
 
+class Several(str):
+    """A value that is a list as well: the text as it stands there, decoded, and its `parts`."""
+
+    __slots__ = ("parts",)
+    parts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str, parts: Sequence[str]) -> str:
+        """Return plain text unless there are several parts."""
+        if len(parts) < 2:
+            return text
+        made = cls(text)
+        made.parts = tuple(parts)
+        return made
+
+
 # -- what a template consists of when it is matched
 
 
@@ -91,6 +109,7 @@ class _Slot(msgspec.Struct, frozen=True):
     variable: _Variable
     ends: frozenset[str]
     shortest: int
+    separator: str
 
     def reach(self, atoms: list[_Atom], matches: list[bool]) -> _Ends:
         last_match: list[int] = []
@@ -110,11 +129,21 @@ class _Slot(msgspec.Struct, frozen=True):
         return reached
 
     def read(self, atoms: list[_Atom], start: int, end: int) -> Iterator[tuple[_Variable, str]]:
-        yield self.variable, "".join(text for _, text in atoms[start:end])
+        yield self.variable, _value(atoms[start:end], self.separator)
+
+
+def _value(atoms: list[_Atom], separator: str) -> str:
+    parts = [""]
+    for raw, text in atoms:
+        if raw == separator:
+            parts.append("")
+        else:
+            parts[-1] += text
+    return Several.of("".join(text for _, text in atoms), parts)
 
 
 class _Pairs(msgspec.Struct, frozen=True):
-    """Values with their names, each at most once and in any order; none needs to be there."""
+    """Values with their names, in any order; none needs to be there, exploded ones may repeat."""
 
     operator: _Operator
     variables: Mapping[str, _Variable]
@@ -134,9 +163,16 @@ class _Pairs(msgspec.Struct, frozen=True):
     def read(self, atoms: list[_Atom], start: int, end: int) -> Iterator[tuple[_Variable, str]]:
         ends = _next(atoms, self.operator.ends)
         equals = _next(atoms, frozenset("="))
+        exploded: dict[_Variable, list[str]] = {}
         for variable, value_at, pair_end in self._walk(atoms, start, ends, equals):
             if pair_end <= end:
-                yield variable, "".join(text for _, text in atoms[value_at:pair_end])
+                value = _value(atoms[value_at:pair_end], "" if variable.exploded else ",")
+                if not variable.exploded:
+                    yield variable, value
+                else:
+                    exploded.setdefault(variable, []).append(value)
+        for variable, values in exploded.items():
+            yield variable, Several.of(",".join(values), values)
 
     def _walk(
         self, atoms: list[_Atom], start: int, ends: list[int], equals: list[int]
@@ -145,18 +181,25 @@ class _Pairs(msgspec.Struct, frozen=True):
 
         No text is looked at twice from the same start, however long the values are.
         """
-        unseen = dict(self.variables)
-        longest_name = max(map(len, unseen), default=0)
+        left = {
+            name: _MOST_REPETITIONS if variable.exploded else 1
+            for name, variable in self.variables.items()
+        }
+        longest_name = max(map(len, left), default=0)
         at, lead = start, self.operator.first
         while at < len(atoms) and atoms[at][0] == lead:
             end = ends[at + 1]
             middle = min(equals[at + 1], end)
             if middle - at - 1 > longest_name:
                 return
-            variable = unseen.pop("".join(raw for raw, _ in atoms[at + 1 : middle]), None)
+            name = "".join(raw for raw, _ in atoms[at + 1 : middle])
+            if not left.get(name):
+                return
+            left[name] -= 1
+            variable = self.variables[name]
             value_at = min(middle + 1, end)
             size = end - value_at
-            if variable is None or (variable.longest or size) < size:
+            if (variable.longest or size) < size:
                 return
             yield variable, value_at, end
             at, lead = end, self.operator.separator
@@ -195,7 +238,8 @@ class UriTemplate(msgspec.Struct, frozen=True):
         """Return the decoded values with which this template makes the URI; None if none do.
 
         A simple variable has at least one character and never spans a `/`; `{+name}` and `{/name*}`
-        may span several. Named variables (`;`, `?`, `&`) may be absent and in any order.
+        may span several. Named variables (`;`, `?`, `&`) may be absent and in any order. What can
+        be read as a list is `Several`.
         """
         atoms = _atoms(uri)
         if atoms is None:
@@ -326,7 +370,8 @@ def _slot(expression: _Expression, variable: _Variable) -> _Slot:
         ends -= {"/"}
     if operator.separator == "," and len(expression.variables) > 1:
         ends |= {","}
-    return _Slot(variable, ends, shortest=0 if operator.first else 1)
+    separator = operator.separator if variable.exploded else ","
+    return _Slot(variable, ends, shortest=0 if operator.first else 1, separator=separator)
 
 
 def _agree(found: dict[str, tuple[str, bool]], variable: _Variable, text: str) -> bool:

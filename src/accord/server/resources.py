@@ -21,7 +21,7 @@ from accord.server.details import checked
 from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
 from accord.server.registry import Registry, Snapshot, place_of
 from accord.server.results import Audio, Image
-from accord.server.signature import Bound, Signature
+from accord.server.signature import Bound, Parameter, Signature
 from accord.types import (
     Annotations,
     Icon,
@@ -108,11 +108,28 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
         """The template as it is written."""
         return self.item.uri_template
 
+    def bind(self, variables: Mapping[str, str]) -> Bound:
+        """Turn the values in a URI into arguments; a list takes the parts of its value."""
+        given = {name: str(value) for name, value in variables.items()}
+        for parameter in self.signature.parameters:
+            value = variables.get(parameter.name)
+            if value and value[0] != "[" and _is_list(parameter, self.signature):
+                parts = getattr(value, "parts", (value,))
+                given[parameter.name] = msgspec.json.encode(parts).decode()
+        return super().bind(given)
+
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values with which the template makes this URI; None if none do."""
         if uri.isascii() and "%" not in uri and not uri.startswith(self.prefix):
             return None
         return self.template.match(uri)
+
+
+def _is_list(parameter: Parameter, signature: Signature) -> bool:
+    definitions = signature.input_schema.get("$defs", {})
+    return schemas.admits(parameter.schema, ("array",), definitions) and not schemas.admits(
+        parameter.schema, ("string",), definitions
+    )
 
 
 Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
