@@ -575,6 +575,29 @@ def test_an_issuer_that_was_pinned_is_the_only_one():
     run(main())
 
 
+@pytest.mark.requirement("auth.binding.preregistered-mismatch-error")
+def test_a_secret_goes_to_no_other_issuer_than_the_first(caplog):
+    async def main():
+        store = MemoryStore()
+        given = {"client_id": "me", "client_secret": "SECRET", "store": store}
+        async with scripted() as script, scripted() as evil:
+            await use(script, oauth(**given))
+            assert "OAuth(issuer=...)" in caplog.text
+            script.expire()
+            script.refreshable.clear()
+            script.prm = {"authorization_servers": [evil.issuer]}
+            with pytest.raises(FlowFailed, match="where it went first") as caught:
+                await use(script, oauth(**given))
+            assert script.issuer in caught.value.hint
+            assert evil.count("/token") == evil.count("/authorize") == 0
+            moved = oauth(**given, issuer=evil.issuer)
+            with pytest.raises(Unauthorized):
+                await use(script, moved)
+            assert evil.count("/token") == 1
+
+    run(main())
+
+
 @pytest.mark.requirement("auth.tokens.only-own-issuer")
 def test_a_token_for_one_server_is_never_shown_to_another():
     async def main():

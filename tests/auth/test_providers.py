@@ -100,7 +100,9 @@ def test_a_token_that_cannot_be_renewed_yet_serves_to_its_end(status):
             await use(script, auth)
             await aged(auth, script, left=20)
             script.overrides["/token"] = lambda request: web.Response(status=status, text="<html>")
+            before = script.count("/token")
             assert await use(script, auth) == "done"
+            assert script.count("/token") == before + 1
             await aged(auth, script, left=-1)
             with pytest.raises(FlowFailed, match=f"HTTP {status} with text/plain") as caught:
                 await use(script, auth)

@@ -13,7 +13,7 @@ import msgspec
 from accord.auth.browser import Interaction, OpenBrowser
 from accord.auth.client_key import ClientKey
 from accord.auth.discovery import (
-    Discovered,
+    ServerMetadata,
     belongs_to,
     canonical_resource,
     discover,
@@ -25,6 +25,7 @@ from accord.auth.flow import (
     chosen_scopes,
     refresh,
 )
+from accord.auth.http import shown_url
 from accord.auth.obtaining import Obtaining
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import FileStore, Grant, TokenStore
@@ -38,16 +39,19 @@ Value = TypeVar("Value")
 log = logging.getLogger("accord.auth")
 
 _NEAR: Final = ("localhost", "127.0.0.1", "::1")
+# So that not every request waits in vain for an issuer that is away.
+_RENEW_PAUSE: Final = 10.0
 
 
 class _Known:
     """What is known of one server in this process."""
 
-    __slots__ = ("grant", "is_loaded", "refused", "source")
+    __slots__ = ("grant", "is_loaded", "refused", "renew_at", "source")
 
     def __init__(self) -> None:
         self.grant: Grant | None = None
         self.is_loaded = False
+        self.renew_at = 0.0
         self.source: Literal["store", "refresh", "authorization"] = "store"
         # What was asked for in vain: asking again would only trouble the person.
         self.refused: set[tuple[int, str, tuple[str, ...]]] = set()
@@ -171,12 +175,16 @@ class OAuth:
         # One that cannot be renewed is shown until the server refuses it.
         if not grant.is_due(time.time()) or grant.refresh_token is None:
             return grant.access_token
+        is_over = grant.expires_at is not None and time.time() >= grant.expires_at
+        if not is_over and time.monotonic() < known.renew_at:
+            return grant.access_token
         try:
             await self._renew(resource_url, known, grant)
         except FlowFailed as error:
             # It is renewed before it is over; until then it may serve.
-            if grant.expires_at is None or time.time() >= grant.expires_at:
+            if is_over:
                 raise
+            known.renew_at = time.monotonic() + _RENEW_PAUSE
             log.info("a token could not be renewed yet: %s", error)
         return None if known.grant is None else known.grant.access_token
 
@@ -195,9 +203,13 @@ class OAuth:
             await self._store.write(known.grant.key, None)
             await self._store.write(f"client {known.grant.issuer}", None)
         await self._store.write(self._server_key(resource_url), None)
+        await self._store.write(self._issuer_key(resource_url), None)
         self._servers.pop(resource_url, None)
 
     # -- what is known
+
+    def _issuer_key(self, url: str) -> str:
+        return f"issuer {canonical_resource(url)} {self.client_id or ''}".rstrip()
 
     def _server_key(self, url: str) -> str:
         return f"server {canonical_resource(url)} {self.client_id or ''}".rstrip()
@@ -293,7 +305,7 @@ class OAuth:
             found = await sender.run(
                 discover(url, named=bearer.resource_metadata, preferred=preferred)
             )
-            self._check_issuer(found)
+            await self._check_issuer(url, found.server)
             is_same = held is not None and held.issuer == found.server.issuer
             before = held.asked if held is not None and is_same else ()
             scopes = chosen_scopes(
@@ -311,13 +323,22 @@ class OAuth:
         await self._keep(url, known, grant)
         return True
 
-    def _check_issuer(self, found: Discovered) -> None:
-        if self.issuer is not None and not is_same_issuer(found.server.issuer, self.issuer):
+    async def _check_issuer(self, url: str, server: ServerMetadata) -> None:
+        """Make sure that the server may send us there with what we are known by."""
+        trusted, hint = self.issuer, f"OAuth(issuer={self.issuer!r}) trusts no other"
+        if trusted is None and self.client_secret is not None:
+            key = self._issuer_key(url)
+            trusted = await self._store.read(key)
+            hint = f"a secret goes where it went first, {trusted}; or name OAuth(issuer=...)"
+            if trusted is None:
+                log.warning("%s names who gets the secret; OAuth(issuer=...) would", shown_url(url))
+                await self._store.write(key, server.issuer)
+        if trusted is not None and not is_same_issuer(server.issuer, trusted):
             raise FlowFailed(
                 "authorization server metadata",
-                asked=found.server.url or found.server.issuer,
-                came=f"the server is protected by {found.server.issuer[:200]}",
-                hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
+                asked=server.url or server.issuer,
+                came=f"the server is protected by {server.issuer[:200]}",
+                hint=hint,
             )
 
     # -- the rest
