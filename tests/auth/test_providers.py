@@ -93,12 +93,14 @@ def test_a_refresh_token_that_is_refused_in_any_words_leads_to_a_person(error):
 
 
 @pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
-def test_a_token_that_cannot_be_renewed_yet_serves_to_its_end(status):
+def test_a_token_that_cannot_be_renewed_yet_serves_to_its_end(status, monkeypatch):
+    monkeypatch.setattr("accord.auth.oauth._RENEW_PAUSE", 1_000.0)
+
     async def main():
         auth = oauth()
         async with scripted() as script:
             await use(script, auth)
-            await aged(auth, script, left=20)
+            await aged(auth, script, left=28)
             script.overrides["/token"] = lambda request: web.Response(status=status, text="<html>")
             before = script.count("/token")
             assert await use(script, auth) == "done"
