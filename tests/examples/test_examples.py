@@ -28,7 +28,7 @@ SCRIPTS = {
     "typed_client.py": "Booked Lima, row 7, aisle.",
     "over_http.py": "a new session has begun\ncounted to 5",
 }
-SERVERS = ("ten_lines.py", "everything.py", "orchestrator.py", "plugins/server.py")
+SERVERS = ("ten_lines.py", "tickets.py", "everything.py", "orchestrator.py", "plugins/server.py")
 PROTECTED = "protected.py"
 
 
@@ -79,9 +79,11 @@ def test_the_tour_shows_every_feature():
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_serves_and_keeps_the_protocol(name):
+def test_a_server_serves_and_keeps_the_protocol(name, tmp_path):
     async def talk():
-        async with connected(EXAMPLES / name, transport="stdio", allow=TERSE) as client:
+        async with connected(
+            EXAMPLES / name, transport="stdio", allow=TERSE, cwd=tmp_path
+        ) as client:
             return [tool.name async for tool in client.tools()]
 
     assert run(talk())
@@ -108,6 +110,43 @@ def test_ten_lines_add():
             return await client.call_tool("add", {"a": 1, "b": 2}, result_type=int)
 
     assert run(talk()) == 3
+
+
+# -- tickets
+
+
+def test_tickets_are_opened_found_and_closed_by_their_user(tmp_path):
+    async def talk():
+        told = asyncio.Event()
+        solutions = iter([False, {"solution": "bought some"}])
+        async with connected(
+            EXAMPLES / "tickets.py",
+            transport="stdio",
+            cwd=tmp_path,
+            on_elicit=lambda question: next(solutions),
+            on_resource_updated=lambda uri: told.set(),
+        ) as client:
+            opened = await client.call_tool("open_ticket", {"title": "No paper"}, result_type=dict)
+            await client.subscribe("ticket://1")
+            said = [await client.call_tool("close_ticket", {"number": 1}) for _ in range(3)]
+            await told.wait()
+            with pytest.raises(ToolError, match="there is no ticket 2"):
+                await client.call_tool("close_ticket", {"number": 2}, result_type=str)
+            asked = {"words": "PAPER", "state": "closed"}
+            found = await client.call_tool("find", asked, result_type=list)
+            number = ResourceTemplateReference("ticket://{number}")
+            still_open = await client.complete(number, "number", "")
+            return opened, [text_of(each) for each in said], found, still_open.values
+
+    opened, said, found, still_open = run(talk())
+    assert (opened["state"], opened["priority"]) == ("open", "normal")
+    assert [each.split()[2:] for each in said] == [
+        ["stays", "open."],
+        ["is", "closed."],
+        ["is", "closed", "already."],
+    ]
+    assert [each["solution"] for each in found] == ["bought some"]
+    assert still_open == []
 
 
 # -- everything
