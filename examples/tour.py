@@ -36,7 +36,7 @@ Try next:
   .venv/bin/accord check server examples/everything.py
   .venv/bin/accord check trace examples/traces/2025-06-18-faulty.jsonl
   .venv/bin/accord requirements progress.value.increases
-and read examples/ten_lines.py, examples/tickets.py, examples/everything.py and examples/README.md"""
+and read examples/README.md, examples/ten_lines.py, examples/tickets.py, examples/everything.py"""
 
 
 def show(what: str, *told: object) -> None:
