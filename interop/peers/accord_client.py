@@ -224,7 +224,8 @@ async def connected() -> AsyncIterator[Player]:
     target: Any = command[0] if command[0].startswith("http://") else command
     heard = Heard()
     options = heard.options() | ({} if revision == "default" else {"revision": revision})
-    async with connect(target, **options) as client:
+    # Interpreters with many packages take their time to end on a busy machine.
+    async with connect(target, exit_grace=20, **options) as client:
         yield Player(client, heard)
 
 
