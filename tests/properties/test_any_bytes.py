@@ -43,7 +43,7 @@ def check_reply(reply: bytes) -> None:
         assert part.kind == FAULT
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(deadline=None, derandomize=True, max_examples=100)
 @given(
     phase=PHASES,
     role=ROLES,
@@ -64,7 +64,7 @@ def test_any_bytes_give_events_and_valid_replies(phase, role, revision, inputs):
                 assert event.why
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(deadline=None, derandomize=True, max_examples=80)
 @given(
     revision=some.none() | some.sampled_from(list(REVISIONS)),
     inputs=some.lists(some.tuples(ROLES, BYTES, some.booleans()), min_size=1, max_size=8),

@@ -41,7 +41,7 @@ def parts_of(frame: Frame) -> tuple:
     return frame.id, frame.method, frame.kind, body, frame.error
 
 
-@settings(deadline=None, derandomize=True, max_examples=500)
+@settings(deadline=None, derandomize=True, max_examples=200)
 @given(data=BYTES)
 @example(data=b"")
 @example(data=b'{"jsonrpc":"2.0","id":1.0,"method":"x","params":"\\ud800"}')
@@ -60,7 +60,7 @@ def test_any_bytes_are_a_frame_a_batch_or_malformed(data):
             assert bytes(raw) in data
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=120)
 @given(frame=FRAMES)
 def test_what_is_written_is_read_as_it_was(frame):
     read = CODEC.decode(encode(frame))
@@ -68,7 +68,7 @@ def test_what_is_written_is_read_as_it_was(frame):
     assert parts_of(read) == parts_of(frame)
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=120)
 @given(frame=FRAMES)
 def test_in_a_batch_a_frame_is_read_as_alone(frame):
     data = encode(frame)
@@ -86,7 +86,7 @@ def depth_of(value) -> int:
     return 1 + max(map(depth_of, value), default=0) if isinstance(value, list) else 0
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=120)
 @given(value=JSON)
 def test_depth_is_that_of_the_value(value):
     data, depth = written(value), depth_of(value)
