@@ -126,6 +126,30 @@ def test_a_boundary_stands_at_each_limit():
     assert [each["n"] for each in Shape(schema).boundaries()] == [1, 0, -1, -3, 8]
 
 
+def test_limits_within_choices_references_and_items_are_found():
+    shape = Shape(
+        {
+            "type": "object",
+            "$defs": {"code": {"type": "string", "pattern": "^[0-9]{3}$"}},
+            "properties": {
+                "page": {
+                    "anyOf": [{"type": "integer", "minimum": 2, "maximum": 9}, {"type": "null"}]
+                },
+                "size": {"allOf": [{"type": "integer"}, {"minimum": 5}]},
+                "codes": {"type": "array", "items": {"$ref": "#/$defs/code"}, "maxItems": 2},
+            },
+        }
+    )
+    found = shape.boundaries()
+    assert {each.get("page") for each in found} >= {2, 9, None}
+    assert 5 in {each.get("size") for each in found}
+    assert 2 in {len(each.get("codes", ())) for each in found}
+    invalid = {way: [each.arguments for each in made] for way, made in shape.invalid()}
+    assert {each["page"] for each in invalid["page out of range"]} == {1, 10}
+    assert {each["size"] for each in invalid["size out of range"]} == {4}
+    assert [len(each["codes"]) for each in invalid["codes out of range"]] == [3]
+
+
 def test_a_schema_that_is_none_or_cannot_be_satisfied_is_said_so():
     with pytest.raises(ValueError, match="nonsense"):
         Shape({"type": "nonsense"})

@@ -5,11 +5,11 @@ test and never makes a false one.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from accord.check.contract.resolving import resolved
+from accord.check.contract.resolving import merged, resolved
 from accord.check.probing.samples import hasty, sample
 from accord.protocol.json_schema import compile_schema
 
@@ -19,6 +19,8 @@ _DEEPEST: Final = 3
 _LONGEST: Final = 10_000
 _WRONG: Final[tuple[Any, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
 _UNKNOWN: Final = "accord_unknown"
+# Where a schema keeps what its references mean.
+_SHARED: Final = ("$defs", "definitions")
 _TEXTS: Final = ("", "text", " ", "äöü 漢字 😀", 'it\'s "quoted" \\ <b>\n', "0")
 
 
@@ -94,12 +96,9 @@ class Shape:
         made.append({**required, **self._haste})
         for member in self._members():
             if member.path[0] not in self._haste:
-                made += [self._with(member.path, value) for value in _limits(member.schema)]
-        distinct: list[dict[str, Any]] = []
-        for each in made:
-            if self.is_valid(each) and not any(_is_same(each, other) for other in distinct):
-                distinct.append(each)
-        return distinct
+                values = [each for rule in self._choices(member) for each in _limits(rule)]
+                made += [self._with(member.path, value) for value in values]
+        return _distinct(each for each in made if self.is_valid(each))
 
     # -- invalid
 
@@ -111,7 +110,8 @@ class Shape:
             wrong = [self._with(member.path, value) for value in _WRONG if _is_typed(member.schema)]
             wrong = [each for each in wrong if not self.is_valid(each)][:3]
             yield from self._kept(f"{member.name} of a wrong type", wrong)
-            beyond = [self._with(member.path, value) for value in _beyond(member.schema)]
+            values = [each for rule in self._choices(member) for each in _beyond(rule)]
+            beyond = _distinct(self._with(member.path, value) for value in values)
             yield from self._kept(f"{member.name} out of range", beyond)
         if self.schema.get("additionalProperties") is False:
             yield from self._kept("an unknown argument", [{**self.plain, _UNKNOWN: True}])
@@ -127,6 +127,19 @@ class Shape:
 
     def _members(self) -> Iterator[_Member]:
         yield from _walk(self.schema, self.schema, self.plain, ())
+
+    def _choices(self, member: _Member) -> list[dict[str, Any]]:
+        """Return the schemas of which one has to hold, each with what holds besides."""
+        rule, combined = member.schema, ("allOf", "anyOf", "oneOf")
+        parts = {
+            key: [resolved(each, self.schema) for each in _list(rule.get(key))] for key in combined
+        }
+        alone = {key: value for key, value in rule.items() if key not in combined}
+        whole = merged([alone, *parts["allOf"]])
+        # What is meant by references in them.
+        shared: dict[str, Any] = {key: self.schema[key] for key in _SHARED if key in self.schema}
+        branches = [*parts["anyOf"], *parts["oneOf"]] or [{}]
+        return [{**whole, **each, **shared} for each in branches]
 
     def _with(self, path: Sequence[str], value: Any) -> dict[str, Any]:
         made = copy.deepcopy(self.plain)
@@ -185,6 +198,14 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
+def _distinct(made: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for each in made:
+        if not any(_is_same(each, other) for other in found):
+            found.append(each)
+    return found
+
+
 # -- limits
 
 
@@ -195,12 +216,8 @@ def _number(rule: Mapping[str, Any], key: str) -> Any:
 
 
 def _kinds(rule: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
-    choices = [rule, *(each for key in ("anyOf", "oneOf") for each in _list(rule.get(key)))]
-    for each in choices:
-        kind = each.get("type") if isinstance(each, dict) else None
-        found += kind if isinstance(kind, list) else [kind] if isinstance(kind, str) else []
-    return found
+    kind = rule.get("type")
+    return kind if isinstance(kind, list) else [kind] if isinstance(kind, str) else []
 
 
 def _list(value: Any) -> list[Any]:
@@ -234,9 +251,24 @@ def _texts(rule: Mapping[str, Any]) -> list[Any]:
 
 def _lists(rule: Mapping[str, Any]) -> list[Any]:
     lengths = [rule.get(key) for key in ("minItems", "maxItems")]
-    item = sample(rule.get("items", True))
+    item = _item(rule)
     made = [[item] * each for each in lengths if isinstance(each, int) and 0 <= each <= 1_000]
     return [[], [item], *made]
+
+
+def _item(rule: Mapping[str, Any]) -> Any:
+    items = rule.get("items")
+    shared: dict[str, Any] = {key: rule[key] for key in _SHARED if key in rule}
+    schema = {**items, **shared} if isinstance(items, dict) else {}
+    made = sample(schema)
+    with suppress(ValueError):
+        misfit = compile_schema(schema)
+        if misfit(made) is not None:
+            from accord.check.contract.generation import NothingGenerated, smallest_value
+
+            with suppress(NothingGenerated):
+                made = smallest_value(schema, lambda value: misfit(value) is None)
+    return made
 
 
 _OF_KIND: Final[dict[str, Callable[[Mapping[str, Any]], list[Any]]]] = {
@@ -262,7 +294,7 @@ def _beyond(rule: Mapping[str, Any]) -> list[Any]:
     made += ["x" * (least - 1)] if isinstance(least, int) and 0 < least <= _LONGEST else []
     made += ["x" * (most + 1)] if isinstance(most, int) and most < _LONGEST else []
     least, most = rule.get("minItems"), rule.get("maxItems")
-    item = sample(rule.get("items", True))
+    item = _item(rule)
     made += [[item] * (least - 1)] if isinstance(least, int) and 0 < least <= 1_000 else []
     made += [[item] * (most + 1)] if isinstance(most, int) and most < 1_000 else []
     if "enum" in rule or "const" in rule:
