@@ -117,6 +117,11 @@ def test_scopes_may_stand_in_other_claims():
     assert verify(given, scope_claims=["roles", "permissions"]).scopes == {"b", "c", "d"}
 
 
+def test_scopes_may_have_a_longer_name_than_in_tokens():
+    found = verify(token(scope=None, scp="use api://desk/write"), scope_prefix="api://desk/")
+    assert found.scopes == {"api://desk/use", "api://desk/write"}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -58,6 +58,7 @@ class JwtVerifier:
         algorithms: those that are accepted; only asymmetric ones unless there is a secret.
         leeway: seconds by which clocks may differ.
         settings: `scope_claims` names the claims that hold scopes, by default scope and scp;
+            `scope_prefix` is what scopes begin with where they are asked for, but not in tokens;
             `send` carries requests for keys, `clock` tells seconds since 1970; further ones are
             those of `FetchedKeys`.
 
@@ -89,6 +90,7 @@ class JwtVerifier:
         self._secret = None if secret is None else _checked_secret(secret)
         self._clock: Callable[[], float] = settings.get("clock", time.time)
         self._scope_claims = _several(settings.pop("scope_claims", _SCOPE_CLAIMS))
+        self._scope_prefix: str = settings.pop("scope_prefix", "")
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
         if keys is None and secret is None:
@@ -149,7 +151,7 @@ class JwtVerifier:
         )
         if fault is not None:
             raise _NotGood(fault)
-        return principal_of(claims, self._scope_claims)
+        return principal_of(claims, self._scope_claims, self._scope_prefix)
 
     async def _check_signature(
         self, header: Mapping[str, Any], signed: bytes, signature: bytes
@@ -315,14 +317,23 @@ def _client(claims: Mapping[str, Any]) -> str | None:
 
 
 def principal_of(
-    claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS
+    claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
 ) -> Principal:
-    """Return whom claims stand for; they have been found to be good."""
+    """Return whom claims stand for; they have been found to be good.
+
+    Args:
+        claims: what a token says.
+        scope_claims: where its scopes are.
+        prefix: what they begin with elsewhere.
+    """
     issuer = claims.get("iss")
     return Principal(
         subject=_subject(claims) or "",
         client_id=_client(claims),
-        scopes=_scopes(claims, scope_claims),
+        scopes=frozenset(
+            each if each.startswith(prefix) else f"{prefix}{each}"
+            for each in _scopes(claims, scope_claims)
+        ),
         issuer=issuer if isinstance(issuer, str) else None,
         expires_at=_moment(claims, "exp"),
         claims=claims,
