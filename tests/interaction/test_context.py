@@ -47,7 +47,7 @@ async def test_outside_of_requests_there_is_no_context(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         for tool in ("reach", "reach_in_thread", "reach_inline"):
             await client.call_tool(tool)
-        with pytest.raises(LookupError):
+        with pytest.raises(LookupError, match="no request is handled here"):
             Context.current()
 
 

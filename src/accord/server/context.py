@@ -105,7 +105,10 @@ class Context(Generic[State]):
         Raises:
             LookupError: no request is being handled.
         """
-        return current.get()
+        context = current.get(None)
+        if context is None:
+            raise LookupError("no request is handled here; give your own threads the context")
+        return context
 
     # -- facts
 
