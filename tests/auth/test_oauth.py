@@ -388,6 +388,19 @@ def test_client_credentials_ask_nobody():
     run(main())
 
 
+def test_a_machine_asks_for_the_scopes_it_was_told_alone():
+    async def main():
+        says = 'Bearer scope="api://desk/use"'
+        async with scripted(challenge=says) as script:
+            given = {"grant": "client_credentials", "client_id": "me", "client_secret": "s3"}
+            await use(script, oauth(**given, scopes=["api://desk/.default"]))
+            await use(script, oauth(**given))
+            asked = [each["scope"] for each in script.forms("/token")]
+            assert asked == ["api://desk/.default", "api://desk/use"]
+
+    run(main())
+
+
 def test_a_person_on_another_device_is_told_what_to_do_and_waited_for():
     async def main():
         async with scripted(pending=2) as script:

@@ -308,12 +308,15 @@ class OAuth:
             await self._check_issuer(url, found.server)
             is_same = held is not None and held.issuer == found.server.issuer
             before = held.asked if held is not None and is_same else ()
+            is_machine = self.grant == "client_credentials"
+            # Some providers grant machines all they may have by one name, and by no other.
+            is_settled = is_machine and self.scopes is not None and challenge.status == 401
             scopes = chosen_scopes(
                 found,
                 wanted=self.scopes,
-                challenged=bearer.scopes,
+                challenged=() if is_settled else bearer.scopes,
                 held=before,
-                offline=self.offline and self.grant != "client_credentials",
+                offline=self.offline and not is_machine,
             )
             if is_repeated and is_same and set(scopes) <= set(before):
                 known.refused.add((challenge.status, challenge.token or "", bearer.scopes))
