@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from accord import Server
 from accord.check.contract.cases import CaseError, read_cases
 from accord.check.contract.contact import Contact
 from accord.check.contract.expectations import case_test
@@ -31,7 +32,11 @@ MISTAKES = {
     "syntax": ("[[case]\nname = 1", ":1: expected ']]' at the end of an array declaration"),
     "no table": ("case = 1", ": case is no list; write [[case]] with two brackets"),
     "unknown setting": ("targte = 'x'", " has no key targte; did you mean target?"),
-    "setting of a wrong type": ("timeout = 'x'", ": timeout expected `float`, got `str`"),
+    "setting of a wrong type": ("timeout = 'x'", ": timeout is a text, expected a number"),
+    "name misspelt": (
+        '\n[[case]]\nnme = "x"\ncall = "x"',
+        ":2: case 1 has no key nme; did you mean name?",
+    ),
     "no name": ('\n[[case]]\ncall = "x"', ":2: case 1 has no name"),
     "nothing to ask": ('[[case]]\nname = "n"', ":1: case 'n' has nothing to ask; expected one of"),
     "two things": (f'{CASE}read = "x://y"', ":1: case 'one' has both call and read; expected one"),
@@ -46,7 +51,7 @@ MISTAKES = {
     ),
     "wrong type": (
         f"{CASE}expect = {{ code = 'x' }}",
-        ":1: case 'one': expect.code expected `int | null`, got `str`",
+        ":1: case 'one': expect.code is a text, expected a whole number",
     ),
     "bad pattern": (
         f"{CASE}expect = {{ matches = '(' }}",
@@ -175,6 +180,12 @@ def test_an_unexpected_error_is_told(contact, tmp_path):
     assert "expected: error -32002\ncame:     error -32602" in outcome.failure.text()
     outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
     assert "expected: an error that contains 'gone'" in outcome.failure.text()
+
+
+def test_what_a_server_does_not_offer_fails_the_case_and_not_the_run(tmp_path):
+    with Contact(Server("plain")) as plain:
+        outcome = outcome_of(plain, tmp_path, 'read = "note://1"')
+    assert "came:     resources/read needs the capability resources" in outcome.failure.text()
 
 
 def test_a_target_is_found_beside_its_file(tmp_path):

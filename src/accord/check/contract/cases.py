@@ -13,6 +13,15 @@ from accord.errors import AccordError
 __all__ = ["Case", "CaseError", "CaseFile", "Expectation", "read_cases"]
 
 _VERBS: Final = ("call", "read", "prompt")
+_WORDS: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "nothing",
+    "object": "a table",
+    "str": "a text",
+}
 
 
 class CaseError(AccordError):
@@ -159,10 +168,11 @@ class _Reader:
         if not isinstance(given, dict):
             raise CaseError(f"{place}: case {number + 1} is no table")
         name = given.get("name")
-        if not isinstance(name, str) or not name.strip():
-            raise CaseError(f"{place}: case {number + 1} has no name")
-        where = f"{place}: case {name!r}"
+        is_named = isinstance(name, str) and name.strip() != ""
+        where = f"{place}: case {repr(name) if is_named else number + 1}"
         self._refuse_unknown(given, Case, where)
+        if not is_named:
+            raise CaseError(f"{where} has no name")
         expect = given.get("expect", {})
         if isinstance(expect, dict):
             self._refuse_unknown(expect, Expectation, f"{where}: expect")
@@ -187,6 +197,11 @@ class _Reader:
             return msgspec.convert(given, kind)
         except msgspec.ValidationError as error:
             said, _, at = str(error).partition(" - at `$.")
+            found = re.fullmatch(r"Expected `(.*)`, got `(.*)`", said)
+            if found is not None:
+                kinds = [each for each in found[1].split(" | ") if each != "null"]
+                expected = " or ".join(_WORDS.get(each, each) for each in kinds)
+                said = f"is {_WORDS.get(found[2], found[2])}, expected {expected}"
             key = f"{at.rstrip('`')} " if at else ""
             raise CaseError(f"{where}: {key}{said[:1].lower()}{said[1:]}") from None
 

@@ -15,6 +15,7 @@ from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,
     ConnectionClosed,
+    LocalProtocolError,
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
@@ -34,7 +35,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one request.
 
     Attributes:
-        kind: a result, a JSON-RPC error, silence, the end of the server, a breach of the protocol.
+        kind: a result, a JSON-RPC error, silence, the end of the server, a breach of the protocol:
+            in its answer, or in asking it at all.
         result: as the client returns it.
         code: of the error.
         text: what the error, the end or the breach says.
@@ -143,7 +145,7 @@ class Contact:
             return Answer(kind="silence", text=f"no answer within {patience:g} s")
         except RequestError as error:
             answer = Answer(kind="error", code=error.code, text=str(error.message))
-        except RemoteProtocolError as error:
+        except (LocalProtocolError, RemoteProtocolError) as error:
             answer = Answer(kind="breach", text=str(error))
         except (ConnectionClosed, TransportError) as error:
             self.close()
