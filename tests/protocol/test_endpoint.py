@@ -148,6 +148,7 @@ def test_a_second_initialize_is_refused_and_changes_nothing(revision):
     other = msgspec.to_builtins(initialize("2024-11-05"))
     event = only(pair.server.receive(request("again", "initialize", other)))
     assert error_of(event) == ("again", -32600)
+    assert event.why == "initialize: the client sends initialize again"
     assert pair.server.revision is REVISIONS[revision]
 
 

@@ -220,7 +220,9 @@ class Endpoint:
         violations = conversation.judge(step)
         for violation in violations:
             if violation.reaction:
-                refusal = RequestError(f"{name}: {violation.why}", code=violation.reaction)
+                refusal = RequestError(
+                    f"{name}: the {violation.party} {violation.why}", code=violation.reaction
+                )
                 return self._refuse(refusal, id, violations, batch)
         if fault is None and method is None:
             fault = MethodNotFound(f"method {name!r} does not exist in {revision.id}")
@@ -267,7 +269,7 @@ class Endpoint:
         violations = conversation.judge(step)
         for violation in violations:
             if violation.reaction is not None:
-                return Refused(f"{name}: {violation.why}", None, violations)
+                return Refused(f"{name}: the {violation.party} {violation.why}", None, violations)
         conversation.advance(step)
         event = NotificationReceived(name, params, exchange, violations)
         if name == "notifications/cancelled" and exchange is not None and exchange.batch:
