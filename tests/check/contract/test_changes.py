@@ -63,6 +63,46 @@ def test_another_server_and_a_removed_member_are_changes():
     ]
 
 
+def described(text):
+    return {**BEFORE, "tools": [{**TOOL, "description": text}, BEFORE["tools"][1]]}
+
+
+def test_of_a_long_text_the_part_is_shown_that_differs():
+    words = "Read this first. " * 60
+    (text,) = texts(described(f"{words}Send nothing."), described(f"{words}Send everything."))
+    head, was, now = text.splitlines()
+    assert head == "tool add: description changed"
+    assert was.startswith("  - ...")
+    assert was.endswith("Send everything.")
+    assert now.endswith("Send nothing.")
+    assert len(now) < 400
+
+
+def test_of_many_lines_those_are_shown_that_differ():
+    lines = [f"line {number} of a long description" for number in range(40)]
+    other = [*lines[:20], "a line between", *lines[20:39], "another end"]
+    (text,) = texts(described("\n".join(other)), described("\n".join(lines)))
+    assert text.splitlines()[1:] == [
+        "  + a line between",
+        "  - line 39 of a long description",
+        "  + another end",
+    ]
+
+
+def test_long_schemas_differ_by_line_and_not_without_end():
+    schema = {"enum": [f"value {number}" for number in range(60)]}
+    other = {"enum": [f"value {number}" for number in range(30, 90)]}
+    tools = [{"name": "t", "inputSchema": each} for each in (schema, other)]
+    (text,) = texts({"server": "s", "tools": tools[:1]}, {"server": "s", "tools": tools[1:]})
+    assert '  + "value 0",' in [line.rstrip() for line in text.replace("+   ", "+ ").splitlines()]
+    assert "... and" in text.splitlines()[-1]
+
+
+def test_what_nobody_sees_is_spelled_out():
+    (text,) = texts(described("Add.\u200b\U000e0041"))
+    assert text.splitlines()[1:] == ['  - "Add."', '  + "Add.\\u200b\\U000e0041"']
+
+
 def test_true_is_not_1():
     tool = {"name": "t", "inputSchema": {"default": 1}}
     other = {"name": "t", "inputSchema": {"default": True}}

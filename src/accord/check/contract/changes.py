@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.contract.differences import difference
 from accord.errors import AccordError
 
 __all__ = ["Change", "LockError", "changes", "read_lock", "written_lock"]
@@ -19,7 +20,6 @@ _LISTS: Final = {
     "prompts": ("prompt", "name"),
 }
 _ABSENT: Final = object()
-_SHOWN: Final = 300
 
 
 class LockError(AccordError):
@@ -27,7 +27,7 @@ class LockError(AccordError):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference: what it is about, and what became of which member."""
+    """One difference: what it is about, and what became of which member; values are JSON."""
 
     subject: str
     what: str
@@ -36,12 +36,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self) -> str:
         """Return it as lines for people."""
-        lines = [f"{self.subject}: {self.what}"]
-        if self.before is not None:
-            lines.append(f"  - {self.before}")
-        if self.after is not None:
-            lines.append(f"  + {self.after}")
-        return "\n".join(lines)
+        lines = difference(self.before, self.after)
+        return "\n".join([f"{self.subject}: {self.what}", *(f"  {each}" for each in lines)])
 
 
 def written_lock(surface: Mapping[str, Any], revision: str) -> str:
@@ -115,7 +111,4 @@ def _members(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, An
 
 
 def _told(value: Any) -> str | None:
-    if value is _ABSENT:
-        return None
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+    return None if value is _ABSENT else json.dumps(value, ensure_ascii=False, sort_keys=True)
