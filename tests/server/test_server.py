@@ -94,6 +94,14 @@ def test_an_unknown_transport_is_refused() -> None:
         Server("desk").run("pigeon")  # type: ignore[call-overload]
 
 
+def test_a_server_cannot_run_where_a_loop_does() -> None:
+    async def main() -> None:
+        Server("desk").run()
+
+    with pytest.raises(RuntimeError, match="call it outside of async code"):
+        run(main())
+
+
 def test_a_lifespan_that_fails_fails_the_connection() -> None:
     from contextlib import asynccontextmanager
 

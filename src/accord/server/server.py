@@ -451,7 +451,12 @@ class Server(Generic[State]):
             host: where to listen; loopback unless told otherwise.
             port: where to listen; 0 takes any free one.
             options: see `HttpOptions`.
+
+        Raises:
+            RuntimeError: a loop runs here already.
         """
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError("run() has an event loop of its own; call it outside of async code")
         if transport == "stdio":
             from accord.server.stdio import run
 
