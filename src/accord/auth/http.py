@@ -4,7 +4,7 @@ Nothing here sends anything. A flow is a generator that yields requests, gets th
 returns what it was after, so that any HTTP library can carry it and tests need none.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -15,6 +15,8 @@ __all__ = [
     "HttpRequest",
     "HttpResponse",
     "NoResponse",
+    "Send",
+    "carried",
     "form_request",
     "plain",
     "shown_url",
@@ -82,6 +84,9 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
         return f"HTTP {self.status}{_kind(self)}"
 
 
+Send: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""Sends a request, or raises `NoResponse`."""
+
 Flow: TypeAlias = Generator[HttpRequest, HttpResponse, Value]
 """A flow: yields requests, gets responses (or has `NoResponse` raised), returns a value."""
 
@@ -129,3 +134,21 @@ def plain(text: str) -> str:
     """Return what others wrote for people to read: one line, not long, nothing but characters."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(printable.split())[:_QUOTED]
+
+
+async def carried(flow: Flow[Value], send: Send) -> Value:
+    """Carry a flow to its end."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                response = await send(request)
+            except NoResponse as error:
+                request = flow.throw(error)
+            else:
+                request = flow.send(response)
+    except StopIteration as end:
+        value: Value = end.value
+        return value
+    finally:
+        flow.close()

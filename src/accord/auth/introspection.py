@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 
-from accord.auth.http import HttpResponse, NoResponse, form_request, shown_url
+from accord.auth.http import HttpResponse, NoResponse, Send, form_request, shown_url
 from accord.auth.jwt_tokens import claims_fault, principal_of
-from accord.auth.keys import Send
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.errors import AuthError
 from accord.principal import Principal

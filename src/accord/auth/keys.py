@@ -3,18 +3,17 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeGuard
 
 from accord.auth.discovery import metadata_urls
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried, shown_url
 from accord.errors import AuthError, MissingExtra
 
 __all__ = [
     "FetchedKeys",
     "FixedKeys",
     "KeySource",
-    "Send",
     "VerifyingKey",
     "published_keys",
     "read_keys",
@@ -23,9 +22,7 @@ __all__ = [
 
 log = logging.getLogger("accord.auth")
 
-Value = TypeVar("Value")
 
-Send: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Sends a request; raises NoResponse."""
 
 # A key set is tiny; who publishes more than this wants something else.
@@ -237,7 +234,7 @@ class FetchedKeys:
 
     async def _fetch_now(self) -> None:
         try:
-            keys = await _carried(published_keys(self._issuer, self._url), self._send)
+            keys = await carried(published_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
             self._why = str(error)
             if isinstance(error, NoResponse) and error.is_refused:
@@ -247,22 +244,6 @@ class FetchedKeys:
             return
         self._keys = tuple(keys)
         self._fetched = self._clock()
-
-
-async def _carried(flow: Flow[Value], send: Send) -> Value:
-    """Carry a flow to its end."""
-    try:
-        request = next(flow)
-        while True:
-            try:
-                response = await send(request)
-            except NoResponse as error:
-                request = flow.throw(error)
-            else:
-                request = flow.send(response)
-    except StopIteration as end:
-        value: Value = end.value
-        return value
 
 
 def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried, shown_url
 from accord.bindings.answers import redirect_url
 from accord.errors import MissingExtra
 
@@ -203,10 +203,11 @@ class GuardedSender:
         Raises:
             NoResponse: a request got no response, and the flow did not know a way around it.
         """
-        if self._session is not None:
-            return await self._run(flow, self._session)
+        kept = self._session
+        if kept is not None:
+            return await carried(flow, lambda request: self._send(request, kept))
         async with self._open() as session:
-            return await self._run(flow, session)
+            return await carried(flow, lambda request: self._send(request, session))
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send one request.
@@ -218,22 +219,6 @@ class GuardedSender:
             return await self._send(request, self._session)
         async with self._open() as session:
             return await self._send(request, session)
-
-    async def _run(self, flow: Flow[Value], session: "ClientSession") -> Value:
-        try:
-            request = next(flow)
-            while True:
-                try:
-                    response = await self._send(request, session)
-                except NoResponse as error:
-                    request = flow.throw(error)
-                else:
-                    request = flow.send(response)
-        except StopIteration as end:
-            value: Value = end.value
-            return value
-        finally:
-            flow.close()
 
     async def _send(self, request: HttpRequest, session: "ClientSession") -> HttpResponse:
         try:

@@ -5,7 +5,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, add_env, one_of, seconds
+from accord.cli.options import UsageError, add_env, add_only, one_of, seconds
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed, MissingExtra
 from accord.types import REVISION_IDS
@@ -60,13 +60,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         default=[],
         help="agree on this revision; may be repeated (default: what the client asks for, and all)",
     )
-    parser.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="check this requirement or area alone; may be repeated",
-    )
+    add_only(parser)
     parser.add_argument(
         "--transport", metavar="T", default="http", help="what {url} speaks: http (default) or sse"
     )

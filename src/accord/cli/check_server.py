@@ -13,6 +13,8 @@ from accord.cli.options import (
     add_bearer,
     add_env,
     add_header,
+    add_only,
+    add_tools,
     given_token,
     one_of,
     seconds,
@@ -70,30 +72,13 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         default=[],
         help="check under this revision; may be repeated (default: all that the server speaks)",
     )
-    parser.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="check this requirement or area alone; may be repeated",
-    )
+    add_only(parser)
     parser.add_argument(
         "--transport",
         metavar="T",
         help=f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio)",
     )
-    parser.add_argument(
-        "--tool",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a tool that may be called whatever it does; then no others are; may be repeated",
-    )
-    parser.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="also call tools that change something, short of destroying it",
-    )
+    add_tools(parser)
     _add_reaching(parser)
     reporting.add_options(parser)
     parser.set_defaults(run=run)

@@ -14,6 +14,8 @@ __all__ = [
     "add_bearer",
     "add_env",
     "add_header",
+    "add_only",
+    "add_tools",
     "did_you_mean",
     "given_token",
     "one_of",
@@ -98,6 +100,33 @@ def add_bearer(parser: "argparse.ArgumentParser") -> None:
     """Add the token that the server is shown."""
     parser.add_argument(
         "--bearer", metavar="TOKEN", help="a token for the server; - reads it from ACCORD_BEARER"
+    )
+
+
+def add_only(parser: "argparse.ArgumentParser") -> None:
+    """Add which requirements are checked."""
+    parser.add_argument(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="check this requirement or area alone; may be repeated",
+    )
+
+
+def add_tools(parser: "argparse.ArgumentParser") -> None:
+    """Add which tools may be called."""
+    parser.add_argument(
+        "--tool",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a tool that may be called whatever it does; then no others are; may be repeated",
+    )
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="also call tools that change something, short of destroying it",
     )
 
 

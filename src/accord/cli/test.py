@@ -8,7 +8,7 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.connection import add_options, reach
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import UsageError, add_tools, one_of
 from accord.cli.reporting import shown_target
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, painter, progress, say
@@ -64,18 +64,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--only-cases", action="store_true", help="make no tests from what the server declares"
     )
-    parser.add_argument(
-        "--tool",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a tool that may be called whatever it does; then no others are; may be repeated",
-    )
-    parser.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="also call tools that change something, short of destroying it",
-    )
+    add_tools(parser)
     parser.add_argument(
         "--examples", metavar="N", type=_count, help="generated arguments per tool (default: 25)"
     )
