@@ -22,9 +22,6 @@ __all__ = [
 
 log = logging.getLogger("accord.auth")
 
-
-"""Sends a request; raises NoResponse."""
-
 # A key set is tiny; who publishes more than this wants something else.
 _KEYS_MOST: Final = 100
 _RSA_BITS_LEAST: Final = 2048
