@@ -6,9 +6,11 @@ from collections import Counter
 import pytest
 
 from accord.check.probing.subject import Subject
+from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import Plan, check_server, spoken
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
+from accord.protocol.revisions import REVISIONS
 from check.mutants.everything import server
 from check.mutants.foundation import Between, all_mutants, in_memory
 from check.mutants.process import awkward
@@ -101,6 +103,14 @@ def test_scenarios_that_decide_nothing_asked_for_are_not_run():
 
     asyncio.run(run())
     assert tried == ["sends text that is no json", ""]
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS if each.is_once])
+def test_what_is_tried_once_holds_in_every_revision(name):
+    (ids,) = {each.ids for each in SCENARIOS if each.name == name}
+    rows = catalogue()
+    handshake = [row.id for row in REVISIONS.values() if row.handshake]
+    assert [(id, r) for id in ids for r in handshake if not rows[id].holds_in(r)] == []
 
 
 def test_the_worst_verdict_of_all_revisions_counts_and_says_where():

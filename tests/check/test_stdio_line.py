@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from accord.check.probing.line import LineEnded, Silence
 from accord.check.probing.subject import Subject
@@ -86,6 +87,33 @@ def test_a_server_that_ignores_signals_is_killed():
     carrier = asyncio.run(run())
     assert carrier.exit_code == -signal.SIGKILL
     assert not is_running(carrier.pid)
+
+
+def test_a_server_that_stays_is_waited_for_in_vain_only_once():
+    async def run():
+        subject = awkward("stays", leaving=0.3)
+        async with subject.line(is_judged=False) as line:
+            await line.initialize(NEW)
+        assert subject.habits.stays
+        # Who waits again for a server that stays would wait for a minute.
+        async with asyncio.timeout(30), replace(subject, leaving=60).line() as line:
+            await line.initialize(NEW)
+        assert line.carrier.exit_code == 0
+
+    asyncio.run(run())
+
+
+def test_the_times_of_a_check_suit_the_speed_of_the_server():
+    async def run():
+        subject = awkward("none", settling=0.1, leaving=2)
+        assert (subject.paced().settling, subject.paced().leaving) == (0.1, 2)
+        async with subject.line(is_judged=False) as line:
+            await line.initialize(NEW)
+        assert subject.habits.starting > 0
+        subject.habits.starting = 10
+        assert (subject.paced().settling, subject.paced().leaving) == (1, 20)
+
+    asyncio.run(run())
 
 
 def test_a_signal_ends_a_server_with_the_code_it_chooses():

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from accord.check.outcomes import Outcome, judged
-from accord.check.probing.line import Line, LineEnded, Locked, Silence
+from accord.check.probing.line import Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.probe import Facts, Probe, Rules, all_of
 from accord.check.probing.subject import Subject
 from accord.check.probing.trials import try_tools
@@ -136,29 +136,33 @@ async def spoken(subject: Subject) -> list[RevisionId]:
     Raises:
         ConnectFailed: none, or no server is there.
     """
-    answers: dict[str, str] = {}
-    found: list[RevisionId] = []
-    for revision in _reachable(subject):
-        line = subject.line(is_judged=False)
-        try:
-            async with line:
-                reply = await line.initialize(revision)
-        except Locked:
-            # Nobody hears what it speaks: what is asked of the locked is much the same in all.
-            return [_reachable(subject)[-1]]
-        except (Silence, LineEnded) as error:
-            answers[revision] = _with_stderr(str(error), line)
-            if isinstance(error, Silence):
-                # It had all the time to start, and is not likely to need it again.
-                subject = msgspec.structs.replace(subject, patience=subject.patience / 4)
-            continue
-        if reply.result.get("protocolVersion") == revision:
-            found.append(revision)
-        answers[revision] = str(reply)
+    revisions = _reachable(subject)
+    answers = await asyncio.gather(*(_opening(subject, each) for each in revisions))
+    if None in answers:
+        # Nobody hears what it speaks: what is asked of the locked is much the same in all.
+        return [revisions[-1]]
+    told = dict(zip(revisions, answers, strict=True))
+    found = [each for each, answer in told.items() if _version(answer) == each]
     if not found:
-        told = "; ".join(dict.fromkeys(answers.values()))
-        raise ConnectFailed(f"{subject.name} speaks no revision that is known here: {told}"[:1000])
+        heard = "; ".join(dict.fromkeys(str(answer) for answer in answers))
+        raise ConnectFailed(f"{subject.name} speaks no revision that is known here: {heard}"[:1000])
     return found
+
+
+async def _opening(subject: Subject, revision: RevisionId) -> Reply | str | None:
+    """Return how a server answers initialize, why it does not, or None where it is locked."""
+    line = subject.line(is_judged=False)
+    try:
+        async with line:
+            return await line.initialize(revision)
+    except Locked:
+        return None
+    except (Silence, LineEnded) as error:
+        return _with_stderr(str(error), line)
+
+
+def _version(answer: Reply | str | None) -> Any:
+    return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
 
 
 def _reachable(subject: Subject) -> list[RevisionId]:
@@ -188,9 +192,10 @@ async def _check_revision(
         try:
             await stack.enter_async_context(line)
             await _get_to_know(facts, line)
+            probe.subject = subject.paced()
             if facts.callable_tools():
                 async with probe.borrow() as other:
-                    await try_tools(facts, other)
+                    await try_tools(facts, other, settling=probe.subject.settling)
         except Locked as error:
             facts.locked = f"{error}; give --bearer or --oauth"
         except (Silence, LineEnded) as error:
@@ -272,8 +277,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         _leave_open(probe, scenario, "the server gave no occasion for it")
     if scenario.is_once:
         found = probe.outcomes.found
-        known = probe.facts.settled.setdefault(scenario.name, {})
-        known.update({id: found[id] for id in scenario.ids if id in found})
+        probe.facts.settled[scenario.name] = {id: found[id] for id in scenario.ids if id in found}
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -291,12 +295,8 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
         for id in scenario.ids:
             probe.skip(id, why)
         return True
-    known = probe.facts.settled.get(scenario.name)
-    # What only this revision has was not decided under another one.
-    if known is not None and not any(
-        id not in known and catalogue()[id].holds_in(probe.revision) for id in scenario.ids
-    ):
-        probe.outcomes.adopt(known)
+    if scenario.name in probe.facts.settled:
+        probe.outcomes.adopt(probe.facts.settled[scenario.name])
         return True
     return False
 

@@ -19,7 +19,9 @@ from accord.types import RevisionId
 __all__ = ["Facts", "Probe", "Rules"]
 
 _PAGES: Final = 50
-_LAUNCHED: Final = 2
+# How many launched servers are kept for borrowing: judged ones, one of which may need another,
+# and one for what breaks the rules.
+_LAUNCHED: Final = {True: 2, False: 1}
 # A server with hundreds of tools is known by these.
 _TOOLS: Final = 20
 # Seconds that even a server gets that hung before.
@@ -112,9 +114,11 @@ class Probe:
         self.outcomes = Outcomes("server", facts.revision)
         self._lines: list[Line] = [line]
         self._idle: dict[bool, list[Line]] = {True: [], False: []}
-        # Launching a server is dear: who wants a line waits rather than launches a third one.
-        room = _LAUNCHED if subject.command else subject.at_once
-        self._turns = {is_judged: asyncio.Semaphore(room) for is_judged in self._idle}
+        # Launching a server is dear: who wants a line waits rather than launches one more.
+        self._turns = {
+            is_judged: asyncio.Semaphore(kept if subject.command else subject.at_once)
+            for is_judged, kept in _LAUNCHED.items()
+        }
 
     @property
     def revision(self) -> RevisionId:

@@ -14,7 +14,7 @@ from accord.errors import ConnectFailed
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-__all__ = ["StdioCarrier"]
+__all__ = ["Habits", "StdioCarrier"]
 
 _CHUNK: Final = 64 * 1024
 # A line beyond this is a flood, and is cut: memory is for other things.
@@ -23,6 +23,23 @@ _STDERR_KEPT: Final = 40
 _LAST_WORDS: Final = 1.0
 # How long readers may take to end once their process has.
 _CLOSING: Final = 3.0
+
+
+# How long who is known to stay is asked to leave.
+_BRIEF: Final = 0.1
+
+
+class Habits:
+    """What was learned of a server as a process, from one launch for the next.
+
+    Attributes:
+        stays: whether it went on for long after its input was closed.
+        starting: the most seconds that it took from its launch to its first word.
+    """
+
+    def __init__(self) -> None:
+        self.stays = False
+        self.starting = 0.0
 
 
 class StdioCarrier:
@@ -41,8 +58,10 @@ class StdioCarrier:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         leaving: float = 3.0,
+        habits: Habits | None = None,
     ) -> None:
         self.command = list(command)
+        self.habits = habits or Habits()
         self.stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
         self.exit_code: int | None = None
         self.left_by_itself: bool | None = None
@@ -52,6 +71,7 @@ class StdioCarrier:
         self._line: Line
         self._process: Process
         self._readers: list[asyncio.Task[None]] = []
+        self._launched: float | None = None
 
     @property
     def pid(self) -> int:
@@ -83,6 +103,7 @@ class StdioCarrier:
                 f"{self.command[0]} cannot be launched: {why}", command=self.command
             ) from None
         loop = asyncio.get_running_loop()
+        self._launched = loop.time()
         self._readers = [loop.create_task(self._hear()), loop.create_task(self._keep_stderr())]
 
     async def _hear(self) -> None:
@@ -90,6 +111,10 @@ class StdioCarrier:
         assert stdout is not None
         rest = bytearray()
         while chunk := await stdout.read(_CHUNK):
+            if self._launched is not None:
+                took = asyncio.get_running_loop().time() - self._launched
+                self.habits.starting = max(self.habits.starting, took)
+                self._launched = None
             rest += chunk
             if b"\n" in chunk:
                 *lines, last = bytes(rest).split(b"\n")
@@ -172,7 +197,9 @@ class StdioCarrier:
         if not hasattr(self, "_process"):
             return
         if self.exit_code is None:
-            await self.end_input()
+            left = await self.end_input(_BRIEF if self.habits.stays else None)
+            # Nobody waits again for what was waited for in vain.
+            self.habits.stays |= not left
         for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             if self.exit_code is None:
                 self.signal(number)

@@ -15,7 +15,7 @@ import msgspec
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.line import Line
 from accord.check.probing.memory import MemoryCarrier
-from accord.check.probing.stdio import StdioCarrier
+from accord.check.probing.stdio import Habits, StdioCarrier
 from accord.check.probing.tape import Tape
 from accord.errors import ConnectFailed
 from accord.trace import Transport
@@ -25,6 +25,10 @@ __all__ = ["Form", "Subject", "served"]
 
 Form: TypeAlias = Literal["http", "sse"]
 _STARTING: Final = 30.0
+# Parts of the time that a server takes to start: within it what was asked for has settled, and
+# within twice of it the process has left.
+_SETTLING: Final = 0.1
+_LEAVING: Final = 2.0
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +52,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         settling: seconds after which what has not come will not come.
         leaving: seconds that a launched server may take to end, by itself and after each signal.
         at_once: how many scenarios may run at the same time.
+        habits: what is learned of a launched server on the way.
     """
 
     name: str
@@ -67,11 +72,23 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     settling: float = 0.3
     leaving: float = 3.0
     at_once: int = 4
+    habits: Habits = msgspec.field(default_factory=Habits)
 
     @property
     def transport(self) -> Transport:
         """What the server is reached over."""
         return self.form if self.url else "stdio"
+
+    def paced(self) -> "Subject":
+        """Return it with times that suit its own speed: who starts slowly does all slowly.
+
+        A busy machine is slow in the same way, and is no fault of the server.
+        """
+        return msgspec.structs.replace(
+            self,
+            settling=max(self.settling, self.habits.starting * _SETTLING),
+            leaving=max(self.leaving, self.habits.starting * _LEAVING),
+        )
 
     def line(
         self,
@@ -96,7 +113,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         if self.server is not None:
             return MemoryCarrier(self.server)
         if not self.url:
-            return StdioCarrier(self.command, env=self.env, cwd=self.cwd, leaving=self.leaving)
+            return StdioCarrier(
+                self.command,
+                env=self.env,
+                cwd=self.cwd,
+                leaving=self.leaving,
+                habits=self.habits,
+            )
         kind = HttpCarrier if self.form == "http" else SseCarrier
         return kind(self.url, self.headers if headers is None else headers)
 

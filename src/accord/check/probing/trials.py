@@ -13,15 +13,18 @@ __all__ = ["try_tools"]
 
 # Scenarios call each tool several times, so that one which takes longer would cost too much.
 _LONG: Final = 1.5
+_SETTLINGS: Final = 5
 
 
-async def try_tools(facts: Facts, line: Line) -> None:
+async def try_tools(facts: Facts, line: Line, *, settling: float = 0.0) -> None:
     """Call each tool that may be called, all at once; note those that do not answer soon.
 
     Args:
         facts: gets what was found out.
         line: used by nobody else meanwhile: a tool may bring its server to a stand.
+        settling: seconds in which things settle with this server; a slow one has more time.
     """
+    long = max(_LONG, settling * _SETTLINGS)
     calls = [
         (
             str(tool["name"]),
@@ -30,13 +33,13 @@ async def try_tools(facts: Facts, line: Line) -> None:
         for tool, args in facts.callable_tools()
     ]
     known = len(facts.slow)
-    deadline = asyncio.get_running_loop().time() + min(_LONG, line.patience)
+    deadline = asyncio.get_running_loop().time() + min(long, line.patience)
     for name, id in calls:
         left = max(deadline - asyncio.get_running_loop().time(), 0)
         try:
             await line.reply_to(id, patience=left)
         except Silence:
-            facts.slow[name] = f"it takes longer than {_LONG:g} s"
+            facts.slow[name] = f"it takes longer than {long:.2g} s"
             with contextlib.suppress(LineEnded):
                 await line.notify("notifications/cancelled", {"requestId": id})
         except LineEnded:

@@ -25,7 +25,7 @@ _NO_JSON: Final = (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', b"this is no
 
 @scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
 async def sends_text_that_is_no_json(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         for text in _NO_JSON:
             found = await reply_of(probe, line, text, f"text that is no JSON ({text.decode()})")
             if found is None:
@@ -35,7 +35,7 @@ async def sends_text_that_is_no_json(probe: "Probe") -> None:
 
 @scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
 async def sends_json_that_is_no_request(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         for what, message in _senseless():
             found = await reply_of(probe, line, message, what)
             if found is None:
@@ -72,7 +72,7 @@ def _expect(
 
 @scenario("practice.server.survives-errors", is_once=True)
 async def sends_what_must_be_ignored(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         for what, message in (
             ("an answer that it did not ask for", {"jsonrpc": "2.0", "id": 987654, "result": {}}),
             (

@@ -28,7 +28,11 @@ async def asks_for_the_revision_under_check(probe: "Probe") -> None:
     )
 
 
-@scenario("lifecycle.version.server-offers-other", "lifecycle.version.server-offers-latest")
+@scenario(
+    "lifecycle.version.server-offers-other",
+    "lifecycle.version.server-offers-latest",
+    is_once=True,
+)
 async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
     async with probe.open(begins=False) as line:
         reply = await line.initialize(_UNKNOWN, is_confirmed=False)
@@ -76,7 +80,7 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
         )
 
 
-@scenario("jsonrpc.request.answered", "ping.response.prompt", on=("stdio", "sse"))
+@scenario("jsonrpc.request.answered", "ping.response.prompt", on=("stdio", "sse"), is_once=True)
 async def asks_before_the_opening(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
         # Whether they are refused is left to the server; that they are answered is not.
@@ -99,7 +103,7 @@ async def opens_twice(probe: "Probe") -> None:
         await is_alive(probe, line, "a second initialize")
 
 
-@scenario("lifecycle.initialized.server-waits")
+@scenario("lifecycle.initialized.server-waits", is_once=True)
 async def does_not_say_that_it_is_initialized(probe: "Probe") -> None:
     id = "lifecycle.initialized.server-waits"
     async with probe.open(begins=False) as line:
@@ -113,7 +117,7 @@ async def does_not_say_that_it_is_initialized(probe: "Probe") -> None:
         probe.holds(id, not early, f"sends {', '.join(early)} before notifications/initialized")
 
 
-@scenario("lifecycle.capabilities.respected", needs="tools")
+@scenario("lifecycle.capabilities.respected", needs="tools", is_once=True)
 async def declares_no_capabilities(probe: "Probe") -> None:
     tools = probe.facts.callable_tools()
     if not tools:

@@ -17,6 +17,7 @@ __all__: list[str] = []
 _SET: Final = "logging/setLevel"
 _LEAST: Final = "logging.message.min-level"
 _INVALID: Final = "logging.set-level.invalid-params"
+_USUAL: Final = "info"
 _LEVELS: Final[tuple[str, ...]] = get_args(LoggingLevel)
 _OF_MESSAGES: Final = (
     "logging.levels.rfc5424",
@@ -29,15 +30,16 @@ _OF_MESSAGES: Final = (
 
 @scenario(*_OF_MESSAGES, needs="logging")
 async def asks_for_all_log_messages(probe: "Probe") -> None:
-    async with probe.open() as line:
+    async with probe.borrow() as line:
         await line.ask(_SET, {"level": _LEVELS[0]})
         await call_together(probe, line)
         await line.hush(probe.subject.settling)
+        await line.ask(_SET, {"level": _USUAL})
         for id in _OF_MESSAGES:
             probe.skip(id, "the server logs nothing while its tools are called")
 
 
-@scenario(_LEAST, needs="logging")
+@scenario(_LEAST, needs="logging", is_once=True)
 async def sets_every_log_level(probe: "Probe") -> None:
     # The monitor would report the same under another name.
     async with probe.open(is_judged=False) as line:

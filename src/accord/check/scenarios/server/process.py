@@ -24,6 +24,7 @@ _SIGNALS: Final = "practice.shutdown.signals"
 _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
 _NEWLINE: Final = "stdio.framing.newline-delimited"
 _NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
+_LOGS: Final = ("stdio.server.stderr-logging", "practice.stdio.log-to-stderr")
 _NO_PROCESS: Final = "the server is no process of its own"
 # How many lines one message is looked for in.
 _SPREAD: Final = 200
@@ -41,6 +42,9 @@ def _launched(probe: "Probe", *ids: str) -> bool:
 async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
     if not _launched(probe, _STREAMS):
         return
+    if probe.line.opening:
+        probe.holds(_STREAMS, condition=True, why="")
+        return
     async with probe.open(begins=False, is_judged=False) as line:
         try:
             await line.initialize(probe.revision, is_confirmed=False)
@@ -53,16 +57,19 @@ async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
         probe.holds(_STREAMS, condition=True, why="")
 
 
-@scenario(
-    "stdio.server.stderr-logging",
-    "practice.stdio.log-to-stderr",
-    _ONLY_MESSAGES,
-    _NEWLINE,
-    _NO_NEWLINE,
-    _EXITS,
-    on=("stdio",),
-    is_once=True,
-)
+@scenario(*_LOGS, on=("stdio",))
+async def looks_at_the_log(probe: "Probe") -> None:
+    if not _launched(probe, *_LOGS):
+        return
+    await probe.line.ask(harmless(probe.facts))
+    if probe.line.carrier.stderr:
+        for id in _LOGS:
+            probe.holds(id, condition=True, why="")
+    for id in _LOGS:
+        probe.skip(id, "the server writes nothing to standard error")
+
+
+@scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
 async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
     if not _launched(probe, _EXITS):
         return
@@ -74,9 +81,6 @@ async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
             _EXITS, await carrier.end_input(), "goes on after its standard input was closed"
         )
         _judge_lines(probe, line.tape.records)
-        if carrier.stderr or probe.line.carrier.stderr:
-            probe.holds("stdio.server.stderr-logging", condition=True, why="")
-            probe.holds("practice.stdio.log-to-stderr", condition=True, why="")
 
 
 def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
