@@ -1,6 +1,9 @@
+import re
+import shlex
+
 import pytest
 
-from accord.cli.main import main
+from accord.cli.main import _parsed, _split, main
 
 COMMANDS = (
     *("", "run", "list", "call", "check", "check server", "check client", "check trace", "watch"),
@@ -22,6 +25,16 @@ def test_the_help_of_every_command_tells_how_it_is_used_and_ends(command, capsys
     assert shown.startswith(f"usage: accord {command}".rstrip())
     assert "Exit code: " in shown
     assert "\nexamples:\n  accord " in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_examples_in_the_help_of_a_command_are_commands(command, capsys):
+    outcome(*command.split(), "--help")
+    examples = capsys.readouterr().out.partition("\nexamples:\n")[2].partition("\n\n")[0]
+    for line in examples.splitlines():
+        given = re.search(r"accord [^|>]*", re.split(r" {3,}", line.strip())[0])
+        words, _ = _split(shlex.split(given[0], comments=True)[1:])
+        assert _parsed(words).run, line
 
 
 @pytest.mark.parametrize("command", COMMANDS)

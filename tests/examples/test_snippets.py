@@ -1,4 +1,4 @@
-"""Every Python snippet of the documentation runs.
+"""Every Python snippet of the documentation runs, and every command in it is one there is.
 
 The snippets of a page run in order, in one process and one namespace, in an empty folder; `await`
 may stand at the top. One that begins with a comment naming a file is saved under that name as well.
@@ -6,15 +6,21 @@ may stand at the top. One that begins with a comment naming a file is saved unde
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from accord.check.contract.cases import read_cases
+from accord.cli.main import _parsed, _split
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMANDS = re.compile(r"^(?:\$ |\.venv/bin/)?(accord [^|>\n]*)", re.MULTILINE)
+_CASES = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 _RUNNER = """
 import ast, asyncio, inspect, json, re, sys
@@ -50,3 +56,26 @@ def test_the_snippets_of_a_page_run(page, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in (*PAGES, ROOT / "examples" / "README.md")
+        if _COMMANDS.search(page.read_text(encoding="utf-8"))
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_the_commands_of_a_page_are_those_that_there_are(page):
+    for found in _COMMANDS.finditer(page.read_text(encoding="utf-8")):
+        words, _ = _split(shlex.split(found[1], comments=True)[1:])
+        assert _parsed(words).run, found[1]  # ends the process where there is no such option
+
+
+def test_the_cases_of_the_page_on_testing_can_be_read(tmp_path):
+    text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    (found,) = _CASES.findall(text)
+    file = tmp_path / "desk.accord.toml"
+    file.write_text(found, encoding="utf-8")
+    assert [case.name for case in read_cases(file).case] == ["adds two numbers", "refuses words"]
