@@ -213,6 +213,25 @@ def test_oauth_on_the_command_line_shows_the_url_where_no_browser_is(tmp_path):
     run(main())
 
 
+def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_path):
+    async def main():
+        async with scripted(metadata={"registration_endpoint": None}) as script:
+            env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "SECRET"}
+            named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
+            code, steps, _ = await examined(script.url, "--oauth", *named, **env)
+            assert (code, steps["list"]["verdict"]) == (0, "ok")
+            (sent,), (head,) = script.forms("/token"), script.heads("/token")
+            assert (sent["client_id"], sent["scope"]) == ("me", "a")
+            assert head["Authorization"].startswith("Basic ")
+            for wrong in (["--grant", "x"], ["--redirect-uri", "https://evil.example"]):
+                code, _, err = await accord("list", script.url, "--oauth", *wrong, **env)
+                assert code == 2, err
+            code, _, err = await accord("list", script.url, "--client-id", "me", **env)
+            assert (code, "--client-id goes with --oauth" in err) == (2, True)
+
+    run(main(), seconds=60)
+
+
 def test_oauth_on_the_command_line_keeps_its_token(tmp_path):
     """The browser is any command that BROWSER names."""
     visitor = tmp_path / "visit.py"

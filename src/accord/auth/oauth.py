@@ -334,7 +334,8 @@ class OAuth:
             trusted = await self._store.read(key)
             hint = f"a secret goes where it went first, {trusted}; or name OAuth(issuer=...)"
             if trusted is None:
-                log.warning("%s names who gets the secret; OAuth(issuer=...) would", shown_url(url))
+                named = (shown_url(server.issuer), shown_url(url))
+                log.info("the secret goes to %s, as %s says; OAuth(issuer=...) pins it", *named)
                 await self._store.write(key, server.issuer)
         if trusted is not None and not is_same_issuer(server.issuer, trusted):
             raise FlowFailed(

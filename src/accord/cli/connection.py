@@ -4,7 +4,7 @@ import argparse
 import os
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.cli.options import (
     UsageError,
@@ -42,6 +42,15 @@ _ADVICE: Final = (
     "add --oauth to obtain a token, or --bearer TOKEN",
 )
 
+_SECRET: Final = "ACCORD_CLIENT_SECRET"  # noqa: S105  # the name of a variable
+_Grant: TypeAlias = Literal["authorization_code", "client_credentials", "device"]
+_MEANT: Final[dict[str, _Grant]] = {
+    "authorization-code": "authorization_code",
+    "client-credentials": "client_credentials",
+    "device": "device",
+}
+_GRANTS: Final = tuple(_MEANT)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command has that talks to a server."""
@@ -66,6 +75,27 @@ def add_auth_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oauth", action="store_true", help="obtain a token as the server asks for it, and keep it"
     )
+    parser.add_argument(
+        "--client-id",
+        metavar="ID",
+        help=f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
+    )
+    parser.add_argument(
+        "--redirect-uri",
+        metavar="URI",
+        help="with --oauth: where on this machine that client is registered to be sent back to",
+    )
+    parser.add_argument(
+        "--scope",
+        metavar="S",
+        action="append",
+        help="with --oauth: a scope to ask for; may be repeated",
+    )
+    parser.add_argument(
+        "--grant",
+        metavar="G",
+        help=f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})",
+    )
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
@@ -73,9 +103,10 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
     if options.bearer is not None and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
-        from accord.auth import OAuth
-
-        return OAuth(client_name="accord command line")
+        return _oauth(options)
+    for name in ("client_id", "redirect_uri", "scope", "grant"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
     token = given_token(options)
     if token is None:
         return None
@@ -85,6 +116,24 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
         return Bearer(token)
     except ValueError as error:
         raise UsageError(f"--bearer: {error}") from None
+
+
+def _oauth(options: argparse.Namespace) -> "Auth":
+    from accord.auth import OAuth
+
+    grant = one_of(options.grant or _GRANTS[0], _GRANTS, "grant")
+    try:
+        return OAuth(
+            client_name="accord command line",
+            client_id=options.client_id,
+            # Never an argument: everybody on this machine can read those.
+            client_secret=os.environ.get(_SECRET) if options.client_id else None,
+            redirect_uri=options.redirect_uri,
+            scopes=options.scope,
+            grant=_MEANT[grant],
+        )
+    except ValueError as error:
+        raise UsageError(f"--oauth: {error}") from None
 
 
 class _Stderr:

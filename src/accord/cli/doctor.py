@@ -25,6 +25,7 @@ _EXAMPLES = """\
 examples:
   accord doctor https://example.com/mcp
   accord doctor https://example.com/mcp --oauth
+  accord doctor https://example.com/mcp --oauth --client-id desk --redirect-uri http://localhost:8400
   accord doctor http://127.0.0.1:8000/mcp --format json | jq '.steps[] | .name, .verdict'
 """
 _FORMATS = ("text", "json")

@@ -319,7 +319,7 @@ class Examination:
             came = "clients name themselves by the URL of their metadata"
             self._note("registration", "ok", asked=asked, came=came)
         else:
-            change = "clients need OAuth(client_id=...), registered by hand"
+            change = "clients need OAuth(client_id=...) or --client-id, registered by hand"
             came = "no registration_endpoint"
             self._note("registration", "warning", asked=asked, came=came, change=change)
         methods = server.code_challenge_methods_supported
@@ -362,7 +362,8 @@ class Examination:
                 self._note("initialize", "ok", asked=asked, came=came)
                 await self._list(client)
         except FlowFailed as error:
-            self._note("token", "failed", asked=error.asked, came=str(error), change=error.hint)
+            came = f"{error.step}: {error.came}"
+            self._note("token", "failed", asked=error.asked, came=came, change=error.hint)
         except AccordError as error:
             name = "list" if self.steps[-1].name == "initialize" else "initialize"
             self._note(name, "failed", asked=asked, came=str(error))

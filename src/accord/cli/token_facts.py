@@ -43,7 +43,7 @@ def token_facts(token: str, about: ResourceMetadata | None, now: float) -> Token
     if issuers and not any(is_same_issuer(issuer, each) for each in issuers):
         faults.append(f"the server is protected by {', '.join(issuers)}: obtain it there")
     scopes = claims.get("scope", claims.get("scp"))
-    ending = "no end" if left is None else f"{left:.0f} s left"
+    ending = "no end" if left is None else f"{max(left, 0):.0f} s left"
     told = f"a JWT of {issuer!r:.200} for {audience!r:.200}, {ending}, scopes {scopes!r:.200}"
     return TokenFacts(told, tuple(faults))
 
