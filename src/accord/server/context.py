@@ -79,6 +79,8 @@ class Turn(Done):
 
 DONE: Final = Done()
 TURN: Final = Turn()
+# So many a handler may tell before others get a turn of the loop, cancellations among them.
+_AT_ONCE: Final = 16
 
 
 class Context(Generic[State]):
@@ -89,12 +91,13 @@ class Context(Generic[State]):
     for with `wait`.
     """
 
-    __slots__ = ("_exchange", "_is_cancelled", "_session", "_values", "_waits")
+    __slots__ = ("_exchange", "_is_cancelled", "_session", "_told", "_values", "_waits")
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
         self._is_cancelled = False
+        self._told = 0
         self._values: dict[type, Any] | None = None
         self._waits: set[Future[Any]] | None = None
 
@@ -194,9 +197,9 @@ class Context(Generic[State]):
         """
         token = self._exchange.token
         if token is None:
-            return self._session.pace()
+            return self._paced(DONE)
         params = ProgressParams(token, progress, total, message)
-        return self._session.tell(self._progress, params, self._exchange)
+        return self._paced(self._session.tell(self._progress, params, self._exchange))
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -207,9 +210,14 @@ class Context(Generic[State]):
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
         if not self._session.wants_log(level):
-            return self._session.pace()
+            return self._paced(DONE)
         params = LogMessageParams(level, _as_json(data), logger)
-        return self._session.tell(self._log, params, self._exchange)
+        return self._paced(self._session.tell(self._log, params, self._exchange))
+
+    def _paced(self, done: Done) -> Done:
+        """Return what is awaited by who has told something: now and then, a turn of others."""
+        self._told += 1
+        return done if done is not DONE or self._told % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)

@@ -14,7 +14,7 @@ from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Phase
 from accord.runtime.dispatcher import Dispatcher, Write
-from accord.server.context import DONE, TURN, Context, Delayed, Done, current
+from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
 from accord.types import LoggingLevel, ResourceUpdatedParams, Root
 
@@ -30,8 +30,6 @@ _BURST: Final = 0.02
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
 _IN_TRANSIT_MOST: Final = 16
-# So many a handler may send before others get a turn of the loop, cancellations among them.
-_AT_ONCE: Final = 16
 # Shared by all sessions: it is held for the time of an addition, and only by threads.
 _TRANSIT: Final = threading.Lock()
 # Every frozenset() is a new one, of 216 bytes.
@@ -72,7 +70,6 @@ class Session:
         self.flow: Flow | None = None
         self.principal: Principal | None = server.principal
         self._in_transit = 0
-        self._told = 0
         self.log_level: LoggingLevel = server.log_level
         # Sets that are replaced, not changed: an idle session owns none.
         self.subscriptions = _NONE
@@ -175,16 +172,11 @@ class Session:
             return DONE
         if flow is None or not flow.congested:
             send(params)
-            return self.pace()
+            return DONE
         # Whoever does not await is not slowed down, so that there must be an end to it.
         if flow.backlog < _BACKLOG_MOST:
             send(params)
         return Delayed(flow.writable)
-
-    def pace(self) -> Done:
-        """Return what a handler awaits that has told something: now and then, a turn of others."""
-        self._told += 1
-        return DONE if self._told % _AT_ONCE else TURN
 
     def _tell_from_thread(
         self, send: Callable[[Any], None], params: Any, flow: Flow | None
