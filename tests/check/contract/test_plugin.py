@@ -38,6 +38,7 @@ def test_a_failure_shows_what_came_without_our_code(pytester: pytest.Pytester) -
     out = ran(pytester, failed=1)
     assert 'sent:     count {"a": 3}\nexpected: the text "three"\ncame:     "{' in out
     assert "again:    accord call count --unchecked --json" in out
+    assert 'a.accord.toml::it counts - expected the text "three"; came' in out
     assert "runtest" not in out
 
 

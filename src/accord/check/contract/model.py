@@ -28,6 +28,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     given: str = ""
     repeat: str = ""
 
+    def summary(self) -> str:
+        """Return it as one line."""
+        return " ".join(harmless(f"expected {self.expected}; came {self.came}").split())
+
     def text(self) -> str:
         """Return it as lines for people."""
         lines = [("sent", self.given), ("expected", self.expected), ("came", self.came)]

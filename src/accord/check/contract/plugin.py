@@ -73,7 +73,9 @@ class ContractItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what came and what was expected, without the way through our code."""
         if isinstance(excinfo.value, _Failed):
-            return f"{self.name}\n{excinfo.value.failure.text()}"
+            failure = excinfo.value.failure
+            # The first line is what the summary shows beside the name.
+            return f"{failure.summary()}\n{failure.text()}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

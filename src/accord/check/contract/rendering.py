@@ -126,7 +126,7 @@ def _case(suite: Element, ran: Ran) -> None:
     if ran.outcome.verdict == "skip":
         SubElement(case, "skipped", message=harmless(ran.outcome.why))
     elif failure is not None:
-        said = harmless(f"expected {failure.expected}; came {failure.came}")
+        said = failure.summary()
         SubElement(case, "failure", message=said).text = failure.text()
 
 
