@@ -154,7 +154,10 @@ def test_a_token_without_the_scopes_that_all_need_is_403_and_all_are_named():
     assert answer.status == 403
     said = answer.headers["www-authenticate"]
     assert 'error="insufficient_scope", scope="read use"' in said
+    # Whoever needs another token has to know what it must allow.
     assert 'scope="read use"' in ask(guard=guard).headers["www-authenticate"]
+    bad = ask(guard=guard, authorization="Bearer bad")
+    assert 'error="invalid_token", scope="read use"' in bad.headers["www-authenticate"]
 
 
 def test_an_app_may_find_out_later_that_more_is_needed():

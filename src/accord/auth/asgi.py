@@ -214,7 +214,7 @@ class Guard:
             log.info("a token cannot be verified: %s", error)  # who could not tell complains
             return resource.unavailable()
         if principal is None:  # auth.token.invalid-401
-            return resource.invalid_token()
+            return resource.invalid_token(scopes=sorted(self._required))
         if not self._required <= principal.scopes:
             return resource.lacks_scopes(self._required)
         return principal

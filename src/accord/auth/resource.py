@@ -162,10 +162,10 @@ def missing_token(scopes: Sequence[str] = ()) -> Refusal:
     return Refusal(401, _MISSING, why, tuple(scopes))
 
 
-def invalid_token(why: str = "") -> Refusal:
+def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> Refusal:
     """Refuse a token; what exactly is wrong with it stands in the server's log."""
     usual = "the token is expired, revoked, or not meant for this server"
-    return Refusal(401, "invalid_token", why or usual)
+    return Refusal(401, "invalid_token", why or usual, tuple(scopes))
 
 
 def lacks_scopes(needed: Iterable[str]) -> Refusal:
