@@ -63,7 +63,7 @@ def test_the_cap_holds_whatever_progress_comes(wayward, run):
 
 def test_infinity_waits_as_long_as_it_takes(wayward, run):
     async def main():
-        async with connect(wayward(), timeout=0.1, timeout_cap=0.1) as client:
+        async with connect(wayward(), timeout=0.1, cap=0.1) as client:
             waiting = {"timeout": math.inf, "cap": math.inf}
             assert await client.call_tool("late", {"seconds": 0.3}, **waiting)
 

@@ -61,7 +61,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             on_resource_updated: what hears its news.
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
-            timeout_cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
+            cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
             limits: what one message may cost.
 
             For launched servers: env, in addition to what is inherited

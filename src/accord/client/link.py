@@ -284,7 +284,7 @@ class Link:
         refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
         timeout = self.settings.timeout if timeout is None else timeout
-        cap = self.settings.timeout_cap if cap is None else cap
+        cap = self.settings.cap if cap is None else cap
         return (
             None if timeout == math.inf else timeout,
             None if cap == math.inf else cap,

@@ -53,7 +53,7 @@ OnUpdate: TypeAlias = Callable[[str], object]
 
 # What a caller is willing to wait in silence, and whatever progress is reported.
 TIMEOUT: Final = 60.0
-TIMEOUT_CAP: Final = 3_600.0
+CAP: Final = 3_600.0
 CONNECT_TIMEOUT: Final = 30.0
 
 
@@ -88,7 +88,7 @@ class ConnectOptions(TypedDict, total=False):
     on_prompts_changed: OnChange | None
     on_resource_updated: OnUpdate | None
     timeout: float
-    timeout_cap: float
+    cap: float
     connect_timeout: float
     env: Mapping[str, str] | None
     cwd: str | os.PathLike[str] | None
@@ -120,7 +120,7 @@ class Settings:
     on_prompts_changed: OnChange | None = None
     on_resource_updated: OnUpdate | None = None
     timeout: float = TIMEOUT
-    timeout_cap: float = TIMEOUT_CAP
+    cap: float = CAP
     connect_timeout: float = CONNECT_TIMEOUT
     env: Mapping[str, str] | None = None
     cwd: str | os.PathLike[str] | None = None
