@@ -6,7 +6,7 @@ and headers, never its connection.
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -51,6 +51,7 @@ class Head(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
 
 
+@final
 class Refusal(msgspec.Struct, frozen=True):
     """Why a request is not served. `code` is that of the JSON-RPC error in its body."""
 

@@ -105,7 +105,7 @@ class Endpoint:
             decoded = self._codec.decode(data)
         except MalformedMessage as malformed:
             return (self._malformed(malformed, None),)
-        if isinstance(decoded, Batch):
+        if type(decoded) is Batch:
             return self._receive_batch(decoded)
         name, id = decoded.method, decoded.id
         if name is UNSET:

@@ -3,7 +3,7 @@
 A frame keeps its body raw; what the body means is decided later, once, when its type is known.
 """
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -88,6 +88,7 @@ class MalformedMessage(RemoteProtocolError):
         self.kind = kind
 
 
+@final
 class Batch(msgspec.Struct):
     """A JSON array of messages with their bytes; one that is malformed spoils no other."""
 

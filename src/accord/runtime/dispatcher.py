@@ -8,8 +8,8 @@ exchange the message belongs to.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from inspect import iscoroutine
 from math import inf
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from accord.errors import (
@@ -190,7 +190,7 @@ class Dispatcher:
             outcome = self.handlers.request(exchange, params, self)
         except (Exception, SystemExit) as error:  # a handler must not end the conversation
             return self._fail(exchange, error)
-        if iscoroutine(outcome):
+        if type(outcome) is CoroutineType:
             if self.watchdog is not None:
                 self.watchdog.enter()
             task = start(self._loop, self._run(exchange, outcome), exchange.state or exchange.name)
@@ -284,7 +284,7 @@ class Dispatcher:
 
     def spawn(self, outcome: Any) -> None:
         """Let a callback's coroutine run by itself; its failure is logged."""
-        if not iscoroutine(outcome):
+        if type(outcome) is not CoroutineType:
             return
         task = self._loop.create_task(outcome)
         self._background[task] = None

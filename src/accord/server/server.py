@@ -117,9 +117,7 @@ class Server(Generic[State]):
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self.roots_callbacks: list[Callable[[Session], Any]] = []
-        self._watchdogs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Watchdog] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
         self._thread_count = settings.get("threads", _THREADS)
 

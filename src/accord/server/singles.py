@@ -27,7 +27,8 @@ class Singles:
 
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
-        self._declared: dict[tuple[bool, ...], frozenset[str]] = {}
+        self._declared: frozenset[str] = frozenset()
+        self._declared_by: tuple[int, ...] = ()
         self._spare: dict[tuple[str, frozenset[str]], list[Endpoint]] = {}
 
     def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
@@ -44,17 +45,16 @@ class Singles:
     def _paths(self) -> frozenset[str]:
         """Return what the server declares, as paths; that depends on what it has anything of."""
         server = self._server
-        has = (
-            not server.tool_entries,
-            not server.prompt_entries,
-            not server.resource_entries.fixed,
-            not server.resource_entries.templates,
+        by = (
+            server.tool_entries.generation,
+            server.prompt_entries.generation,
+            server.resource_entries.fixed.generation,
+            server.resource_entries.templates.generation,
         )
-        paths = self._declared.get(has)
-        if paths is None:
-            declared = server.capabilities(is_lasting=False)
-            paths = self._declared[has] = capability_paths(declared)
-        return paths
+        if by != self._declared_by:
+            self._declared = capability_paths(server.capabilities(is_lasting=False))
+            self._declared_by = by
+        return self._declared
 
     def end(self, session: Session) -> None:
         """Take a session back, unless its work goes on: then it ends by itself."""

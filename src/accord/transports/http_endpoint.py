@@ -63,11 +63,11 @@ class HttpEndpoint:
 
     def serve(self, exchange: HttpExchange, verdict: Verdict) -> Awaitable[None]:
         """Serve a request whose origin is allowed."""
-        method = exchange.method
-        if isinstance(exchange, Post):
+        if type(exchange) is Post:
             if verdict.refusal is not None:
                 return exchange.refuse(verdict.refusal)
             return self._post(exchange, verdict)
+        method = exchange.method
         if method == "OPTIONS":
             return exchange.preflight(self.allowed)
         if method not in ("GET", "DELETE") or self._is_stateless:
@@ -83,11 +83,12 @@ class HttpEndpoint:
     # -- POST
 
     async def _post(self, post: Post, verdict: Verdict) -> None:
-        body = await post.body()
+        read = post.body()
+        body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
         session = self._session_for(post, body, verdict)
-        if isinstance(session, http.Refusal):
+        if type(session) is http.Refusal:
             return await post.refuse(session)
         events = post.begin(session, verdict.form, body)
         if len(events) != 1:
@@ -109,7 +110,7 @@ class HttpEndpoint:
         app, revision = self._app, verdict.revision
         named = None if self._is_stateless else post.headers.get(SESSION)
         if named is not None:
-            if isinstance(revision, http.Refusal):
+            if type(revision) is http.Refusal:
                 return revision
             found: HttpSession | http.Refusal = app.sessions.find(named, post)
             return found
@@ -156,18 +157,17 @@ class HttpEndpoint:
         finally:
             session.let_go()
 
-    async def _answer(self, post: Post, new_session: str | None = None) -> None:
+    def _answer(self, post: Post, new_session: str | None = None) -> Awaitable[None]:
         stream, reply = post.stream, post.reply
         if stream is not None and not stream.is_ended:
-            await post.read(new_session).follow(post.receive)
-        elif stream is not None or (
+            return post.read(new_session).follow(post.receive)
+        if stream is not None or (
             reply is not None and post.form == "stream" and post.denial is None
         ):
-            await post.whole_stream(post.events(), session=new_session)
-        elif reply is not None:
-            await post.json(reply, session=new_session)
-        else:
-            await self._unanswered(post)
+            return post.whole_stream(post.events(), session=new_session)
+        if reply is not None:
+            return post.json(reply, session=new_session)
+        return self._unanswered(post)
 
     async def _unanswered(self, post: Post) -> None:
         """End a request that was cancelled, or whose session has ended."""

@@ -83,32 +83,31 @@ class HttpExchange:
 
     # -- the body
 
-    async def body(self) -> bytes | None:
-        """Read the body; None where the request was refused or the client is gone."""
+    def body(self) -> bytes | Awaitable[bytes | None]:
+        """Read the body: returns it if it is there, as small ones are, else what to wait for.
+
+        Whoever waits gets None where the request was refused or the client is gone.
+        """
         limit: int = self.app.server.limits.message_bytes
         length = self.headers.get(_LENGTH)
         if length is not None and length.isdigit() and int(length[:20]) > limit:
-            await self.refuse(_body_too_large(limit))
-            return None
+            return self._refuse_body(limit)
         waiting = self.receive()
-        if isinstance(waiting, CoroutineType):
-            try:
-                first = waiting.send(None)
-            except StopIteration as done:  # it was there already, as small ones are
-                message = done.value
-            else:
-                return await self._patiently(limit, _Resumed(waiting, first))
+        if type(waiting) is not CoroutineType:
+            return self._patiently(limit, waiting)
+        try:
+            first = waiting.send(None)
+        except StopIteration as done:
+            message = done.value
         else:
-            return await self._patiently(limit, waiting)
-        if message["type"] != "http.request":
-            return None
-        if message.get("more_body"):
-            return await self._patiently(limit, None, message)
-        body: bytes = message.get("body", b"")
-        if len(body) > limit:
-            await self.refuse(_body_too_large(limit))
-            return None
-        return body
+            return self._patiently(limit, _Resumed(waiting, first))
+        if message["type"] != "http.request" or message.get("more_body"):
+            return self._patiently(limit, None, message)
+        body = bytes(message.get("body", b""))
+        return body if len(body) <= limit else self._refuse_body(limit)
+
+    async def _refuse_body(self, limit: int) -> None:
+        await self.refuse(http.Refusal(413, f"body exceeds {limit} bytes (message_bytes)"))
 
     async def _patiently(
         self,
@@ -147,7 +146,7 @@ class HttpExchange:
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
         if size > limit:
-            await self.refuse(_body_too_large(limit))
+            await self._refuse_body(limit)
             return None
         return b"".join(chunks)
 
@@ -268,7 +267,3 @@ def readable_by(origin: bytes) -> Headers:
         (b"access-control-expose-headers", _EXPOSED),
         (b"vary", b"Origin"),
     ]
-
-
-def _body_too_large(limit: int) -> http.Refusal:
-    return http.Refusal(413, f"body exceeds {limit} bytes (message_bytes)")

@@ -78,7 +78,8 @@ class TwoEndpointForm:
         if session.only_stream is None:
             return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
         session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
-        body = await exchange.body()
+        read = exchange.body()
+        body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
         why = refused_by(exchange.begin(session, "stream", body))
