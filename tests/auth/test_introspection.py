@@ -103,7 +103,10 @@ def test_an_issuer_that_tells_no_audience_needs_that_to_be_said():
     answer = {"active": True, **claims(aud=None)}
     assert verify(Endpoint(**answer), audience=[]) is not None
     assert verify(Endpoint(**{**answer, "aud": []}), audience=[]) is not None
+    assert verify(Endpoint(**answer), clients=["laptop"]).client_id == "laptop"
+    assert verify(Endpoint(**answer), clients=["other"]) is None
     other = {"active": True, **claims(aud="https://other.example")}
+    assert verify(Endpoint(**other), clients=["laptop"]) is None
     assert verify(Endpoint(**other), audience=[]) is None
 
 

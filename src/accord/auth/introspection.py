@@ -36,6 +36,8 @@ class IntrospectionVerifier:
         client_secret: proves it.
         audience: whom tokens must be meant for; by default the URL of the server that uses the
             verifier. An empty list takes tokens whose audience the issuer does not tell.
+        clients: ids of clients that are there for this server alone: their tokens are taken also
+            where the issuer does not tell the audience.
         issuer: what the answer's `iss` must be, where it has one.
         authenticate: how the secret is sent: "basic" in a header, "post" in the form.
         remember: seconds for which an answer counts, and so how long a revoked token still works.
@@ -49,6 +51,7 @@ class IntrospectionVerifier:
         client_secret: str,
         *,
         audience: str | Sequence[str] | None = None,
+        clients: Sequence[str] = (),
         issuer: str | None = None,
         authenticate: Literal["basic", "post"] = "basic",
         remember: float = 30.0,
@@ -56,6 +59,7 @@ class IntrospectionVerifier:
     ) -> None:
         self.url = url
         self.audience = (audience,) if isinstance(audience, str) else audience
+        self.clients = frozenset((clients,) if isinstance(clients, str) else clients)
         self.issuer = issuer
         self._client = (client_id, client_secret)
         self._authenticate = authenticate
@@ -135,7 +139,14 @@ class IntrospectionVerifier:
         told.setdefault("exp", now + _FAR)
         told.setdefault("sub", claims.get("username"))
         issuer = self.issuer if "iss" in claims else None
-        fault = claims_fault(told, issuer=issuer, audience=audience or (), now=now, leeway=60.0)
+        fault = claims_fault(
+            told,
+            issuer=issuer,
+            audience=audience or (),
+            clients=self.clients,
+            now=now,
+            leeway=60.0,
+        )
         if fault is not None:
             log.info("an introspected token is refused: %s", fault)
             return None
