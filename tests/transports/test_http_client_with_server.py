@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import uvicorn
+import uvloop
 
 from accord import Context, Server
 from accord.client import connect
@@ -15,7 +16,7 @@ from accord.transports.asgi import HttpApp
 from accord.transports.http import HttpClientOptions
 from accord.transports.http_options import HttpOptions
 from accord.types import TextContent
-from support.waiting import run, until
+from support.waiting import LONG, run, until
 
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
 ELICITS = "2025-06-18"
@@ -134,6 +135,29 @@ def test_a_server_that_asks_during_a_call_gets_its_answer(path, answers):
             assert all(result.content == [TextContent("row 7")] for result in results)
 
     run(main())
+
+
+@in_every_form
+def test_it_is_the_same_on_uvloop(path, answers):
+    async def main():
+        got = []
+        async with (
+            Running(answers=answers) as server,
+            connect(server.url(path), on_elicit=lambda _: {"row": 7}) as client,
+        ):
+            result = await client.call_tool("count", {"to": 2}, on_progress=got.append)
+            assert result.content == [TextContent("counted")]
+            assert len(got) == 2
+            assert (await client.call_tool("seat")).content == [TextContent("row 7")]
+            await server.stop()
+            await server.start()
+            assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+
+    async def bounded():
+        await asyncio.wait_for(main(), 3 * LONG)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())
 
 
 @in_every_form

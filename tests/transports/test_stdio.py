@@ -86,6 +86,24 @@ def test_what_is_no_message_is_answered_and_the_session_goes_on() -> None:
         assert child.answer_to(1)["result"] == {}
 
 
+ON_UVLOOP = """
+import asyncio, uvloop
+from accord import Server
+
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+Server("desk").run()
+"""
+
+
+def test_the_loop_may_be_uvloop() -> None:
+    with Child(sys.executable, "-W", "ignore", "-c", ON_UVLOOP) as child:
+        child.open()
+        child.request(1, "ping")
+        assert child.answer_to(1)["result"] == {}
+        child.close_input()
+        assert child.wait() == 0
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b" \n"])
 def test_lines_may_end_as_they_like(end: bytes) -> None:
     with Child(*python(BULK)) as child:

@@ -12,7 +12,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from accord.transports.http_client_options import HttpClientOptions
@@ -163,8 +163,6 @@ class SocketSender:
     async def _connect(self, place: _Place) -> "_Connection":
         connection = _Connection(self, place[:3])
         context = self._context() if place.is_safe else None
-        # Addresses that lead nowhere must not cost the whole time; at home there are none.
-        has_several = place.host != "localhost" and not place.host.replace(".", "").isdigit()
         try:
             async with asyncio.timeout(self._connect_within):
                 await self._loop.create_connection(
@@ -173,7 +171,7 @@ class SocketSender:
                     place.port,
                     ssl=context,
                     server_hostname=place.host if place.is_safe else None,
-                    happy_eyeballs_delay=0.25 if has_several else None,
+                    **self._at_once(place.host),
                 )
         except ssl.SSLError as error:
             raise NotSent(f"TLS failed: {tls_failure(error)}", is_lasting=True) from None
@@ -182,6 +180,15 @@ class SocketSender:
         except OSError as error:
             raise NotSent(_first_line(error)) from None
         return connection
+
+    def _at_once(self, host: str) -> dict[str, Any]:
+        """Say how soon the next address is tried, so that one that leads nowhere costs little.
+
+        At home there is none such, and uvloop knows no other way than one after the other.
+        """
+        has_several = host != "localhost" and not host.replace(".", "").isdigit()
+        can = isinstance(self._loop, asyncio.BaseEventLoop)
+        return {"happy_eyeballs_delay": 0.25} if has_several and can else {}
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None and isinstance(self._verify, ssl.SSLContext):
@@ -245,8 +252,8 @@ class _Connection(asyncio.Protocol):
     # -- of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # Those of uvloop are no subclass of it.
+        self.transport = transport = cast(asyncio.Transport, transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ
         self._fd = transport.get_extra_info("socket").fileno()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from typing import Final, cast
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
 
@@ -218,8 +218,8 @@ class _Reader(asyncio.Protocol):
         self.ended: asyncio.Event = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.ReadTransport)
-        self.transport = transport
+        # Those of uvloop are no subclass of it.
+        self.transport = transport = cast(asyncio.ReadTransport, transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ_SIZE
 
