@@ -1,0 +1,49 @@
+"""What is installed: the wheel has all files of the package, and does its work from there."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 300
+
+
+@pytest.mark.thorough
+def test_the_wheel_has_every_file_and_writes_a_page(tmp_path):
+    build = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "-q", "-w", tmp_path]
+    built = subprocess.run(build, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if built.returncode and "hatchling" in built.stderr:
+        pytest.skip("hatchling cannot be had here")
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(site)
+    package = ROOT / "src" / "accord"
+    assert _files(site / "accord") == _files(package)
+    check = [sys.executable, "-P", "-m", "accord.cli.main", "check", "server"]
+    options = ["--revision", "2025-06-18", "--only", "ping", "--format", "html"]
+    done = subprocess.run(
+        [*check, str(ROOT / "examples" / "ten_lines.py"), *options],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (package / "check" / "rendering" / "page.css").read_text() in done.stdout
+    assert "ping.response.prompt" in done.stdout
+
+
+def _files(folder):
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
