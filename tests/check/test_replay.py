@@ -60,3 +60,76 @@ def test_the_caller_is_told_how_far_it_is():
     counts = []
     judged(opening(), seen=counts.append)
     assert counts == [1, 2, 3]
+
+
+def test_only_what_was_chosen_is_reported():
+    lines = [*opening(), request(2, "ping"), result(2, pong=1), request(2, "ping")]
+    report = judged(lines, only=["ping"])
+    assert {each.id.split(".")[0] for each in report.results} == {"ping"}
+    assert [each.requirement for each in report.findings] == ["ping.response.empty"]
+
+
+# -- a client that began anew
+
+
+def over_http(lines, session=None, status=200):
+    """Return lines as they travel over HTTP, those of the client with the session they name."""
+    headers = {"content-type": "application/json"}
+    if session is not None:
+        headers["mcp-session-id"] = session
+    return [
+        {
+            **each,
+            "transport": "http",
+            "http": {"method": "POST", "headers": headers}
+            if each["from"] == "client"
+            else {"method": "POST", "status": status, "headers": headers},
+        }
+        for each in lines
+    ]
+
+
+def session_of(name, *lines):
+    """Return the lines of a session from its opening, which names no session yet."""
+    asked, answered, confirmed = opening()
+    return [
+        *over_http([asked]),
+        *over_http([answered, confirmed, *lines], name),
+    ]
+
+
+LOST = over_http([request(2, "ping"), line("server")], "one", 404)
+
+
+def test_a_client_that_began_anew_has_several_conversations():
+    lines = [
+        *session_of("one", request(3, "ping"), result(3)),
+        *LOST,
+        *session_of("two", request(3, "ping"), result(3)),
+    ]
+    report = judged(lines)
+    assert report.findings == ()
+    found = {each.id: each for each in report.results}
+    assert found["ping.response.empty"].message == "held 2 times"
+
+
+def test_breaches_of_all_conversations_are_counted():
+    lines = [
+        *session_of("one", request(3, "ping"), result(3, pong=1)),
+        *LOST,
+        *session_of("two", request(3, "ping"), result(3)),
+        *over_http([request(4, "ping"), result(4, pong=1)], "one"),
+    ]
+    report = judged(lines)
+    [finding] = report.findings
+    assert (finding.requirement, finding.count) == ("ping.response.empty", 2)
+
+
+def test_a_second_opening_over_one_pipe_is_a_breach():
+    report = judged([*opening(), *opening()])
+    assert report.has_failed
+
+
+def test_a_second_opening_in_a_session_is_a_breach():
+    report = judged([*session_of("one"), *over_http([request(7, "initialize")], "one")])
+    assert report.has_failed

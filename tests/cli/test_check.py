@@ -65,6 +65,20 @@ def test_the_revision_to_judge_by_can_be_given(accord, good):
     assert json.loads(done.stdout)["revision"] == REVISION_IDS[0]
 
 
+def test_only_what_was_chosen_is_reported_and_repeated(accord, bad):
+    done = accord("check", "trace", bad, "--only", "jsonrpc.request")
+    assert done.returncode == 1
+    again = f"accord check trace {bad} --only jsonrpc.request.id-unique --revision {NEW}\n"
+    assert again in done.stdout
+    assert accord("check", "trace", bad, "--only", "ping").returncode == 0
+
+
+def test_a_requirement_that_does_not_exist_is_refused_with_one_that_does(accord, good):
+    done = accord("check", "trace", good, "--only", "jsonrpc.request.id-uniqe")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean jsonrpc.request.id-unique? accord requirements lists them" in done.stderr
+
+
 def test_the_report_is_written_to_a_file(accord, bad, tmp_path):
     path = tmp_path / "report.xml"
     done = accord("check", "trace", bad, "--format", "junit", "--output", path)

@@ -1,6 +1,6 @@
 """What scenarios find about requirements, and how it is joined with what a monitor saw."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -10,7 +10,7 @@ from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 
-__all__ = ["Outcome", "Outcomes", "judged"]
+__all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed"]
 
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
 
@@ -88,9 +88,18 @@ class Outcomes:
 
     def outcome(self, id: str) -> Outcome | None:
         """Return the worst that scenarios or monitors found; None where nothing was."""
-        tally = _sum(tallies.get(id) for tallies in self.tallies)
+        tally = summed(tallies.get(id) for tallies in self.tallies)
         known = [each for each in (self.found.get(id), _of_tally(tally)) if each is not None]
         return min(known, key=lambda each: VERDICTS.index(each.verdict)) if known else None
+
+
+def is_chosen(id: str, only: Collection[str]) -> bool:
+    """Tell whether a requirement is one of those chosen by ids, or by what ids begin with.
+
+    >>> is_chosen("tools.list.array", ["tools", "ping.response.empty"])
+    True
+    """
+    return not only or any(id == each or id.startswith(f"{each.rstrip('.*')}.") for each in only)
 
 
 def judged(row: Requirement, revision: RevisionId, outcome: Outcome) -> Verdict:
@@ -106,7 +115,8 @@ def judged(row: Requirement, revision: RevisionId, outcome: Outcome) -> Verdict:
     )
 
 
-def _sum(tallies: Iterable[Tally | None]) -> Tally:
+def summed(tallies: Iterable[Tally | None]) -> Tally:
+    """Return one count of what several monitors counted."""
     total = Tally(kept=[])
     for tally in tallies:
         if tally is not None:

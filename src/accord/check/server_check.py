@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from accord.check.outcomes import Outcome, judged
+from accord.check.outcomes import Outcome, is_chosen, judged
 from accord.check.probing.line import Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.probe import Facts, Probe, Rules, all_of
 from accord.check.probing.subject import Subject
@@ -66,9 +66,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def wants(self, id: str) -> bool:
         """Tell whether a requirement is to be checked."""
-        return not self.only or any(
-            id == each or id.startswith(f"{each.rstrip('.*')}.") for each in self.only
-        )
+        return is_chosen(id, self.only)
 
 
 async def check_server(

@@ -130,7 +130,6 @@ def run(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> "Plan":
     from accord.check.probing.probe import Rules
     from accord.check.server_check import Plan
-    from accord.protocol.catalogue import catalogue
 
     revisions: list[RevisionId] = [
         one_of(each, REVISION_IDS, "revision") for each in options.revision
@@ -140,9 +139,7 @@ def _plan(options: argparse.Namespace) -> "Plan":
         only=options.only,
         rules=Rules(allow_writes=options.allow_writes, tools=frozenset(options.tool)),
     )
-    for each in options.only:
-        if not any(Plan(only=[each]).wants(id) for id in catalogue()):
-            raise UsageError(f"there is no requirement {each!r}; accord requirements lists them")
+    reporting.demand_requirements(options.only)
     return plan
 
 

@@ -5,10 +5,11 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from shlex import quote
 from typing import IO, TYPE_CHECKING, Any
 
 from accord.cli.options import one_of
-from accord.cli.reporting import add_options, chosen_form, deliver
+from accord.cli.reporting import add_options, chosen_form, deliver, demand_requirements
 from accord.cli.terminal import complain, progress
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
@@ -29,6 +30,7 @@ Exit code: 0 no requirement failed (warnings do not count), 1 at least one faile
 _EXAMPLES = f"""\
 examples:
   accord check trace session.jsonl
+  accord check trace session.jsonl --only tools --only jsonrpc.request.id-unique
   accord check trace session.jsonl --format junit --output report.xml
   accord check trace session.jsonl --format markdown >> "$GITHUB_STEP_SUMMARY"
   some-recorder | accord check trace - --revision {REVISION_IDS[2]} --format json
@@ -54,6 +56,13 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         help="judge by this revision instead of the one agreed on in the recording:"
         f" {', '.join(REVISION_IDS)}",
     )
+    parser.add_argument(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="report on one requirement or area; may be repeated",
+    )
     add_options(parser)
     parser.set_defaults(run=run)
 
@@ -61,6 +70,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge a recording and print the report."""
     form = chosen_form(options)
+    demand_requirements(options.only)
     try:
         report = _judge(options)
     except TraceError as error:
@@ -71,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _judge(options: argparse.Namespace) -> "Report":
     from accord.check.replay import replay
+    from accord.check.report import Setting
     from accord.trace import read
 
     revision = (
@@ -85,6 +96,12 @@ def _judge(options: argparse.Namespace) -> "Report":
                 read(file),
                 target="standard input" if options.file == "-" else options.file,
                 revision=revision,
+                only=options.only,
+                setting=Setting(
+                    command=None
+                    if options.file == "-"
+                    else f"accord check trace {quote(options.file)}"
+                ),
                 seen=_stepwise(done, lambda count: file.tell() if is_measured else count),
             )
 

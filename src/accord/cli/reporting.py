@@ -8,11 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import one_of
+from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, painter, say, width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from accord.check.report import Report
 
@@ -20,6 +20,7 @@ __all__ = [
     "add_options",
     "chosen_form",
     "deliver",
+    "demand_requirements",
     "rendered",
     "shown_file",
     "shown_target",
@@ -90,6 +91,28 @@ def _form_of(path: Path, otherwise: str) -> str:
         if path.name.lower().endswith(ending)
     ]
     return max(fitting)[1] if fitting else otherwise
+
+
+def demand_requirements(only: "Iterable[str]") -> None:
+    """Take care that each of what a user chose names requirements.
+
+    Raises:
+        UsageError: there is nothing of that name, and what may have been meant.
+    """
+    from difflib import get_close_matches
+
+    from accord.check.outcomes import is_chosen
+    from accord.protocol.catalogue import catalogue
+
+    known = catalogue()
+    for each in only:
+        if not any(is_chosen(id, [each]) for id in known):
+            areas = {row.area for row in known.values()}
+            meant = get_close_matches(each, [*known, *areas], n=1)
+            hint = f"did you mean {meant[0]}? " if meant else ""
+            raise UsageError(
+                f"there is no requirement {each!r}; {hint}accord requirements lists them"
+            )
 
 
 def shown_target(target: str) -> str:
