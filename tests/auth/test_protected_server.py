@@ -239,6 +239,11 @@ def test_a_call_may_take_longer_than_its_token(talk):
             await client.open()
             said = await (await client.post(call(1, "slow", token="p"))).rest()
             assert text_of(said[-1]) == "done"
+            broken = await client.post(call(2, "slow", token="q"))
+            await broken.event()
+            broken.abort()
+            resumed = await client.get(Last_Event_ID=broken.last_id)
+            assert text_of((await resumed.rest())[-1]) == "done"
 
     serve_reminders(scenario)
 

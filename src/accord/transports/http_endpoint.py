@@ -194,9 +194,10 @@ class HttpEndpoint:
         if stream.count == 0 and session.session.endpoint.revision.priming_event:
             stream.prime()
         reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
-        # Whoever listens comes back with the next token, and goes on where this one ends.
-        ends_at: float = self._app.sessions.lease(exchange)
-        reader.is_due = lambda now: now >= ends_at
+        if session.has_standing(stream):
+            # Whoever listens comes back with the next token, and goes on where this one ends.
+            ends_at: float = self._app.sessions.lease(exchange)
+            reader.is_due = lambda now: now >= ends_at
         stream.attach(reader)
         self._app.lasting += 1
         try:

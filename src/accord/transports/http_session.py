@@ -128,6 +128,10 @@ class HttpSession:
         self._standing = (*self._standing, stream)
         return stream
 
+    def has_standing(self, stream: Stream) -> bool:
+        """Whether a stream is for those who listen, and not for the answer to a request."""
+        return stream in self._standing
+
     def readers(self) -> Iterator[Stream]:
         """Return the streams that somebody follows."""
         streams = (*(self.streams or {}).values(), *self._standing, self.only_stream)
