@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 
 from accord.protocol.monitor import Monitor
@@ -43,6 +44,19 @@ def test_an_output_schema_is_forgotten_when_the_tools_change() -> None:
     assert reported(remembered) == ["tools.call.structured-conforms"]
     changed = [*tools(STRUCTURED), S.notify("tools/list_changed"), *called(TEXT)]
     assert reported(changed) == []
+
+
+def test_what_a_recording_masks_is_not_held_against_the_schema() -> None:
+    def issued(*codes: Any) -> list[Said]:
+        content = {"n": {"codes": list(codes)}}
+        text = {"type": "text", "text": msgspec.json.encode(content).decode()}
+        return [*tools(tool), *called(text, structuredContent=content)]
+
+    codes = {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}}
+    schema = {"properties": {"n": {"properties": {"codes": codes}}}, "type": "object"}
+    tool = {**TOOL, "outputSchema": schema}
+    assert reported(issued("abc", "masked-12")) == []
+    assert reported(issued("abc", "12", 7)) == ["tools.call.structured-conforms"]
 
 
 def test_a_log_message_below_the_level_is_seen_while_other_requests_are_open() -> None:
