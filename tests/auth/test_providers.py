@@ -134,6 +134,22 @@ def test_a_secret_is_shown_as_the_client_was_registered_for(how):
     run(main())
 
 
+def test_a_secret_that_was_given_is_not_stored_and_may_be_replaced():
+    async def main():
+        store = MemoryStore()
+        async with scripted() as script:
+            given = {"client_id": "me", "authenticate": "post", "store": store}
+            await use(script, oauth(**given, client_secret="SECRET"))
+            assert "SECRET" not in str(store._values)
+            script.expire()
+            assert await use(script, oauth(**given, client_secret="LATER")) == "done"
+            secrets = [each["client_secret"] for each in script.forms("/token")]
+            assert secrets == ["SECRET", "LATER"]
+            assert script.forms("/token")[-1]["grant_type"] == "refresh_token"
+
+    run(main())
+
+
 def test_a_redirect_uri_may_be_any_of_this_machine():
     async def main():
         auth = oauth(client_id="me", redirect_uri="http://localhost/signed-in")

@@ -232,11 +232,23 @@ class OAuth:
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
             return None
         is_ours = self.issuer is None or is_same_issuer(grant.issuer, self.issuer)
-        return grant if is_ours else None
+        return self._with_secret(grant) if is_ours else None
+
+    def _with_secret(self, grant: Grant) -> Grant:
+        """Let a client that was given prove who it is with what was given now."""
+        client = grant.client
+        if client.is_registered or client.client_id != self.client_id:
+            return grant
+        given = msgspec.structs.replace(client, client_secret=self.client_secret)
+        return msgspec.structs.replace(grant, client=given)
 
     async def _keep(self, url: str, known: _Known, grant: Grant) -> None:
-        known.grant = grant
-        await self._store.write(grant.key, msgspec.json.encode(grant).decode())
+        known.grant, client = grant, grant.client
+        if not client.is_registered:
+            # A secret that was given is kept by whoever gave it.
+            client = msgspec.structs.replace(client, client_secret=None)
+        stored = msgspec.structs.replace(grant, client=client)
+        await self._store.write(grant.key, msgspec.json.encode(stored).decode())
         await self._store.write(self._server_key(url), grant.key)
 
     # -- renewing
