@@ -362,6 +362,34 @@ def test_fifty_calls_after_a_restart_get_fifty_answers_in_one_new_session():
     run(main())
 
 
+def test_nothing_is_sent_in_a_new_session_before_its_opening_is_over():
+    async def call(request, reply):
+        if request.session == "session-1":
+            if request.message["params"]["name"] == "late":
+                await until(lambda: len(server.seen("notifications/initialized")) == 2)
+                refused.append(1)
+            reply.empty(404)
+        else:
+            server.usual(request, reply)
+
+    async def initialized(request, reply):
+        if request.session == "session-2":
+            await until(lambda: refused)
+            await asyncio.sleep(0.1)
+            early.extend(each for each in server.seen("tools/call") if each.session == "session-2")
+        server.usual(request, reply)
+
+    refused, early = [], []
+    server = RawServer(tools__call=call, notifications__initialized=initialized)
+
+    async def main():
+        async with server, connect(server.url, http=QUICK) as client:
+            await asyncio.gather(client.call_tool("late"), client.call_tool("soon"))
+        assert (refused, early) == ([1], [])
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_away", [False, True], ids=["renewing", "away"])
 def test_a_call_that_is_cancelled_while_it_waits_is_not_sent_again(is_away):
     async def main():

@@ -283,8 +283,12 @@ class HttpWire:
             log.warning("%s", error)
         self._form.ready()
 
+    @property
+    def _is_opening(self) -> bool:
+        return self._gate is not None and not self._gate.done()
+
     async def _post(self, message: Message) -> None:
-        while self._gate is not None and not self._gate.done():
+        while self._gate is not None and self._is_opening:
             try:
                 await asyncio.shield(self._gate)
             except ConnectionClosed as error:
@@ -321,10 +325,12 @@ class HttpWire:
             until, error = self._refusal
             if message.number <= until:  # one failure for all who were under way
                 raise error
-        while self._form.session is stale:
-            if self._gate is None or self._gate.done():
+        # A new session counts once its opening is over.
+        while self._form.session is stale or self._is_opening:
+            if not self._is_opening:
                 self._gate = self._spawn(self._begin_anew())
-            await asyncio.shield(self._gate)
+            if self._gate is not None:
+                await asyncio.shield(self._gate)
 
     async def _begin_anew(self) -> None:
         first, second = self._initialize, self._initialized
