@@ -26,3 +26,8 @@ def test_what_the_server_asks_for_is_the_least_and_at_first_nearly_the_most(aske
     assert asked <= backoff.fail(asked) <= asked * 1.05
     for _ in range(10):
         assert backoff.fail(asked) >= asked
+
+
+def test_the_longest_delay_can_be_chosen():
+    backoff = Backoff(most=2.0)
+    assert all(backoff.fail() <= 2.0 for _ in range(20))

@@ -19,6 +19,7 @@ from accord.errors import (
 from accord.protocol.exchange import Exchange
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_carrier import (
+    LULL,
     Carrier,
     HttpTarget,
     Message,
@@ -353,7 +354,7 @@ class HttpWire:
         self._watcher.renewed()
 
     async def _initialize_again(self, first: Message) -> None:
-        backoff = Backoff()
+        backoff = Backoff(most=LULL)
         while True:
             self._renewals += 1
             again = Message(*_renumbered(first.data, f"renewal-{self._renewals}"), "initialize")

@@ -15,12 +15,13 @@ _SPREAD_ON_REQUEST: Final = 0.05
 
 
 class Backoff:
-    """Delays that double from failure to failure, with jitter."""
+    """Delays that double from failure to failure, with jitter, up to the longest."""
 
-    __slots__ = ("_first", "failures")
+    __slots__ = ("_first", "_most", "failures")
 
-    def __init__(self, first: float = _FIRST) -> None:
+    def __init__(self, first: float = _FIRST, most: float = _MOST) -> None:
         self._first = first
+        self._most = most
         self.failures = 0
 
     def succeed(self) -> None:
@@ -31,7 +32,7 @@ class Backoff:
         """Count a failure and return the delay; never less than what the server asks for."""
         jitter = random.random()  # noqa: S311  # spreads load, protects nothing
         first = self._first if asked is None else max(asked, _LEAST)
-        delay = min(first * 2.0 ** min(self.failures, 16), max(_MOST, first))
+        delay = min(first * 2.0 ** min(self.failures, 16), max(self._most, first))
         self.failures += 1
         if asked is not None and self.failures == 1:
             return asked * (1 + _SPREAD_ON_REQUEST * jitter)

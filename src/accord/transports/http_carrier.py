@@ -38,13 +38,15 @@ from accord.transports.http_sender import Cut, NotSent, Response, Sender
 from accord.transports.wire import Receive, Watcher
 from accord.types._base import RequestId
 
-__all__ = ["OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
+__all__ = ["LULL", "OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
 
 log = logging.getLogger("accord.http")
 
 OK: Final = range(200, 300)
 # Statuses that may be others a moment later.
 PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+# Whoever waits for a server that is away notices this soon that it is back.
+LULL: Final = 2.0
 _REDIRECTS: Final = 5
 # How often a request that the server postpones is sent again.
 _POSTPONED: Final = 3
@@ -411,7 +413,7 @@ class Carrier:
         *,
         is_patient: bool,
     ) -> Response:
-        backoff, waited = Backoff(), 0.0
+        backoff, waited, patience = Backoff(most=LULL), 0.0, self.target.options.patience
         body = None if message is None else message.data
         while True:
             if message is not None:
@@ -421,10 +423,10 @@ class Carrier:
             except NotSent as error:
                 if message is not None:
                     message.is_sent = False
-                delay = backoff.fail()
-                waited += delay
-                if not is_patient or error.is_lasting or waited > self.target.options.patience:
+                if not is_patient or error.is_lasting or waited >= patience:
                     raise
+            delay = min(backoff.fail(), patience - waited)
+            waited += delay
             await asyncio.sleep(delay)
 
     async def _headers(self, session: Session, more: Mapping[str, str] | None) -> Mapping[str, str]:
