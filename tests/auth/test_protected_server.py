@@ -211,10 +211,10 @@ def test_a_new_token_of_the_same_principal_goes_on_with_the_session(talk):
 
 
 class Fading:
-    """Takes every token; one called short ends soon after it was shown."""
+    """Takes every token; one called short ends soon after it was shown, one called late before."""
 
     async def verify(self, token):
-        lasts = 0.3 if token == "short" else 600
+        lasts = {"short": 0.3, "late": -5.0}.get(token, 600)
         return Principal("ann", scopes=frozenset({"read"}), expires_at=time.time() + lasts)
 
 
@@ -236,6 +236,18 @@ def test_who_listens_comes_back_with_the_next_token(talk):
             assert again.status == 200
             assert text_of(await client.answer(call(1, "remind"))) == "soon"
             assert (await again.event())["method"] == "notifications/tools/list_changed"
+
+    serve_reminders(scenario)
+
+
+def test_a_token_that_is_taken_though_clocks_differ_opens_a_stream_that_lasts(talk):
+    async def scenario(port):
+        async with talk(port, "late") as client:
+            await client.open()
+            listening = await client.get()
+            await asyncio.sleep(0.4)
+            assert text_of(await client.answer(call(1, "remind"))) == "soon"
+            assert (await listening.event())["method"] == "notifications/tools/list_changed"
 
     serve_reminders(scenario)
 
