@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from accord.cli.call import _show_progress
+from accord.types import ProgressParams
 from cli.conftest import ACCORD, PLAIN
 from cli.servers import GOOD
 
@@ -253,3 +255,16 @@ def test_a_call_that_takes_too_long_is_exit_code_2(accord, tmp_path):
     done = accord("call", path, "wait", "--timeout", "2")
     assert (done.returncode, done.stdout) == (2, "")
     assert "tools/call: no answer within 2 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "shown"),
+    [
+        (1_500_000, 3_000_000, "progress 1500000 of 3000000"),
+        (0.5, None, "progress 0.5"),
+        (2.0, 2.5, "progress 2 of 2.5"),
+    ],
+)
+def test_progress_is_told_in_plain_numbers(done, total, shown, capsys):
+    _show_progress(ProgressParams("token", done, total))
+    assert capsys.readouterr().err == f"{shown}\n"
