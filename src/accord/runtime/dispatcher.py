@@ -139,6 +139,12 @@ class Dispatcher:
         watchdog: told when handlers begin and end, so that it can name one that blocks the loop.
     """
 
+    # How many reasons there are for which no answer can come at present.
+    pauses = 0
+    closed: AccordError | None = None
+    _background: dict[asyncio.Task[Any], None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -153,13 +159,8 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        # How many reasons there are for which no answer can come at present.
-        self.pauses = 0
-        self.closed: AccordError | None = None
         self.running: dict[RequestId, asyncio.Task[None]] = {}
-        self._loop = asyncio.get_running_loop()
-        self._background: dict[asyncio.Task[Any], None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
 
     # -- receiving
 
@@ -268,8 +269,7 @@ class Dispatcher:
                 self.write(event.reply, exchange)
             if task is not None:
                 # It no longer counts as under way, but may take its time to clean up.
-                self._background[task] = None
-                task.add_done_callback(self._background_done)
+                self._keep(task)
                 # Not before its first step, or the handler's coroutine would never be awaited.
                 self._loop.call_soon(task.cancel)
         elif exchange is not None and isinstance(exchange.state, Pending):
@@ -286,12 +286,18 @@ class Dispatcher:
         """Let a callback's coroutine run by itself; its failure is logged."""
         if type(outcome) is not CoroutineType:
             return
-        task = self._loop.create_task(outcome)
+        self._keep(self._loop.create_task(outcome))
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task until it is done."""
+        if self._background is None:
+            self._background = {}
         self._background[task] = None
         task.add_done_callback(self._background_done)
 
     def _background_done(self, task: asyncio.Task[Any]) -> None:
-        self._background.pop(task, None)
+        if self._background is not None:
+            self._background.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             log.error("a callback failed", exc_info=task.exception())
 
@@ -421,7 +427,7 @@ class Dispatcher:
         self.endpoint.close()
         for exchange in abandoned:
             self._settle(exchange, None, reason)
-        for task in (*self.running.values(), *self._background):
+        for task in (*self.running.values(), *(self._background or ())):
             self._loop.call_soon(task.cancel)
 
     def let_go(self) -> None:
@@ -444,7 +450,7 @@ class Dispatcher:
 
     async def drained(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that came about in time."""
-        working = [*self.running.values(), *self._background]
+        working = [*self.running.values(), *(self._background or ())]
         if not working:
             return True
         _, left = await asyncio.wait(working, timeout=timeout)

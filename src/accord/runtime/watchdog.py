@@ -27,7 +27,7 @@ class Watchdog:
     """Watches one loop; `enter` and `leave` bracket the time in which handlers run."""
 
     def __init__(self, *, threshold: float = THRESHOLD) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._threshold = threshold
         self._running = 0
@@ -56,7 +56,7 @@ class Watchdog:
     def _beat(self) -> None:
         self._beat_at = time.monotonic()
         if self._running:
-            self._loop.call_later(self._threshold / 4, self._beat)
+            self.loop.call_later(self._threshold / 4, self._beat)
         else:
             self._beating = False
 
@@ -78,13 +78,13 @@ class Watchdog:
         """Whether nothing was to watch for a while, so that the thread may end."""
         with self._lock:
             idle = not self._beating and time.monotonic() - self._beat_at > _IDLE
-            if idle or self._loop.is_closed():
+            if idle or self.loop.is_closed():
                 self._watched = False
             return not self._watched
 
     def _report(self, late: float) -> None:
         try:
-            task = asyncio.current_task(self._loop)
+            task = asyncio.current_task(self.loop)
         except RuntimeError:
             return
         name = "something" if task is None else task.get_name()

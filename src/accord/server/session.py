@@ -54,27 +54,29 @@ class Flow(Protocol):
 class Session:
     """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
 
+    flow: Flow | None = None
+    # Sets that are replaced, not changed: an idle session owns none.
+    subscriptions = _NONE
+    _changed = _NONE
+    _contexts: dict[Any, Context[Any]] | None = None
+    _in_transit = 0
+
     def __init__(
         self, server: "Server[Any]", write: Write, state: Any, endpoint: Endpoint | None = None
     ) -> None:
         self.server = server
         self.state = state
-        self.loop = asyncio.get_running_loop()
+        watchdog = server.watchdog()
+        self.loop = watchdog.loop
         self.thread = threading.get_ident()
         self.endpoint = endpoint or Endpoint(
             "server", revisions=server.revisions, limits=server.limits
         )
         self.dispatcher = Dispatcher(
-            self.endpoint, write, self, in_flight=server.in_flight, watchdog=server.watchdog()
+            self.endpoint, write, self, in_flight=server.in_flight, watchdog=watchdog
         )
-        self.flow: Flow | None = None
         self.principal: Principal | None = server.principal
-        self._in_transit = 0
         self.log_level: LoggingLevel = server.log_level
-        # Sets that are replaced, not changed: an idle session owns none.
-        self.subscriptions = _NONE
-        self._changed = _NONE
-        self._contexts: dict[Any, Context[Any]] = {}
 
     @property
     def client(self) -> PartyState:
@@ -125,7 +127,7 @@ class Session:
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Take note of what the client tells."""
         if event.name == "notifications/cancelled" and event.exchange is not None:
-            context = self._contexts.get(event.exchange.id)
+            context = (self._contexts or {}).get(event.exchange.id)
             if context is not None:
                 context._cancel()
         elif event.name == "notifications/roots/list_changed":
@@ -148,11 +150,14 @@ class Session:
 
     def track(self, exchange: Exchange, context: Context[Any]) -> None:
         """Let a cancellation reach work that cannot be cancelled from outside."""
+        if self._contexts is None:
+            self._contexts = {}
         self._contexts[exchange.id] = context
 
     def untrack(self, exchange: Exchange) -> None:
         """Forget a context that is no longer at work."""
-        self._contexts.pop(exchange.id, None)
+        if self._contexts is not None:
+            self._contexts.pop(exchange.id, None)
 
     # -- telling
 
@@ -250,7 +255,7 @@ class Session:
 
     def close(self) -> None:
         """End the connection."""
-        for context in list(self._contexts.values()):
+        for context in list((self._contexts or {}).values()):
             context._cancel()
         self.dispatcher.close()
 

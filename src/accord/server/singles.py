@@ -29,13 +29,13 @@ class Singles:
         self._server = server
         self._declared: frozenset[str] = frozenset()
         self._declared_by: tuple[int, ...] = ()
-        self._spare: dict[tuple[str, frozenset[str]], list[Endpoint]] = {}
+        self._spare: dict[RevisionId, list[Endpoint]] = {}
 
     def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
         """Serve a message without an opening, under this revision."""
         server = self._server
         paths = self._paths()
-        spare = self._spare.get((revision, paths))
+        spare = self._spare.get(revision)
         if spare:
             return Session(server, write, state, spare.pop())
         session = Session(server, write, state)
@@ -54,6 +54,7 @@ class Singles:
         if by != self._declared_by:
             self._declared = capability_paths(server.capabilities(is_lasting=False))
             self._declared_by = by
+            self._spare.clear()
         return self._declared
 
     def end(self, session: Session) -> None:
@@ -62,11 +63,10 @@ class Singles:
             return
         conversation = session.endpoint.conversation
         session.dispatcher.let_go()
-        declared = conversation.parties["server"].capabilities
+        client, server = conversation.parties["client"], conversation.parties["server"]
         # What a client said when it opened is nothing that the next one said.
-        is_anonymous = conversation.parties["client"].capabilities is None
-        is_reusable = is_anonymous and conversation.is_blank
-        if is_reusable and conversation.revision is not None and declared is not None:
-            spare = self._spare.setdefault((conversation.revision.id, declared), [])
+        is_reusable = client.capabilities is None and server.capabilities is self._declared
+        if is_reusable and conversation.revision is not None and conversation.is_blank:
+            spare = self._spare.setdefault(conversation.revision.id, [])
             if len(spare) < _SPARE_MOST:
                 spare.append(session.endpoint)

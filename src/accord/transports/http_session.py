@@ -356,7 +356,7 @@ class Post(HttpExchange):
     async def settled(self) -> None:
         """Wait until there is an answer, something to say before it, or none to come."""
         waiting: dict[Post, float | None] = self.app.waiting
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self.owner.session.loop.create_future()
         waiting[self] = None
         try:
             await self._waiter
