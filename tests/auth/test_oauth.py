@@ -456,6 +456,8 @@ def test_with_neither_browser_nor_terminal_there_is_advice():
             with pytest.raises(FlowFailed, match="neither a browser nor a terminal") as caught:
                 await use(script, oauth(open_browser=lambda url: False))
             assert "client_credentials" in caught.value.hint
+            with pytest.raises(FlowFailed, match="nothing was pasted"):
+                await use(script, oauth(open_browser=lambda url: False, paste=lambda: " \n"))
             with pytest.raises(FlowFailed, match=r"within 0\.05 s"):
                 await use(script, oauth(open_browser=lambda url: None, timeout=0.05))
             with pytest.raises(FlowFailed, match="ZeroDivisionError"):

@@ -204,7 +204,7 @@ class Interaction:
             tasks.append(pasting)
             await asyncio.wait([listening, pasting], return_when=asyncio.FIRST_COMPLETED)
             if not listening.done():
-                return params_in(pasting.result(), redirect.state)
+                return params_in(_not_empty(pasting.result()), redirect.state)
         return dict(await listening)
 
     def say(self, text: str) -> None:
@@ -244,6 +244,13 @@ class Interaction:
             )
         self.say("Then paste the URL that the browser ends up at, or the code, and press enter:")
         return str(await _in_thread(sys.stdin.readline))
+
+
+def _not_empty(pasted: str) -> str:
+    if pasted.strip():
+        return pasted
+    hint = "begin anew, and paste the URL that the browser ends up at, or the code in it"
+    raise FlowFailed(STEP, asked="a person", came="nothing was pasted", hint=hint)
 
 
 def _open_system_browser(url: str) -> bool:
