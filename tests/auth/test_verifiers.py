@@ -44,6 +44,13 @@ def test_a_fixed_token_stands_for_its_principal():
     assert "secret-1" not in repr(verifier)
 
 
+@pytest.mark.parametrize("wrong", ["", "two words", "\u00fc", "a\n"], ids=ascii)
+def test_what_can_be_no_token_is_refused_at_once(wrong):
+    with pytest.raises(ValueError, match="token 2 is empty or has characters") as caught:
+        StaticTokens({"good": ["read"], wrong: ["read"]})
+    assert not wrong or wrong not in str(caught.value)
+
+
 def test_a_fixed_token_may_expire():
     verifier = StaticTokens({"a": Principal("ann", expires_at=time.time() - 1)})
     assert verify(verifier, "a") is None

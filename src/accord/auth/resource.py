@@ -19,6 +19,7 @@ __all__ = [
     "challenge",
     "invalid_token",
     "is_for",
+    "is_token",
     "lacks_scopes",
     "metadata",
     "metadata_url",
@@ -112,6 +113,11 @@ def _comparable(audience: str) -> str:
 
 
 # -- what a request brings
+
+
+def is_token(text: str) -> bool:
+    """Whether a text can be a bearer token."""
+    return _TOKEN.fullmatch(text.encode()) is not None
 
 
 def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | Refusal | None:

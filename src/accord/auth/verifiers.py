@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final, Protocol, runtime_checkable
 
+from accord.auth.resource import is_token
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -52,9 +53,16 @@ class StaticTokens:
 
     Args:
         tokens: each with whom it stands for, or with the scopes that it allows.
+
+    Raises:
+        ValueError: one can be no token, so that nobody could ever show it.
     """
 
     def __init__(self, tokens: Mapping[str, Principal | Iterable[str]]) -> None:
+        for number, token in enumerate(tokens, 1):
+            if not is_token(token):
+                # Perhaps part of a secret, so it is not shown.
+                raise ValueError(f"token {number} is empty or has characters that no token has")
         # Kept as digests: a look-up tells by its timing nothing about the tokens themselves.
         self._known = {
             digest_of(token): _principal(given, number)

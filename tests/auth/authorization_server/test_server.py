@@ -473,6 +473,8 @@ def test_a_head_request_has_no_body():
     [
         ({"users": {}}, "users is empty"),
         ({"users": {"ada": ""}}, "no password"),
+        ({"users": {"ada": "scrypt$half"}}, "no whole hash"),
+        ({"registration_token": ""}, "registration_token is empty"),
         ({"users": {"ada": "x"}, "auto_approve": "ada"}, "exclude"),
         ({"access_ttl": 0}, "access_ttl is 0"),
         ({"reuse_tolerance": -1}, "reuse_tolerance"),
@@ -494,6 +496,8 @@ def test_known_clients_are_checked():
         KnownClient(client_id="m")
     with pytest.raises(ValueError, match="redirect URI"):
         KnownClient(client_id="m", redirect_uris=("http://a.example/",))
+    with pytest.raises(ValueError, match="empty secret"):
+        KnownClient(client_id="m", secret="")
     assert "word" not in repr(KnownClient(client_id="m", secret="word"))
 
 

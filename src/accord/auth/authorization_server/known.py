@@ -39,6 +39,8 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
             fault = redirect_fault(uri)
             if fault is not None:
                 raise ValueError(f"redirect URI {uri!r} of {self.client_id!r} {fault}")
+        if self.secret == "":
+            raise ValueError(f"client {self.client_id!r} has an empty secret; None for no secret")
         if CLIENT_CREDENTIALS in self._grants and self.secret is None:
             raise ValueError(f"client {self.client_id!r} has neither a secret nor redirect URIs")
 

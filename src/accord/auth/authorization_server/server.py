@@ -21,7 +21,7 @@ from accord.auth.authorization_server.keys import Algorithm, load_jwt
 from accord.auth.authorization_server.known import KnownClient
 from accord.auth.authorization_server.place import Place, checked_issuer, headers_of
 from accord.auth.authorization_server.records import Refusal
-from accord.auth.authorization_server.secrets import hash_password
+from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 from accord.auth.authorization_server.urls import is_loopback_url
@@ -293,6 +293,8 @@ def _people(
     for name, password in users.items():
         if not name or not password:
             raise ValueError(f"user {name!r} has no name or no password")
+        if password.startswith(_HASHED) and not is_hash(password):
+            raise ValueError(f"the password of {name!r} is no whole hash; see hash_password")
     return {
         "users": {
             name: word if word.startswith(_HASHED) else hash_password(word)

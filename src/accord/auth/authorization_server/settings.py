@@ -75,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
         if self.reuse_tolerance < 0:
             raise ValueError(f"reuse_tolerance is {self.reuse_tolerance!r}, expected 0 or more")
+        if self.registration_token == "":
+            raise ValueError("registration_token is empty: anybody could show it; None for nothing")
         if self.algorithm not in ("ES256", "RS256"):
             raise ValueError(f"algorithm is {self.algorithm!r}, expected 'ES256' or 'RS256'")
         for scope in self.scopes:
