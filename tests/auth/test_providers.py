@@ -150,6 +150,15 @@ def test_a_secret_that_was_given_is_not_stored_and_may_be_replaced():
     run(main())
 
 
+def test_an_empty_secret_is_none():
+    async def main():
+        async with scripted() as script:
+            await use(script, oauth(client_id="me", client_secret=""))
+            assert "Authorization" not in script.heads("/token")[0]
+
+    run(main())
+
+
 def test_a_redirect_uri_may_be_any_of_this_machine():
     async def main():
         auth = oauth(client_id="me", redirect_uri="http://localhost/signed-in")

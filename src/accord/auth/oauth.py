@@ -127,6 +127,7 @@ class OAuth:
             raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
         if isinstance(self.scopes, str):
             self.scopes = self.scopes.split()
+        self.client_secret = self.client_secret or None  # a variable that is not set
         self._check_client()
         self._store: TokenStore = self.store if self.store is not None else FileStore()
         self._servers: dict[str, _Known] = {}
