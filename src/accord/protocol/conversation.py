@@ -43,8 +43,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
 _CANCELLED_REMEMBERED: Final = 1024
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
-# Shared by all who have cancelled nothing, so that an idle conversation owns less.
+# Shared by all who have cancelled nothing or have no token in use: an idle conversation owns less.
 _NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
+_NONE_IN_USE: Final[dict[ProgressToken, Exchange]] = {}
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
@@ -59,11 +60,17 @@ class PartyState(msgspec.Struct):
     """
 
     open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
-    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=dict)
+    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: _NONE_IN_USE)
     cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
     capabilities: frozenset[str] | None = None
     info: Any = None
     used: UsedIds | None = None
+
+    def keep_token(self, exchange: Exchange, token: ProgressToken) -> None:
+        """Know a request by its token; of two with the same, the first."""
+        if self.tokens is _NONE_IN_USE:
+            self.tokens = {}
+        self.tokens.setdefault(token, exchange)
 
     def remember_cancelled(self, exchange: Exchange) -> None:
         """Know a request by which an answer may come, though nobody waits for it."""
@@ -196,7 +203,7 @@ class Conversation:
             earlier.duplicates += 1
             return
         if exchange.token is not None:
-            party.tokens.setdefault(exchange.token, exchange)
+            party.keep_token(exchange, exchange.token)
         if party.used is not None:
             party.used.add(exchange.id)
 
@@ -212,7 +219,7 @@ class Conversation:
         if exchange.token is not None:
             if exchange.token in party.tokens:
                 return False
-            party.tokens[exchange.token] = exchange
+            party.keep_token(exchange, exchange.token)
         party.open[exchange.id] = exchange
         return True
 
