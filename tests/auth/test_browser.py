@@ -1,6 +1,7 @@
 """The one redirect that is waited for, on this machine."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -58,6 +59,21 @@ def test_the_place_may_be_any_that_the_client_is_registered_with():
             assert b" 404 " in await ask(redirect, line("/callback?code=a&state=mine"))
             assert b" 200 " in await ask(redirect, line("/?code=b&state=mine"))
             assert (await redirect.received())["code"] == "b"
+
+    run(main())
+
+
+def test_a_place_of_which_somebody_has_half_is_not_taken():
+    async def main():
+        with socket.socket(socket.AF_INET6) as other:
+            try:
+                other.bind(("::1", 0))
+                other.listen()
+            except OSError:
+                pytest.skip("this machine has no IPv6")
+            redirect = LoopbackRedirect(other.getsockname()[1], host="localhost")
+            with pytest.raises(OSError, match="in use"):
+                await redirect.__aenter__()
 
     run(main())
 

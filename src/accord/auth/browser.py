@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import hmac
 import inspect
 import os
@@ -59,11 +60,24 @@ class LoopbackRedirect:
         await self._listen(_V6 if self._name == _V6 else HOST)
         self._port = self._servers[0].sockets[0].getsockname()[1]
         if self._name == "localhost":
-            with contextlib.suppress(OSError):  # there may be no such address
-                await self._listen(_V6)
+            await self._listen_also()
         shown = f"[{_V6}]" if self._name == _V6 else self._name
         self.uri = f"http://{shown}:{self._port}{self._path}"
         return self
+
+    async def _listen_also(self) -> None:
+        """Listen at the other address of this machine too, where there is one."""
+        try:
+            await self._listen(_V6)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                # A browser might tell somebody else.
+                self._close()
+                raise
+
+    def _close(self) -> None:
+        for server in self._servers:
+            server.close()
 
     async def _listen(self, address: str) -> None:
         self._servers.append(
@@ -77,8 +91,7 @@ class LoopbackRedirect:
         trace: TracebackType | None,
     ) -> None:
         self._received.cancel()
-        for server in self._servers:
-            server.close()
+        self._close()
 
     async def received(self) -> dict[str, str]:
         """Wait for the redirect that carries `state`; any other is told so and ignored."""
