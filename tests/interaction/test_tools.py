@@ -64,7 +64,7 @@ async def test_types_and_constraints_stand_in_the_schema(connect_to: Any) -> Non
     async with connect_to(tools.make) as client:
         properties = (await described(client))["typed"].input_schema["properties"]
     assert properties["when"] == {"type": "string", "format": "date", "description": "a day"}
-    assert properties["colour"]["enum"] == ["green", "red"]
+    assert properties["colour"]["enum"] == ["red", "green"]
     assert sorted(properties["mode"]["enum"]) == ["quick", "slow"]
     assert properties["seat"]["required"] == ["row", "letter"]
     limit = properties["limit"]

@@ -71,16 +71,16 @@ def test_the_examples_in_the_docstrings_hold() -> None:
 @pytest.mark.parametrize(
     ("argument", "typed", "expected"),
     [
-        ("size", "", ["large", "small"]),
+        ("size", "", ["small", "large"]),
         ("size", "l", ["large", "small"]),
         ("size", "LA", ["large"]),
         ("size", "x", []),
         ("level", "", ["1", "2"]),
-        ("way", "fr", ["Frozen", "fried"]),
+        ("way", "fr", ["fried", "Frozen"]),
         ("way", "oi", ["boiled"]),
         ("hot", "", ["true", "false"]),
         ("hot", "t", ["true"]),
-        ("mixed", "", ["1", "a", "large", "small"]),
+        ("mixed", "", ["a", "1", "small", "large"]),
         ("count", "", []),
         ("dish", "", []),
     ],
@@ -180,7 +180,7 @@ def test_variables_of_templates_have_sources_of_their_own(completions: Completio
     completions.for_template("db://{table}/{id}", "id", ["1", "2"])
     ref = ResourceTemplateReference("db://{table}/{id}")
     assert completions.find(ref, "id")("", {}) == ["1", "2"]
-    assert completions.find(ref, "table")("", {}) == ["orders", "users"]
+    assert completions.find(ref, "table")("", {}) == ["users", "orders"]
 
 
 @pytest.mark.parametrize(

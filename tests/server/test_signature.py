@@ -593,7 +593,7 @@ REFUSALS = [
         {"text": "", "below": {"text": 1}},
         'argument "value.below.text": expected a string, got an integer (1)',
     ),
-    (Unit, "km", 'argument "value": expected one of "ft", "m", got a string ("km")'),
+    (Unit, "km", 'argument "value": expected one of "m", "ft", got a string ("km")'),
     (Literal["a"], "b", 'argument "value": expected "a", got a string ("b")'),
     (int | None, "x", 'argument "value": expected an integer or null, got a string ("x")'),
     (
@@ -873,3 +873,14 @@ def test_what_is_wrong_with_a_member_of_a_union_is_told_of_the_one_that_was_mean
     with pytest.raises(ArgumentsError) as caught:
         taking(Circle | Square).bind(json.encode({"value": given}))
     assert told in str(caught.value)
+
+
+def test_choices_are_shown_as_their_author_wrote_them():
+    pace = Literal["slow", "quick"]
+
+    def move(pace: pace, unit: Unit | None = None, others: list[Literal["z", pace]] = []): ...  # noqa: B006
+
+    properties = inspect(move).input_schema["properties"]
+    assert properties["pace"] == {"type": "string", "enum": ["slow", "quick"]}
+    assert {"type": "string", "enum": ["m", "ft"]} in properties["unit"]["anyOf"]
+    assert properties["others"]["items"]["enum"] == ["z", "slow", "quick"]

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Reversible
 from datetime import datetime, time
+from enum import Enum
 from functools import reduce
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -20,6 +21,7 @@ from msgspec import NODEFAULT, UNSET, Meta
 from accord.errors import RegistrationError
 from accord.server.schemas import (
     LIMITS,
+    ORDER,
     Collector,
     Mismatch,
     adapter_of,
@@ -95,7 +97,7 @@ class _Rewriter:
         if origin in _WRAPPERS:
             return self.rewrite(get_args(annotation)[0])
         if origin is Literal:
-            return annotation
+            return _in_order(annotation, _literals(annotation))
         if origin is not None:
             return self._generic(annotation, origin)
         return self._plain(annotation)
@@ -115,6 +117,8 @@ class _Rewriter:
             return self.rewrite(annotation.__supertype__)
         if hasattr(annotation, "__value__"):
             return self._alias(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, Enum):
+            return _in_order(annotation, [member.value for member in annotation])
         if isinstance(annotation, type):
             return self._class(annotation)
         return annotation
@@ -189,6 +193,22 @@ class _Rewriter:
             return False
         is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
         return is_named_tuple or _is_misread(cls, self._names, set())
+
+
+def _literals(annotation: Any) -> list[Any]:
+    """Return the values of a literal, those of literals within it too."""
+    found: list[Any] = []
+    for each in get_args(annotation):
+        found += _literals(each) if get_origin(each) is Literal else [each]
+    return found
+
+
+def _in_order(annotation: Any, choices: list[Any]) -> Any:
+    """Let choices be shown as their author wrote them; msgspec sorts them."""
+    ordered = list(dict.fromkeys(choices))
+    return (
+        Annotated[annotation, Meta(extra_json_schema={ORDER: ordered})] if ordered else annotation
+    )
 
 
 def _is_structured(cls: Any) -> bool:

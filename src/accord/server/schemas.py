@@ -246,7 +246,9 @@ def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
 
 _REF: Final = "#/$defs/"
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
+ORDER: Final = "x-order"
+"""Choices as their author wrote them, which take the place of `enum` in a finished schema."""
+_DATA: Final = frozenset({"enum", "const", "default", "examples", "required", ORDER})
 # `title` repeats names; `discriminator` is OpenAPI's, and points at definitions that are gone.
 _NOISE: Final = frozenset({"title", "discriminator"})
 
@@ -285,6 +287,8 @@ class _Inliner:
             for key, value in node.items()
             if key != "$ref" and key not in _NOISE and not (key == "required" and not value)
         }
+        if ORDER in plain:
+            plain["enum"] = plain.pop(ORDER)
         target = _target(node)
         if target is None:
             return _with_type(plain)
