@@ -6,6 +6,7 @@ import threading
 
 import msgspec
 import pytest
+from pydantic import BaseModel
 
 from accord.client import connect
 from accord.client.callbacks import FEED_LENGTH, Feed
@@ -46,11 +47,17 @@ class Seat(msgspec.Struct):
     seat: str
 
 
+class SeatModel(BaseModel):
+    seat: str
+    row: int | None = None
+
+
 @pytest.mark.parametrize(
     ("returned", "sent"),
     [
         ({"seat": "aisle"}, {"action": "accept", "content": {"seat": "aisle"}}),
         (Seat("window"), {"action": "accept", "content": {"seat": "window"}}),
+        (SeatModel(seat="window"), {"action": "accept", "content": {"seat": "window"}}),
         ({"seat": "aisle", "row": None}, {"action": "accept", "content": {"seat": "aisle"}}),
         (
             ElicitResult("accept", {"seat": "aisle"}),

@@ -224,7 +224,8 @@ def to_answer(outcome: Elicited | object) -> ElicitResult:
         return ElicitResult("cancel")
     if outcome is False:
         return ElicitResult("decline")
-    plain = msgspec.to_builtins(outcome)
+    dump = getattr(outcome, "model_dump", None)  # that of a pydantic model
+    plain = msgspec.to_builtins(outcome) if dump is None else dump(mode="json")
     if isinstance(plain, dict):
         # elicitation.result.content-optional: what is not filled in is left out, not null.
         return ElicitResult("accept", {k: v for k, v in plain.items() if v is not None})
