@@ -186,6 +186,28 @@ def test_a_server_that_a_signal_ends_is_seen_to_end_so(name):
     assert process.returncode == -getattr(signal, name)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a server learns it by its input")
+def test_a_server_that_will_not_end_is_killed_where_its_host_kills():
+    script = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "os.write(1, b'%d\\n' % os.getpid())\n"
+        "time.sleep(600)"
+    )
+    with launched("--", *PYTHON, script) as process:
+        server = int(process.stdout.readline())
+        process.kill()
+        until_sync(lambda: not is_running(server))
+
+
+def is_running(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
 def test_a_server_that_crashes_is_told_as_a_shell_does():
     script = "import os, signal; os.kill(os.getpid(), signal.SIGABRT)"
     with launched("--", *PYTHON, script) as process:

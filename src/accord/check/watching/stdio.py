@@ -5,9 +5,11 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Final
 
@@ -21,6 +23,7 @@ __all__ = ["watch_command"]
 _CHUNK: Final = 64 * 1024
 # What is still on its way when the server has ended.
 _DRAINING: Final = 5.0
+_PR_SET_PDEATHSIG: Final = 1
 # Of a signal: SI_KERNEL, which is what a terminal's are on Linux.
 _FROM_KERNEL: Final = 0x80
 # The end of the server and all signals wake us; this is for what another thread took.
@@ -50,6 +53,7 @@ def watch_command(
             stdout=subprocess.PIPE,
             env={**os.environ, **(env or {})},
             bufsize=0,
+            preexec_fn=_bound_to_us(),  # noqa: PLW1509  # one call into C, which takes no lock
         )
     except OSError as error:
         why = error.strerror or str(error)
@@ -68,6 +72,19 @@ def watch_command(
         code = awaited()
         to_host.join(_DRAINING)
     return code
+
+
+def _bound_to_us() -> Callable[[], object] | None:
+    """Return what a new process calls so that it is killed where we are; None where it cannot be.
+
+    A host that loses patience kills what it launched: that would leave the server behind.
+    """
+    # The thread that launches it counts as the parent.
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return None
+    import ctypes
+
+    return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 class _Ear:

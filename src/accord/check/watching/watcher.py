@@ -96,8 +96,8 @@ class Watcher:
         self._changed = threading.Condition()
         # Opened before anything passes: a file that cannot be written is said at once.
         self._first_file: IO[bytes] | None = None if recording is None else recording.open("wb")
+        # Started with the first copy: until then a process may be launched without a second thread.
         self._thread = threading.Thread(target=self._judge_all, name="accord-watcher", daemon=True)
-        self._thread.start()
 
     def now(self) -> float:
         """Return the seconds since the watch began."""
@@ -113,7 +113,12 @@ class Watcher:
                 return
             self._waiting.append(copy)
             self._held += size
+            self._begin()
             self._changed.notify()
+
+    def _begin(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
 
     def drop(self, conversation: str = "") -> None:
         """Count something that passed and cannot be judged, such as a line without end."""
@@ -129,6 +134,7 @@ class Watcher:
         """Judge what is left and end the recording; may be repeated."""
         with self._changed:
             self._is_ended = True
+            self._begin()
             self._changed.notify()
         self._thread.join(_CLOSING)
         with self._changed:
