@@ -346,6 +346,33 @@ def test_a_session_that_ends_during_a_call_says_so():
     run(scenario())
 
 
+def test_a_server_that_stops_begins_nothing_new_in_the_second_half_of_its_grace():
+    async def scenario():
+        client = Asgi(offer().asgi(grace=1, sse=True))
+        older = client.start("GET", b"", path="/sse")
+        await until(lambda: older.sent[1:])
+        place = older.body.decode().split("?session_id=")[1].split()[0]
+        await client.open()
+        streaming = client.start("POST", json.dumps(call(1, "hold", token=1, name="x")).encode())
+        await until(lambda: streaming.sent[1:])
+        stopping = asyncio.create_task(client.app.stop())
+        assert text_of((await client.post(call(2, "add", a=1, b=2))).json) == "3"
+        await until(lambda: client.app.is_draining)
+        refused = await client.post(call(3, "add", a=1, b=2))
+        assert (refused.status, refused.headers.get("retry-after")) == (503, "1"), refused.body
+        scope = client.scope("POST", "/messages") | {"query_string": f"session_id={place}".encode()}
+        elsewhere = await Exchange(client.app, scope, json.dumps(call(3, "add")).encode()).done()
+        assert elsewhere.status in (404, 503)
+        # What belongs to a call that is under way still comes through.
+        told = await client.post(notification("notifications/cancelled", requestId=1))
+        assert told.status == 202
+        await stopping
+        await streaming.done()
+        await older.done()
+
+    run(scenario())
+
+
 def test_a_client_of_the_older_form_that_reads_nothing_is_let_go():
     async def scenario():
         app = offer().asgi(sse=True)

@@ -518,6 +518,41 @@ def test_a_notification_that_the_old_session_did_not_take_reaches_the_new_one():
     run(main())
 
 
+def test_a_server_that_restarts_twice_costs_no_call():
+    async def call(request, reply):
+        if request.session == "session-1" and request.message["params"]["name"] == "first":
+            reply.empty(404)
+        else:
+            server.usual(request, reply)
+
+    async def initialized(request, reply):
+        if request.session == "session-2":
+            # Gone again before anything could be sent in the new session.
+            server._server.close()
+            others = server._connections - {asyncio.current_task()}
+            for each in others:
+                each.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(0.05)
+            restart.set()
+        reply.empty(202, Connection="close")
+
+    restart = asyncio.Event()
+    server = RawServer(tools__call=call, notifications__initialized=initialized)
+
+    async def main():
+        async with server, connect(server.url) as client:
+            calling = asyncio.ensure_future(client.call_tool("first", {"n": 1}))
+            await restart.wait()
+            await server.stop()
+            await asyncio.sleep(0.1)
+            await server.start()
+            assert said(await calling) == {"n": 1}
+        assert len(server.seen("initialize")) == 3
+
+    run(main())
+
+
 def test_a_server_that_knows_no_session_gives_one_clear_error():
     def refuse(request, reply):
         reply.body(404, b"session not found", "text/plain")

@@ -62,6 +62,7 @@ class HttpApp:
         self.reading: dict[asyncio.Task[Any], float] = {}
         self.waiting: dict[Post, float | None] = {}
         self.is_stopping = False
+        self.is_draining = False
         self.state: Any = None
         self.under_way = 0
         self.lasting = 0
@@ -148,7 +149,7 @@ class HttpApp:
         self.readers.clear()
         self.reading.clear()
         self.waiting.clear()
-        self.is_stopping = False
+        self.is_stopping = self.is_draining = False
         self.under_way = self.lasting = 0
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
@@ -186,8 +187,10 @@ class HttpApp:
         if self._loop is None:
             return
         self.end_streams()
-        end = self.now() + self.options.grace
-        while self._is_working() and self.now() < end:
+        began, grace = self.now(), self.options.grace
+        while self._is_working() and self.now() < began + grace:
+            # Otherwise clients that never pause would have calls cut off in the end.
+            self.is_draining = self.now() >= began + grace / 2
             await asyncio.sleep(_PAUSE)
         self.sessions.close()
         end = self.now() + _LAST_WORDS

@@ -423,6 +423,7 @@ class Carrier:
             except NotSent as error:
                 if message is not None:
                     message.is_sent = False
+                    message.refusals = 0  # whoever answers next has refused nothing yet
                 if not is_patient or error.is_lasting or waited >= patience:
                     raise
             delay = min(backoff.fail(), patience - waited)

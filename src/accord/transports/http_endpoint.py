@@ -12,13 +12,18 @@ from accord.transports.http_exchange import LAST_EVENT, SESSION, HttpExchange
 from accord.transports.http_session import HttpSession, Post
 from accord.transports.streams import Reader, Stream, place_of
 
-__all__ = ["HttpEndpoint", "refused_by"]
+__all__ = ["DRAINING", "HttpEndpoint", "asks", "refused_by"]
 
 _STATELESS: Final = "POST, OPTIONS"
 
 
+# What has not begun yet can as well begin elsewhere, or later.
+DRAINING: Final = http.Refusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
+
+
 class _Peek(msgspec.Struct):
     method: str | None = None
+    id: int | str | None = None
 
 
 _peek: Final = msgspec.json.Decoder(_Peek).decode
@@ -51,6 +56,15 @@ def _opens(body: bytes) -> bool | None:
         return _peek(body).method == "initialize"
     except (ValueError, RecursionError):
         return None
+
+
+def asks(body: bytes) -> bool:
+    """Whether a message is a request that could be read."""
+    try:
+        peek = _peek(body)
+    except (ValueError, RecursionError):
+        return False
+    return peek.method is not None and peek.id is not None
 
 
 class HttpEndpoint:
@@ -108,6 +122,8 @@ class HttpEndpoint:
     def _session_for(self, post: Post, body: bytes, verdict: Verdict) -> HttpSession | http.Refusal:
         """Find the session of a request, or begin one for `initialize`."""
         app, revision = self._app, verdict.revision
+        if app.is_draining and asks(body):
+            return DRAINING
         named = None if self._is_stateless else post.headers.get(SESSION)
         if named is not None:
             if type(revision) is http.Refusal:

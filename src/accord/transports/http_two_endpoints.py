@@ -7,7 +7,7 @@ import msgspec
 
 from accord.bindings import http, sse
 from accord.bindings.gate import Verdict
-from accord.transports.http_endpoint import refused_by
+from accord.transports.http_endpoint import DRAINING, asks, refused_by
 from accord.transports.http_exchange import HttpExchange, Scope
 from accord.transports.http_session import Post
 from accord.transports.streams import Reader, Stream
@@ -82,6 +82,8 @@ class TwoEndpointForm:
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
+        if self._app.is_draining and asks(body):
+            return await exchange.refuse(DRAINING)
         why = refused_by(exchange.begin(session, "stream", body))
         if exchange.refusal is not None:
             if not _answers_request(exchange.refusal):
