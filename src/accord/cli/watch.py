@@ -141,7 +141,7 @@ _PLAIN_ENDS: Final = tuple(
 def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     from accord.check.watching.watcher import Watcher
 
-    target = options.url or " ".join(options.command)
+    target = reporting.shown_target(options.url) or " ".join(options.command)
     watcher = Watcher(target, found=log.found, recording=options.record)
     try:
         if options.command:
@@ -197,7 +197,8 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
         timeout_graceful_shutdown=1,
     )
     port = sockets[0].getsockname()[1]
-    log.tell(f"{options.url} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
+    shown = reporting.shown_target(options.url)
+    log.tell(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets)
 

@@ -424,7 +424,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_ctrl_c(tmp
     with Upstream(lambda each: each.sendall(answer(b"{}", JSON))) as upstream:
         url = f"http://127.0.0.1:{upstream.port}/mcp"
         record = tmp_path / "x.jsonl"
-        words = ("--listen", 0, url, "--bearer", "hush", "--record", record)
+        words = ("--listen", 0, f"{url}?key=hush", "--bearer", "hush", "--record", record)
         with launched(*words) as process:
             said = process.stderr.readline().decode()
             port = int(re.search(r"is watched at http://127\.0\.0\.1:(\d+)/mcp;", said)[1])
@@ -435,7 +435,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_ctrl_c(tmp
     assert ("authorization", "Bearer hush") in headers_of(upstream.heads[0])
     assert (process.returncode, out) == (1, b"")  # {} is no answer
     assert b"Traceback" not in err
-    assert "hush" not in record.read_text()
+    assert "hush" not in said + err.decode() + record.read_text()
 
 
 @pytest.mark.parametrize(
