@@ -686,3 +686,20 @@ def test_a_file_beyond_its_limit_is_refused(root: Path) -> None:
 def test_a_file_cannot_have_a_template(root: Path) -> None:
     with pytest.raises(RegistrationError):
         FileResource(root / "a.txt", "x://{a}").entry()
+
+
+def test_details_of_files_are_held_to_what_may_be_said(tmp_path: Path) -> None:
+    wrong: Any = {"mimetype": "text/plain"}
+    with pytest.raises(TypeError, match="add_file\\(\\) has no keyword 'mimetype'"):
+        FileResource(tmp_path / "a.txt", **wrong)
+    with pytest.raises(TypeError, match="add_directory\\(\\) has no keyword 'mimetype'"):
+        DirectoryResource(tmp_path, **wrong)
+
+
+def test_a_directory_may_take_the_place_of_another(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    resources = Resources()
+    for title in ("old", "new"):
+        DirectoryResource(tmp_path, title=title, replace=True).publish(resources)
+    assert [entry.item.title for entry in resources.templates] == ["new"]
+    assert len(resources.fixed) == 1

@@ -24,6 +24,7 @@ from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server import signature
 from accord.server.access import words
+from accord.server.details import checked
 from accord.server.media import BINARY, PLAIN, guess, is_textual
 from accord.server.resources import (
     ResourceDetails,
@@ -208,7 +209,7 @@ class FileResource:
         self.path = Path(path).absolute()
         self.uri = self.path.as_uri() if uri is None else uri
         self.max_bytes = max_bytes
-        self.details = details
+        self.details = checked("add_file()", details, ResourceDetails)
         self._root = _root(self.path.parent if root is None else root, hidden=True)
         self._names = self._names_below_root()
         if self.path.exists() and not self._is_readable():
@@ -296,7 +297,7 @@ class DirectoryResource:
         self.recursive = recursive
         self.max_bytes = max_bytes
         self.max_files = max_files
-        self.details = details
+        self.details = checked("add_directory()", details, ResourceDetails)
         self._root = _root(root, hidden=hidden)
         self._published: set[str] = set()
         try:
@@ -420,5 +421,6 @@ class DirectoryResource:
         for key, entry in entries.items():
             known = resources.registry_of(key).get(key) if key in self._published else None
             if known is None or known.item != entry.item:
-                resources.add(entry, replace=key in self._published)
+                is_replaced = key in self._published or self.details.get("replace", False)
+                resources.add(entry, replace=is_replaced)
                 self._published.add(key)
