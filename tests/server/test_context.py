@@ -44,6 +44,35 @@ def test_values_are_kept_by_their_type() -> None:
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        pytest.param(
+            lambda ctx: ctx.progress(float("nan")), "progress is nan of None", id="no number"
+        ),
+        pytest.param(lambda ctx: ctx.progress("half"), "must be real number", id="text"),
+        pytest.param(lambda ctx: ctx.log("loud", "x"), "there is no log level 'loud'", id="level"),
+        pytest.param(
+            lambda ctx: ctx.sample([{"role": "user"}]),
+            "a message is text or a SamplingMessage, not a dict",
+            id="message",
+        ),
+    ],
+)
+def test_what_the_protocol_has_no_words_for_is_refused(mistake: Any, told: str) -> None:
+    async def tell(ctx: Context) -> None:
+        await mistake(ctx)
+
+    async def main() -> None:
+        server = served(tell, debug=True)
+        async with connect(server, on_progress=print, on_sample=print) as client:
+            result = await client.call_tool("tell")
+            assert result.is_error
+            assert told in result.content[0].text  # type: ignore[union-attr]
+
+    run(main())
+
+
 def test_waiting_is_for_threads() -> None:
     async def wrong(ctx: Context) -> str:
         with pytest.raises(RuntimeError, match="use await"):

@@ -45,7 +45,13 @@ def test_a_plain_function_may_hand_on_an_async_one() -> None:
         await asyncio.Event().wait()
         return 0
 
-    server = Server("desk")
+    def digits() -> Any:
+        return (digit for digit in "12")
+
+    server = Server("desk", debug=True)
+    server.add_tool(digits)
+    told = run(called(server, "digits")).content[0].text  # type: ignore[union-attr]
+    assert "generator cannot be written as JSON" in told
     server.add_tool(lambda: dig(), name="dig")
     server.add_tool(lambda: endless(), name="endless", timeout=0.01)
     assert run(called(server, "dig")).content[0].text == "3"  # type: ignore[union-attr]

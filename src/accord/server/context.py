@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -194,7 +195,12 @@ class Context(Generic[State]):
         """Tell how far the work has come, if the client asked to be told.
 
         Values that do not rise are left out, as are those after the end.
+
+        Raises:
+            ValueError: a value is not finite.
         """
+        if not isfinite(progress) or (total is not None and not isfinite(total)):
+            raise ValueError(f"progress is {progress} of {total}, expected finite numbers")
         token = self._exchange.token
         if token is None:
             return self._paced(DONE)
@@ -361,9 +367,11 @@ def _as_json(data: Any) -> msgspec.Raw:
 
 
 def _message(given: str | SamplingMessage) -> SamplingMessage:
-    return (
-        given if isinstance(given, SamplingMessage) else SamplingMessage("user", TextContent(given))
-    )
+    if isinstance(given, SamplingMessage):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"a message is text or a SamplingMessage, not a {type(given).__name__}")
+    return SamplingMessage("user", TextContent(given))
 
 
 __all__ = ["Context", "Done", "current"]

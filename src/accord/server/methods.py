@@ -4,9 +4,8 @@ Each function gets the session, the exchange and the decoded params. It returns 
 of one, or a coroutine for one.
 """
 
-import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, ToolError
@@ -138,7 +137,7 @@ async def complete(
         lambda: variables.run(completer, params.argument.value, resolved),
         timeout=None,
     )
-    if asyncio.iscoroutine(value):
+    if isinstance(value, Awaitable):
         value = await value
     return CompleteResult(completion.trim(value))
 

@@ -211,7 +211,12 @@ class Session:
 
     def wants_log(self, level: LoggingLevel) -> bool:
         """Whether the client wants log messages of this level."""
-        return _SEVERITY[level] >= _SEVERITY[self.log_level] and self.dispatcher.closed is None
+        try:
+            rank = _SEVERITY[level]
+        except KeyError:
+            levels = ", ".join(_SEVERITY)
+            raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
+        return rank >= _SEVERITY[self.log_level] and self.dispatcher.closed is None
 
     def notify(self, name: str, params: Any = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""

@@ -105,7 +105,7 @@ class ToolEntry(msgspec.Struct):
                 lambda: variables.run(self.signature.call, self.function, bound, context),
                 timeout=self.timeout,
             )
-            if asyncio.iscoroutine(value):  # a plain function that hands on an async one
+            if isinstance(value, Awaitable):  # a plain function that hands on an async one
                 value = await self._within_time(value)
             return self.returns.convert(value)
         except _FAILURES as error:
