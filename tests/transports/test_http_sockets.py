@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import re
 import ssl
 import subprocess
 import zlib
@@ -11,8 +12,9 @@ import pytest
 from httptools import HttpResponseParser
 
 from accord import connect
+from accord.errors import ConnectFailed
 from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_sender import AiohttpSender, Cut, NotSent
+from accord.transports.http_sender import AiohttpSender, Cut, NotSent, proxy_for
 from accord.transports.http_senders import sender_for
 from accord.transports.http_sockets import SocketSender
 from support.raw_http import RawServer
@@ -427,3 +429,45 @@ def test_a_proxy_is_left_to_aiohttp(monkeypatch):
             assert proxy.requests[0].path == url
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", "HTTP 407.*a proxy wants authorization"),
+        (b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n", "HTTP 502"),
+        (None, "connection refused"),
+    ],
+    ids=["407", "502", "away"],
+)
+def test_a_proxy_that_does_not_let_us_through_is_named(answer, words):
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async def main():
+        proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        port = proxy.sockets[0].getsockname()[1]
+        if answer is None:
+            proxy.close()
+        options = HttpClientOptions(proxy=f"http://me:secret@127.0.0.1:{port}")
+        with pytest.raises(ConnectFailed) as caught:
+            await connect("https://example.com/mcp", http=options)
+        assert re.search(rf"no connection: the proxy 127.0.0.1:{port}: {words}", str(caught.value))
+        assert "secret" not in str(caught.value)
+        proxy.close()
+
+    run(main())
+
+
+def test_proxies_of_other_kinds_are_refused(monkeypatch, caplog):
+    with pytest.raises(ValueError, match="'socks5', expected http"):
+        HttpClientOptions(proxy="socks5://me:secret@127.0.0.1:1")
+    for name in ("http_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
+    assert proxy_for("http://example.com/mcp") is None
+    assert "socks5, which is not spoken" in caplog.text

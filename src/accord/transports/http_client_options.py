@@ -1,14 +1,17 @@
 """How a client sends HTTP requests: settings."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["HttpClientOptions", "HttpHeaders"]
+__all__ = ["SPOKEN", "HttpClientOptions", "HttpHeaders"]
+
+SPOKEN: Final = ("http://", "https://")
+"""How the URLs of proxies begin."""
 
 HttpHeaders: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -39,3 +42,8 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     connect: float = 10.0
     listen: bool = True
     patience: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.proxy and not self.proxy.startswith(SPOKEN):
+            scheme = self.proxy.partition("://")[0][:20]  # the rest may have a password in it
+            raise ValueError(f"proxy begins with {scheme!r}, expected http://host:port")

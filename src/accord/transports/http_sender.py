@@ -6,14 +6,16 @@ server have received the request?
 
 import contextlib
 import io
+import logging
 import os
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from accord.bindings.answers import explain
 from accord.errors import MissingExtra
-from accord.transports.http_client_options import HttpClientOptions
+from accord.transports.http_client_options import SPOKEN, HttpClientOptions
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -29,12 +31,15 @@ __all__ = [
     "tls_failure",
 ]
 
+log = logging.getLogger("accord.http")
+
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
 _IDLE: Final = 4.0
 _LARGE: Final = 256 * 1024
 # Where nobody says otherwise. Proxies that compress hold back what should flow.
 _USUAL: Final = {"Accept-Encoding": "identity", "User-Agent": "accord"}
+_CLIENT_ERRORS: Final = range(400, 500)
 # What OpenSSL says where the answer to its greeting is none.
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 # What is dead for a minute without a sign counts as gone, on streams that may be silent for hours.
@@ -125,6 +130,8 @@ class AiohttpSender:
                 allow_redirects=False,
                 **self._more,
             )
+        except (aiohttp.ClientHttpProxyError, aiohttp.ClientProxyConnectionError) as error:
+            raise self._stopped_by_proxy(error) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSent(_reason(error, aiohttp), is_lasting=_is_lasting(error, aiohttp)) from None
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
@@ -135,6 +142,14 @@ class AiohttpSender:
             transport = response.connection.transport
             probe(None if transport is None else transport.get_extra_info("socket"))
         return _AiohttpResponse(response, aiohttp)
+
+    def _stopped_by_proxy(self, error: Any) -> NotSent:
+        host = urlsplit(self._more.get("proxy", "")).netloc.rpartition("@")[2]
+        status = getattr(error, "status", None)
+        if status is None:
+            return NotSent(f"the proxy {host}: {_reason(error, self._aiohttp)}")
+        why = explain(status, "", error.message.encode())
+        return NotSent(f"the proxy {host}: {why}", is_lasting=status in _CLIENT_ERRORS)
 
     async def close(self) -> None:
         """Close the connections, if they are ours."""
@@ -203,7 +218,11 @@ def proxy_for(url: str) -> str | None:
     if urllib.request.proxy_bypass(host) or host in ("localhost", "127.0.0.1", "::1"):
         return None
     proxy = urllib.request.getproxies().get(parts.scheme)
-    return proxy if proxy and proxy.startswith("http") else None
+    if proxy and not proxy.startswith(SPOKEN):
+        scheme = proxy.partition("://")[0][:20]
+        log.warning("the environment names a proxy of kind %s, which is not spoken", scheme)
+        return None
+    return proxy or None
 
 
 def _is_lasting(error: Exception, aiohttp: Any) -> bool:
