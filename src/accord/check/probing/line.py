@@ -234,13 +234,13 @@ class Line:
         await self.say(message)
         return id
 
-    async def start(self, method: str, params: Any = None) -> Any:
+    async def start(self, method: str, params: Any = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting until the server took it.
 
         Over HTTP a server may take a request by answering it: several that are begun like this
         are under way together. Whether it could be sent is seen by who waits for the answer.
         """
-        id = next_id()
+        id = next_id() if id is None else id
         task = asyncio.get_running_loop().create_task(self.begin(method, params, id=id))
         self._tasks.add(task)
         task.add_done_callback(self._answered)

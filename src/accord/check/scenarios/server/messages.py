@@ -38,7 +38,7 @@ async def uses_ids_of_all_kinds(probe: "Probe") -> None:
         # One value as a number and as a string are two ids, and may be in flight together.
         ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
         for id in ids:
-            await line.begin(harmless(probe.facts), id=id)
+            await line.start(harmless(probe.facts), id=id)
         for id in ids:
             await answered(probe, line, id, harmless(probe.facts))
 
