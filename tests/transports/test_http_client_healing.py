@@ -452,9 +452,11 @@ def test_a_new_session_is_told_the_log_level_and_the_subscriptions():
                 await client.subscribe("file:///b")
                 await client.unsubscribe("file:///a")
                 server.sessions.clear()
-                await client.ping()
+                await client.ping(headers={"X-Call": "mine"})
                 await until(lambda: renewed)
             again = [each for each in server.requests if each.session == "session-2"]
+            # What one call brings is nobody else's.
+            assert [each.name for each in again if "x-call" in each.headers] == ["ping"]
             levels = [each.message["params"] for each in again if each.name == "logging/setLevel"]
             uris = [each.message["params"] for each in again if each.name == "resources/subscribe"]
             assert [level["level"] for level in levels] == ["debug"]

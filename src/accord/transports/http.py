@@ -334,6 +334,7 @@ class HttpWire:
                 await asyncio.shield(self._gate)
 
     async def _begin_anew(self) -> None:
+        CALL_HEADERS.set(None)  # those of the call that noticed are not for what follows
         first, second = self._initialize, self._initialized
         if first is None or second is None:
             raise ConnectionClosed("the session ended before it had begun")

@@ -19,6 +19,7 @@ from accord.transports.http_backoff import Backoff
 from accord.transports.http_carrier import OK, PASSING, Carrier, Message, Session
 from accord.transports.http_events import EventReader
 from accord.transports.http_sender import Cut, NotSent, Response
+from accord.transports.wire import CALL_HEADERS
 
 __all__ = ["Renew", "Spawn", "Streamable", "Unfit", "is_stream"]
 
@@ -234,6 +235,7 @@ class Streamable:
     # -- the stream that belongs to no request
 
     async def _listen(self, session: Session) -> None:
+        CALL_HEADERS.set(None)  # what is answered here belongs to no call
         carrier = self._carrier
         events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
