@@ -69,6 +69,16 @@ def test_answers_are_read_into_the_type() -> None:
     assert read_typed({"name": "Ann"}) == {"name": "Ann"}
 
 
+def test_an_answer_is_written_with_the_fields_that_were_left_empty() -> None:
+    @dataclass
+    class Seat:
+        row: int
+        window: bool = False
+
+    _, read = form_of(Seat)
+    assert msgspec.json.encode(read({"row": 7})) == b'{"row":7,"window":false}'
+
+
 @pytest.mark.requirement("elicitation.answers.validated")
 @pytest.mark.parametrize("content", [{}, {"name": "A"}, {"name": "Ann", "count": 10}])
 def test_answers_that_do_not_fit_are_refused(content: Any) -> None:

@@ -50,6 +50,10 @@ def form_of(type_: type[Form]) -> tuple[JsonObject, Callable[[JsonObject], Form]
             answer: Form = convert(content, type_, strict=False)
         except ValueError as error:
             raise ToolError(f"the answer does not fit {called}: {error}") from None
+        if hasattr(answer, "__dict__"):
+            # msgspec leaves defaults to a dataclass, so that it would be written without them.
+            for name in getattr(answer, "__dataclass_fields__", ()):
+                vars(answer).setdefault(name, getattr(answer, name))
         return answer
 
     return form, read
