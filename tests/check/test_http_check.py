@@ -92,6 +92,34 @@ def test_a_protected_server_raises_no_alarm(revision):
     assert results["tools.server.access-controlled"].verdict == "pass"
 
 
+# -- what is no server
+
+
+async def a_page(scope, receive, send):
+    """Answer as a web server does that knows nothing of the protocol."""
+    status = 200 if scope["method"] == "GET" else 405
+    headers = [(b"content-type", b"text/html")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"<h1>hello</h1>"})
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ("http", r"answers initialize with HTTP status 405; is it .* --transport sse\?"),
+        ("sse", "answered with status 200 and text/html, not with a stream of events"),
+    ],
+)
+def test_a_page_is_told_from_a_server(form, says):
+    async def run():
+        async with serving(a_page) as port:
+            url = f"http://127.0.0.1:{port}/"
+            await check_server(Subject(name="page", url=url, form=form, patience=20))
+
+    with pytest.raises(ConnectFailed, match=says):
+        asyncio.run(run())
+
+
 # -- authorization
 
 

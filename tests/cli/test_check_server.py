@@ -162,10 +162,21 @@ def test_a_server_that_exits_is_reported_with_its_last_words(accord):
     assert "no configuration" in done.stderr
 
 
+@pytest.mark.parametrize("how", [(), ("--revision", NEW), ("--transport", "http")], ids=str)
+def test_a_file_that_cannot_be_imported_is_told_of_in_plain_words(accord, tmp_path, how):
+    path = tmp_path / "broken.py"
+    path.write_text("import no_such_module\n")
+    done = accord("check", "server", path, *how)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("accord: ")
+    assert "broken.py:1 `import no_such_module`" in done.stderr
+    assert done.stderr.count("accord: ") == 1
+
+
 def test_a_port_where_nobody_listens_cannot_be_reached(accord):
     done = accord("check", "server", "http://127.0.0.1:9/mcp", "--timeout", "2")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "127.0.0.1:9" in done.stderr
+    assert "127.0.0.1:9/mcp: nobody listens there" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -12,7 +12,7 @@ import msgspec
 from accord.check.outcomes import Outcome, is_chosen, judged
 from accord.check.probing.line import Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.probe import Facts, Probe, Rules, all_of
-from accord.check.probing.subject import Subject
+from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
 from accord.check.scenarios._scenario import Scenario
@@ -26,6 +26,7 @@ __all__ = ["Plan", "Stage", "check_server", "spoken"]
 
 log = logging.getLogger("accord.check")
 
+_TOLD: Final = 1000
 # A scenario has this many waits at most; a server that answers none of them is judged all the same.
 _WAITS: Final = 12
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
@@ -142,9 +143,32 @@ async def spoken(subject: Subject) -> list[RevisionId]:
     told = dict(zip(revisions, answers, strict=True))
     found = [each for each, answer in told.items() if _version(answer) == each]
     if not found:
-        heard = "; ".join(dict.fromkeys(str(answer) for answer in answers))
-        raise ConnectFailed(f"{subject.name} speaks no revision that is known here: {heard}"[:1000])
+        raise ConnectFailed(_unspoken(subject, [each for each in answers if each is not None]))
     return found
+
+
+def _unspoken(subject: Subject, answers: Sequence[Reply | str]) -> str:
+    """Say why no conversation can be had with a server."""
+    told = "; ".join(dict.fromkeys(_told(answer) for answer in answers))[:_TOLD]
+    if told.startswith(OWN_WORDS):
+        # It was launched by this program, which says best what is wrong.
+        return told.removeprefix(OWN_WORDS)
+    if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
+        return f"{subject.name} speaks no revision that is known here: {told}"
+    other = {"http": "sse", "sse": "http"}.get(subject.transport)
+    hint = f"; is it another path, or --transport {other}?" if other else ""
+    return f"{subject.name}: {told}{hint}"
+
+
+def _told(answer: Reply | str) -> str:
+    if isinstance(answer, str):
+        return answer
+    if not answer.is_error:
+        return f"it answers initialize with {answer}"
+    error = answer.message["error"]
+    text = error.get("message") if isinstance(error, dict) else error
+    code = "" if answer.code is None else f"error {answer.code}, "
+    return f"it answers initialize with {code}{text}"
 
 
 async def _opening(subject: Subject, revision: RevisionId) -> Reply | str | None:
@@ -173,7 +197,9 @@ def _reachable(subject: Subject) -> list[RevisionId]:
 
 
 def _with_stderr(text: str, line: Line) -> str:
-    said = list(getattr(line.carrier, "stderr", ()))[-3:]
+    said: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
+    if said and said[-1].startswith(OWN_WORDS):
+        return said[-1]
     return f"{text} (stderr: {' | '.join(said)})" if said else text
 
 
@@ -198,7 +224,8 @@ async def _check_revision(
             facts.locked = f"{error}; give --bearer or --oauth"
         except (Silence, LineEnded) as error:
             if isinstance(error, LineEnded) and not line.opening:
-                raise ConnectFailed(f"{subject.name}: {_with_stderr(str(error), line)}") from None
+                told = _unspoken(subject, [_with_stderr(str(error), line)])
+                raise ConnectFailed(told) from None
             _blame(probe, error)
         stack.push_async_callback(probe.dismiss_idle)
         await _run_all(probe, _chosen(plan, revision), tell)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from errno import ECONNREFUSED
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -120,7 +121,7 @@ class _Web:
         except TimeoutError:
             raise Silence(f"no response to HTTP {method} within {self.line.patience:g} s") from None
         except aiohttp.ClientConnectorError as error:
-            raise ConnectFailed(f"{self.url}: {error.strerror or error}") from None
+            raise ConnectFailed(f"{self.url}: {_unreached(error)}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise LineEnded(f"the connection broke: {str(error) or type(error).__name__}") from None
         try:
@@ -346,7 +347,13 @@ class SseCarrier(_Web):
             ) as response:
                 if response.status not in _OK or response.content_type != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED
-                    self.line.end(f"the stream was refused with status {response.status}")
+                    kind = (
+                        response.content_type if "content-type" in response.headers else "nothing"
+                    )
+                    self.line.end(
+                        f"HTTP GET is answered with status {response.status} and {kind},"
+                        " not with a stream of events"
+                    )
                     return
                 facts = HttpFacts(
                     status=response.status, headers=heads_of(response), stream="stream-1"
@@ -383,6 +390,11 @@ class SseCarrier(_Web):
             return
         await self._end_tasks()
         await self._session.close()
+
+
+def _unreached(error: OSError) -> str:
+    """Say why nobody is reached, in words of the system rather than of a library."""
+    return "nobody listens there" if error.errno == ECONNREFUSED else str(error.strerror or error)
 
 
 def heads_of(response: "ClientResponse") -> dict[str, str]:

@@ -21,9 +21,11 @@ from accord.errors import ConnectFailed
 from accord.trace import Transport
 from accord.types import RevisionId
 
-__all__ = ["Form", "Subject", "served"]
+__all__ = ["OWN_WORDS", "Form", "Subject", "served"]
 
 Form: TypeAlias = Literal["http", "sse"]
+# How this program begins what it says on standard error.
+OWN_WORDS: Final = "accord: "
 _STARTING: Final = 30.0
 # Parts of the time that a server takes to start: within it what was asked for has settled, and
 # within twice of it the process has left.
@@ -154,7 +156,7 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
                         url = found[1]
         if url is None:
             raise ConnectFailed(
-                f"{place} could not be served over HTTP: {' | '.join(said) or 'it said nothing'}",
+                _unserved(place, said),
                 command=command,
                 stderr="\n".join(said),
             )
@@ -171,3 +173,9 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
             await process.wait()
         if drain is not None:
             await drain
+
+
+def _unserved(place: str, said: Sequence[str]) -> str:
+    if said and said[-1].startswith(OWN_WORDS):
+        return said[-1].removeprefix(OWN_WORDS)
+    return f"{place} could not be served over HTTP: {' | '.join(said) or 'it said nothing'}"
