@@ -150,7 +150,11 @@ def _never_connected(show: Performance) -> str:
 
 def _spoken(plan: ClientPlan, shows: Sequence[Performance]) -> list[RevisionId]:
     """Return the revisions under which the client went on, or else the one it asked for."""
-    spoken = {each.revision for each in shows if each.has_gone_on}
+    spoken = {
+        each.revision
+        for each in shows
+        if each.has_gone_on and (not plan.revisions or each.revision in plan.revisions)
+    }
     return sorted(spoken or {shows[0].revision}, reverse=True)
 
 
@@ -200,7 +204,7 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
         show.path = urlsplit(place.url).path
         show.requests = list(getattr(stage, "requests", []))
         show.most_streams = getattr(stage, "most_streams", 0)
-        _settle_revision(show)
+        _settle_revision(plan, show)
         try:
             if actor.is_judged:
                 observe(show)
@@ -218,8 +222,12 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
     return show
 
 
-def _settle_revision(show: Performance) -> None:
+def _settle_revision(plan: ClientPlan, show: Performance) -> None:
     """Judge by what was agreed on; by what the client asked for where it did not go on."""
+    if plan.revisions and show.actor.revision is not None and type(show.actor) is not Actor:
+        # What is tried under a revision that was chosen counts for that one.
+        show.outcomes.revision = show.actor.revision
+        return
     agreed = next((each.revision for each in show.lines if each.revision), None)
     asked = next(iter(show.actor.asked_for), None)
     for named in (agreed if show.has_gone_on else None, asked, agreed):
@@ -348,11 +356,13 @@ def _verdicts(
     ]
     found = []
     own = [each for each in shows if each.revision == revision]
+    # What is never judged under a revision says nothing of what applies there.
+    scope = own if any(each.actor.is_judged and each.lines for each in own) else shows
     for row in rows:
         known = [each for show in own if (each := show.outcomes.outcome(row.id)) is not None]
         worst = min(known, key=lambda each: VERDICTS.index(each.verdict), default=None)
         if worst is None or worst.verdict == "not-exercised":
-            worst = _untried(row, plan, own, worst or _known_elsewhere(row, shows))
+            worst = _untried(row, plan, scope, worst or _known_elsewhere(row, shows))
         found.append(judged(row, revision, worst))
     return found
 
@@ -369,17 +379,22 @@ def _untried(
 ) -> Outcome:
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return Outcome("not-applicable", f"it does not concern {plan.played_over}")
-    reasons = [
-        out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
-        for show in shows
-        for line in show.lines
-        if line.tape.monitor is not None
-    ]
-    # Some plays declare nothing: what was out of scope there may have been in scope elsewhere.
-    if reasons and (reason := reasons[0]) is not None and None not in reasons:
+    reason = _out_of_scope(row, plan, shows)
+    if reason is not None:
         return Outcome("not-applicable", reason)
     if known is not None:
         return known
     if row.check == "human":
         return Outcome("not-exercised", "it takes a person to see this")
     return Outcome("not-exercised", "the client gave no occasion for it")
+
+
+def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[Performance]) -> str | None:
+    """Say why a requirement can apply in none of these runs; some plays declare nothing."""
+    reasons = [
+        out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
+        for show in shows
+        for line in show.lines
+        if line.tape.monitor is not None and line.revision is not None
+    ]
+    return reasons[0] if reasons and None not in reasons else None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from accord import connect
 from accord.check.client_check import ClientPlan, check_client
 from accord.protocol.catalogue import catalogue
 from check.client import everything
@@ -70,6 +71,25 @@ def test_the_client_is_exercised_in_everything_and_breaks_nothing(over, revision
 
 def unseen(report):
     return {each.id for each in report.results if each.verdict == "not-exercised"}
+
+
+def test_only_revisions_that_were_chosen_are_reported_on(caplog):
+    caplog.set_level(logging.CRITICAL)
+
+    async def client(place):
+        async with connect(place.url) as client:
+            await client.list_tools()
+        return 0
+
+    plan = ClientPlan(
+        command=["{url}"], revisions=[NEW], client=client, timeout=20, plays=["OffersTheNewest"]
+    )
+    report = asyncio.run(check_client(plan))
+    assert report.setting.revisions == (NEW,)
+    verdicts = {each.id: each.verdict for each in report.results}
+    assert verdicts["stdio.client.supported"] == "not-applicable"
+    assert verdicts["sampling.result.role"] == "not-applicable"
+    assert verdicts["lifecycle.version.client-prefers-latest"] == "pass"
 
 
 def test_what_takes_a_person_to_see_is_said_to_be_open(caplog):
