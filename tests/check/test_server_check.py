@@ -153,6 +153,26 @@ def test_a_breach_comes_with_the_messages_that_show_it():
     assert any("-32603" in text for text in shown)
 
 
+def test_what_is_wrong_in_one_way_everywhere_is_told_once():
+    def hook(wire):
+        def from_server(message, request):
+            if request.get("method") == "tools/list":
+                for number, tool in enumerate(message["result"]["tools"]):
+                    tool["title"] = number
+            return message
+
+        wire.from_server = from_server
+
+    report = checked(in_process(hook), revisions=[NEW], only=["tools"])
+    broken = [each for each in report.results if each.verdict in ("fail", "warn")]
+    assert broken
+    for each in broken:
+        whys = [shown.why for shown in each.evidence]
+        assert len(whys) == len(set(whys)) <= 5
+        assert each.message.startswith(whys[0])
+        assert "more like it)" in each.message or len(whys) == 1
+
+
 def test_a_tool_that_destroys_is_not_called():
     called = []
 

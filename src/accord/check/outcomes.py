@@ -1,6 +1,7 @@
 """What scenarios find about requirements, and how it is joined with what a monitor saw."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,7 @@ from accord.types import RevisionId
 
 __all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed"]
 
+_SHOWN: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
 
 
@@ -130,11 +132,14 @@ def summed(tallies: Iterable[Tally | None]) -> Tally:
 
 def _of_tally(tally: Tally) -> Outcome | None:
     if tally.worst is not None:
-        more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
-        evidence = [
-            Evidence(kept.why, kept.party, kept.number, kept.evidence) for kept in tally.kept[:5]
-        ]
-        return Outcome(tally.worst, tally.kept[0].why + more, evidence)
+        # The same is said on many lines: what counts is how many different things are wrong.
+        ways: dict[str, Evidence] = {}
+        for kept in tally.kept:
+            shown = Evidence(kept.why, kept.party, kept.number, kept.evidence)
+            ways.setdefault(kept.why, shown)
+        first, *others = ways
+        more = f" (and {len(others)} more like it)" if others else ""
+        return Outcome(tally.worst, first + more, list(ways.values())[:_SHOWN])
     if tally.exercised:
         return Outcome("pass", f"held {tally.exercised} times" if tally.exercised > 1 else "held")
     return None
