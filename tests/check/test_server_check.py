@@ -184,9 +184,12 @@ def test_a_tool_that_destroys_is_not_called():
 
         wire.from_client = from_client
 
-    checked(in_process(hook), revisions=[NEW])
+    report = checked(in_process(hook), revisions=[NEW])
     assert "greet" in called
     assert "delete_everything" not in called
+    left_alone = report.setting.not_called
+    assert list(left_alone) == ["delete_everything"]
+    assert "it may destroy something" in left_alone["delete_everything"]
 
 
 # -- servers that misbehave: verdicts, never a crash

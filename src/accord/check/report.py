@@ -116,6 +116,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         command: the command line that makes the same check again, up to where options go.
         command_end: what comes after the options, such as a command after `--`.
         artifact: the file that tools for source code are to show breaches in.
+        not_called: tools of a server that were left alone, with the reasons.
     """
 
     party: Checked = "both"
@@ -126,6 +127,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     command_end: str = ""
     artifact: str | None = None
+    not_called: Mapping[str, str] = {}
 
     def repeat(self, id: str, revision: RevisionId) -> str | None:
         """Return the command line that checks one requirement again; None where there is none."""

@@ -96,6 +96,7 @@ async def check_server(
     slow: dict[str, str] = {}
     known: dict[str, dict[str, Outcome]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
+    left_alone: dict[str, str] = {}
     for revision in revisions:
         tell = None if step is None else _telling(step, revision, revisions)
         facts = Facts(
@@ -112,10 +113,14 @@ async def check_server(
             for tool in facts.tools
             if tool.get("annotations")
         }
+        left_alone |= {
+            str(tool.get("name")): why for tool in facts.tools if (why := facts.why_not(tool))
+        }
     settled = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
+        not_called=left_alone,
     )
     return merged(found, target=subject.name, party="server", setting=settled)
 

@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from accord.check.rendering.badge import as_badge
 from accord.check.rendering.html import as_html
@@ -8,7 +9,7 @@ from accord.check.rendering.markdown import as_markdown
 from accord.check.rendering.sarif import as_sarif
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import harmless, page_of, summary
-from check.reports import hostile_report
+from check.reports import NASTY, hostile_report
 
 RENDERERS = [as_text, as_json, as_junit, as_sarif, as_markdown, as_html, as_badge, summary]
 
@@ -25,6 +26,19 @@ def is_harmless(text):
 @pytest.mark.parametrize("render", RENDERERS, ids=lambda each: each.__name__)
 def test_nothing_from_a_recording_reaches_the_reader_raw(report, render):
     assert is_harmless(render(report))
+
+
+@pytest.mark.parametrize("render", RENDERERS, ids=lambda each: each.__name__)
+def test_tools_that_were_left_alone_are_named_harmlessly(report, render):
+    names = {NASTY: "it was not chosen", "book": "it books"} | {
+        f"tool-{number}": "it was not chosen" for number in range(8)
+    }
+    shown = render(replace(report, setting=replace(report.setting, not_called=names)))
+    assert is_harmless(shown)
+    if render in (as_text, as_html):
+        assert "tool-4 and 3 more (it was not chosen); book (it books)" in shown
+    if render in (as_markdown, as_json):
+        assert "it books" in shown
 
 
 def test_what_could_steer_a_terminal_is_spelled_out():

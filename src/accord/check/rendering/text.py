@@ -46,6 +46,7 @@ def as_text(
     lines += [
         "",
         wording.coverage(report),
+        *([told] if (told := wording.not_called(report)) else ()),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
     ]

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from accord.check.report import VERDICTS, Finding, Report
@@ -17,6 +18,7 @@ __all__ = [
     "excerpt",
     "harmless",
     "level",
+    "not_called",
     "outcome",
     "page_of",
     "percent_covered",
@@ -31,6 +33,8 @@ __all__ = [
 COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
 _EXCERPT: Final = 200
+# So many names are read; more are counted.
+_NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 
@@ -93,6 +97,20 @@ def coverage(report: Report) -> str:
     """Say how much was put to the test."""
     told = report.coverage
     return f"coverage: {told.applicable} applicable, {told.exercised} exercised"
+
+
+def not_called(report: Report) -> str | None:
+    """Say which tools were left alone and why; None where none was."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in report.setting.not_called.items():
+        by_reason.setdefault(reason, []).append(excerpt(name))
+    told = [f"{_few(names)} ({harmless(reason)})" for reason, names in by_reason.items()]
+    return f"not called: {'; '.join(told)}" if told else None
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def percent_covered(report: Report) -> int:
