@@ -17,7 +17,7 @@ def as_markdown(report: Report) -> str:
         f"- **result: {word} ({told})**",
         f"- {wording.revision(report)}{_over(report)}",
         f"- {wording.coverage(report)}",
-        *([f"- {_marked(told)}"] if (told := wording.not_called(report)) else ()),
+        *([f"- {_marked(alone)}"] if (alone := wording.not_called(report)) else ()),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]
