@@ -55,7 +55,7 @@ async def through_tools(client: Any) -> None:
         await client.call_tool("nowhere")
 
 
-async def through_content(client: Any) -> None:
+async def through_content(client: Any, recording: Recording) -> None:
     for listed in (client.tools, client.prompts, client.resources, client.resource_templates):
         async for _ in listed():
             pass
@@ -69,7 +69,9 @@ async def through_content(client: Any) -> None:
     await client.call_tool("change", {"uri": "note://today"})
     await client.unsubscribe("note://today")
     await client.call_tool("burst")
-    await asyncio.sleep(0.05)
+    for kind in ("tools", "prompts", "resources"):
+        told = f"notifications/{kind}/list_changed"
+        await until(lambda told=told: recording.messages("server", told))
 
 
 async def through_work(client: Any) -> None:
@@ -114,7 +116,7 @@ async def test_every_rule_of_a_revision_holds_in_a_session_with_everything_in_it
     async with connect_to(tools.make, recording=recordings[0]) as client:
         await through_tools(client)
     async with connect_to(content.make, recording=recordings[1]) as client:
-        await through_content(client)
+        await through_content(client, recordings[1])
     async with connect_to(content.make_long, recording=recordings[3]) as client:
         async for _ in client.tools():
             pass
