@@ -269,7 +269,7 @@ def in_memory(hook: Callable[[Between], None], server: Any = everything) -> Maki
             hook(wire)
             return wire
 
-        yield Subject(name="mutant", carrier=carrier, patience=4.0, settling=0.05, at_once=32)
+        yield Subject(name="mutant", carrier=carrier, patience=8.0, settling=0.05, at_once=32)
 
     return making
 
