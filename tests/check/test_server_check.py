@@ -230,7 +230,7 @@ def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
         wire.from_client = from_client
 
     async def run():
-        async with in_memory(hook)() as subject, asyncio.timeout(100):
+        async with in_memory(hook, patience=3)() as subject, asyncio.timeout(100):
             return await check_server(subject, Plan(revisions=[NEW]))
 
     results = by_id(asyncio.run(run()))

@@ -154,6 +154,9 @@ def _key(id: Any) -> Any:
 
 # -- registration
 
+# Seconds: many at a time on a busy machine are slow.
+PATIENCE = 8.0
+
 
 def mutant(
     id: str,
@@ -161,14 +164,16 @@ def mutant(
     revision: str = "2025-06-18",
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
+    patience: float = PATIENCE,
 ) -> Callable[[Change], Change]:
-    """Register a server whose messages a function changes."""
+    """Register a server whose messages a function changes; a silent one needs less patience."""
 
     def register(change: Change) -> Change:
         def hook(wire: Between) -> None:
             wire.from_server = change
 
-        _register(id, change, in_memory(hook), revision=revision, also=also, only=only)
+        making = in_memory(hook, patience=patience)
+        _register(id, change, making, revision=revision, also=also, only=only)
         return change
 
     return register
@@ -257,7 +262,9 @@ def _register(id: str, function: Any, making: Making, **settings: Any) -> None:
     MUTANTS[key] = Mutant(id=id, name=name, making=making, **settings)
 
 
-def in_memory(hook: Callable[[Between], None], server: Any = everything) -> Making:
+def in_memory(
+    hook: Callable[[Between], None], server: Any = everything, *, patience: float = PATIENCE
+) -> Making:
     """Return what makes a subject in memory, with a hook into each of its lines."""
 
     @asynccontextmanager
@@ -269,7 +276,7 @@ def in_memory(hook: Callable[[Between], None], server: Any = everything) -> Maki
             hook(wire)
             return wire
 
-        yield Subject(name="mutant", carrier=carrier, patience=8.0, settling=0.05, at_once=32)
+        yield Subject(name="mutant", carrier=carrier, patience=patience, settling=0.05, at_once=32)
 
     return making
 

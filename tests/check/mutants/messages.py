@@ -88,6 +88,7 @@ def speaks_version_1(message: Message, request: Message) -> Message:
 @mutant(
     "jsonrpc.response.id-echo",
     also={"jsonrpc.request.answered": "the number is an id of its own, answered twice then"},
+    patience=3,
 )
 def makes_numbers_of_ids(message: Message, request: Message) -> Message:
     if "method" not in message and isinstance(message["id"], str) and message["id"].isdigit():
@@ -95,7 +96,7 @@ def makes_numbers_of_ids(message: Message, request: Message) -> Message:
     return message
 
 
-@mutant("jsonrpc.response.id-echo")
+@mutant("jsonrpc.response.id-echo", patience=3)
 def cuts_ids_short(message: Message, request: Message) -> Message:
     if "method" not in message and isinstance(message["id"], str):
         message["id"] = message["id"][:8]
