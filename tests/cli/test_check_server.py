@@ -71,6 +71,13 @@ def test_warnings_alone_do_not_fail(accord):
     assert "practice.shutdown.signals" in done.stdout
 
 
+def test_a_revision_that_no_check_speaks_is_refused(accord):
+    for check in (("server", "x.py"), ("client", "--", "x", "{url}")):
+        done = accord("check", check[0], "--revision", "2026-07-28", *check[1:])
+        assert done.returncode == 2
+        assert "nobody can be checked under 2026-07-28 yet" in done.stderr
+
+
 def test_every_revision_that_the_server_speaks_is_checked(accord):
     only = ("--only", "lifecycle.version.server-echoes", "--format", "json")
     shown = json.loads(accord("check", "server", *only, *awkward("none")).stdout)

@@ -8,7 +8,6 @@ from accord.cli import reporting
 from accord.cli.options import UsageError, add_env, add_only, one_of, seconds
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed, MissingExtra
-from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
     from accord.check.client_check import ClientPlan
@@ -96,7 +95,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> "ClientPlan":
     from accord.check.client_check import ClientPlan
-    from accord.protocol.catalogue import catalogue
 
     if options.rest:
         raise UsageError(f"the client's command stands after --: -- {' '.join(options.rest)}")
@@ -107,12 +105,10 @@ def _plan(options: argparse.Namespace) -> "ClientPlan":
     plan = ClientPlan(
         command=options.command,
         transport=one_of(options.transport, _TRANSPORTS, "transport"),
-        revisions=[one_of(each, REVISION_IDS, "revision") for each in options.revision],
+        revisions=reporting.checked_revisions(options.revision),
         only=options.only,
         timeout=options.timeout,
         env=dict(options.env),
     )
-    for each in options.only:
-        if not any(ClientPlan(command=[], only=[each]).wants(id) for id in catalogue()):
-            raise UsageError(f"there is no requirement {each!r}; accord requirements lists them")
+    reporting.demand_requirements(options.only)
     return plan

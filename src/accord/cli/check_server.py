@@ -22,7 +22,6 @@ from accord.cli.options import (
 from accord.cli.target import add_target, command_of, demand_target, locate
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed
-from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from accord.check.report import Report, Setting
     from accord.check.server_check import Plan, Stage
     from accord.cli.terminal import Advance
-    from accord.types import RevisionId
 
 __all__ = ["register"]
 
@@ -131,11 +129,8 @@ def _plan(options: argparse.Namespace) -> "Plan":
     from accord.check.probing.probe import Rules
     from accord.check.server_check import Plan
 
-    revisions: list[RevisionId] = [
-        one_of(each, REVISION_IDS, "revision") for each in options.revision
-    ]
     plan = Plan(
-        revisions=revisions,
+        revisions=reporting.checked_revisions(options.revision),
         only=options.only,
         rules=Rules(allow_writes=options.allow_writes, tools=frozenset(options.tool)),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, painter, say, width
+from accord.types import REVISION_IDS, RevisionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_options",
+    "checked_revisions",
     "chosen_form",
     "deliver",
     "demand_requirements",
@@ -91,6 +93,24 @@ def _form_of(path: Path, otherwise: str) -> str:
         if path.name.lower().endswith(ending)
     ]
     return max(fitting)[1] if fitting else otherwise
+
+
+def checked_revisions(named: "Iterable[str]") -> list[RevisionId]:
+    """Return the revisions that a user chose to check under.
+
+    Raises:
+        UsageError: there is none of that name, or none that a check of a party speaks.
+    """
+    from accord.protocol.revisions import REVISIONS
+
+    revisions: list[RevisionId] = [one_of(each, REVISION_IDS, "revision") for each in named]
+    for each in revisions:
+        if not REVISIONS[each].handshake:
+            raise UsageError(
+                f"nobody can be checked under {each} yet, which opens without a handshake; "
+                "accord check trace judges recordings of it"
+            )
+    return revisions
 
 
 def demand_requirements(only: "Iterable[str]") -> None:
