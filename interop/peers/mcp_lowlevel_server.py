@@ -72,6 +72,7 @@ class State:
     """What the one client of this process did and wants."""
 
     cancelled = 0
+    waiting = 0
     level = "info"
     subscribed: ClassVar[set[str]] = set()
 
@@ -128,16 +129,24 @@ async def _count(ctx: Any, to: int) -> Any:
 
 
 async def _wait(ctx: Any) -> Any:
+    State.waiting += 1
     try:
         await ctx.session.report_progress(0)
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         State.cancelled += 1
         raise
+    finally:
+        State.waiting -= 1
     return text("waited")
 
 
 async def _cancelled(ctx: Any) -> Any:
+    # Over HTTP a cancellation that was sent before may come on another connection, and later.
+    for _ in range(100):
+        if not State.waiting:
+            break
+        await asyncio.sleep(0.01)
     return text(str(State.cancelled))
 
 

@@ -25,6 +25,7 @@ WAV = b"RIFF\x24\x00\x00\x00WAVE"
 
 server = MCPServer("interop", version="1.2.3", instructions="Call anything.", log_level="ERROR")
 cancelled = 0
+waiting = 0
 
 
 Number = Annotated[int, Field(description="a number")]
@@ -77,19 +78,27 @@ async def count(ctx: Context, to: Number) -> str:
 @server.tool(structured_output=False)
 async def wait(ctx: Context) -> str:
     """Wait until cancelled."""
-    global cancelled
+    global cancelled, waiting
+    waiting += 1
     try:
         await ctx.report_progress(0)
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         cancelled += 1
         raise
+    finally:
+        waiting -= 1
     return "waited"
 
 
 @server.tool(name="cancelled", structured_output=False)
 async def count_cancelled() -> str:
     """Tell how many calls were cancelled."""
+    # Over HTTP a cancellation that was sent before may come on another connection, and later.
+    for _ in range(100):
+        if not waiting:
+            break
+        await asyncio.sleep(0.01)
     return str(cancelled)
 
 

@@ -12,6 +12,7 @@ const starting = (values) => (typed) => values.filter((value) => value.startsWit
 export function offer(server, sdk) {
   const subscribed = new Set();
   let cancelled = 0;
+  let waiting = 0;
   const tool = (name, members, run, more = {}) =>
     server.registerTool(name, { inputSchema: sdk.shape(members), description: name, ...more }, run);
 
@@ -53,14 +54,22 @@ export function offer(server, sdk) {
     }
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(text('waited')), 60_000);
+      waiting += 1;
       sdk.signalOf(ctx).addEventListener('abort', () => {
         clearTimeout(timer);
+        waiting -= 1;
         cancelled += 1;
         resolve(text('cancelled'));
       });
     });
   });
-  tool('cancelled', {}, () => text(String(cancelled)));
+  tool('cancelled', {}, async () => {
+    // Over HTTP a cancellation that was sent before may come on another connection, and later.
+    for (let turn = 0; waiting > 0 && turn < 100; turn += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    return text(String(cancelled));
+  });
   tool('say', { level: words, text: words }, async ({ level, text: data }, ctx) => {
     await sdk.log(ctx, { level, data, logger: 'interop' });
     return text('said');

@@ -38,7 +38,7 @@ async def opened(server: "Server[Any]") -> AsyncIterator[dict[str, int]]:
 
 async def departing(server: "Server[Any]", board: dict[str, int]) -> None:
     while True:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.02)
         board["departed"] += 1
         server.resource_updated("desk://board")
 
