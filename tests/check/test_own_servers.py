@@ -63,6 +63,7 @@ ONE_PROCESS = {
 SILENT_PROCESS = {
     "practice.stdio.log-to-stderr": "it has nothing to log",
     "stdio.server.stderr-logging": "it has nothing to log",
+    "tools.list-changed.sent": "the lounge stays open once it was opened",
 }
 
 # What else cannot be tried where the check only has tokens, and did not launch the server.
