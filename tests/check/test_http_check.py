@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.check.probing.authorization import obtain
-from accord.check.probing.subject import Subject
+from accord.check.probing.subject import Subject, served
 from accord.check.server_check import Plan, check_server
 from accord.errors import ConnectFailed
 from accord.testing import unattended
@@ -121,6 +121,25 @@ def test_a_page_is_told_from_a_server(form, says):
 
 
 # -- authorization
+
+
+def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_path, caplog):
+    place = tmp_path / "broken.py"
+    place.write_text("import no_such_module\n")
+
+    async def serve():
+        with pytest.raises(ConnectFailed, match="no_such_module"):
+            async with served(str(place), "http", {}):
+                pass
+
+    async def run():
+        # Several, since it takes luck to look at a process between its end and the news of it.
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for _ in range(6):
+                group.create_task(serve())
+
+    asyncio.run(run())
+    assert caplog.records == []
 
 
 def test_a_server_without_authorization_is_not_held_to_it():

@@ -29,6 +29,7 @@ from accord.protocol.monitor import Verdict
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
+from accord.transports.process_group import signal_group
 from accord.types import RevisionId
 
 __all__ = ["ClientPlan", "Place", "check_client"]
@@ -302,11 +303,7 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
         await _await_end(plan, process.wait(), show)
     finally:
         for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.name == "posix":
-                    os.killpg(process.pid, number)
-                elif process.returncode is None:
-                    process.send_signal(number)
+            signal_group(process.pid, number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVING):
                     await process.wait()

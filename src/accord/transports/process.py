@@ -358,7 +358,7 @@ class Process:
             await self._exit_within(launch.exit_grace)
             for number, grace in ((_TERM, launch.terminate_grace), (_KILL, _KILL_EXPECTED)):
                 if self._is_alive():
-                    signal_group(child, number)
+                    signal_group(child.pid, number)
                     await self._gone_within(grace)
         finally:
             # Also where closing is cancelled: then there is no more time to be polite.
@@ -388,7 +388,7 @@ class Process:
                 return
             self._aborted = True
             if self._is_alive():
-                signal_group(child, _KILL)
+                signal_group(child.pid, _KILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_KILL_EXPECTED)
         if self._loop.is_closed() or _runs_here(self._loop):

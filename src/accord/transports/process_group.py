@@ -1,24 +1,27 @@
-"""Signals to a child and everything it started, and whether any of it still lives."""
+"""Signals to a child and everything it started, and whether any of it still lives.
+
+Children are named by number here: the methods of a process object look first whether it has
+ended, and so take the exit status away from who waits for it in a thread.
+"""
 
 import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 __all__ = ["group_is_alive", "signal_group"]
 
 
-def signal_group(child: "subprocess.Popen[Any]", number: int) -> None:
-    """Send a signal to the child and all that stayed in its process group."""
+def signal_group(leader: int, number: int) -> None:
+    """Send a signal to a child that leads a process group, and to all that stayed in it."""
     if sys.platform == "win32":
         # There are no groups of this kind; the tree is ended by its root.
-        command = ["taskkill", "/T", "/F", "/PID", str(child.pid)]
+        command = ["taskkill", "/T", "/F", "/PID", str(leader)]
         subprocess.run(command, capture_output=True, timeout=5, check=False)  # noqa: S603
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
+        os.killpg(leader, number)
 
 
 def group_is_alive(group: int) -> bool:

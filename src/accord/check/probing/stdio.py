@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.check.probing.line import Line, LineEnded
 from accord.errors import ConnectFailed
+from accord.transports.process_group import signal_group
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -180,16 +181,12 @@ class StdioCarrier:
 
     def signal(self, number: int) -> None:
         """Send a signal to the server and what it launched."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.name == "posix":
-                os.killpg(self._process.pid, number)
-            else:
-                self._process.send_signal(number)
+        signal_group(self._process.pid, number)
 
     async def exit_after(self, number: int, patience: float | None = None) -> int | None:
         """Send a signal and return how the server ended, None where it did not."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+            os.kill(self._process.pid, number)
         return await self._exited(self._leaving if patience is None else patience)
 
     async def close(self) -> None:

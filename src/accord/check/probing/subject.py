@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from accord.check.probing.stdio import Habits, StdioCarrier
 from accord.check.probing.tape import Tape
 from accord.errors import ConnectFailed
 from accord.trace import Transport
+from accord.transports.process_group import signal_group
 from accord.types import RevisionId
 
 __all__ = ["OWN_WORDS", "Form", "Subject", "served"]
@@ -142,6 +144,7 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **env},
+        start_new_session=os.name == "posix",
     )
     assert process.stderr is not None
     said: deque[str] = deque(maxlen=20)
@@ -163,13 +166,12 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
         drain = asyncio.get_running_loop().create_task(process.stderr.read())
         yield url.rsplit("/", 1)[0] + "/sse" if form == "sse" else url
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
+        signal_group(process.pid, signal.SIGTERM)
         try:
             async with asyncio.timeout(10):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            signal_group(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
             await process.wait()
         if drain is not None:
             await drain
