@@ -167,6 +167,21 @@ def test_a_missing_content_type_is_named():
     assert "missing" in refusal.message
 
 
+@pytest.mark.parametrize("coding", ["identity", "Identity", "", "identity, identity"])
+def test_bodies_may_say_that_they_are_not_compressed(coding):
+    given = head(content_type="application/json", content_encoding=coding)
+    assert http.refuse_content(given) is None
+
+
+@pytest.mark.parametrize("coding", ["gzip", "BR", "identity, deflate"])
+def test_bodies_are_not_compressed(coding):
+    refusal = http.refuse_content(head(content_type="application/json", content_encoding=coding))
+    assert refusal is not None
+    assert refusal.status == 415
+    assert f"Content-Encoding is {coding!r}" in refusal.message
+    assert refusal.headers == (("accept-encoding", "identity"),)
+
+
 @pytest.mark.parametrize(
     ("accept", "answers", "form"),
     [
@@ -231,6 +246,7 @@ def test_a_gate_says_everything_about_a_head():
     [
         ("POST", {b"content-type": b"text/plain", b"accept": b"text/html"}, 415),
         ("POST", {b"content-type": b"application/json", b"accept": b"text/html"}, 406),
+        ("POST", {b"content-type": b"application/json", b"content-encoding": b"gzip"}, 415),
         ("GET", {b"accept": b"text/html"}, 406),
         ("GET", {}, None),
         ("DELETE", {b"accept": b"text/html"}, None),

@@ -1,6 +1,7 @@
 """The rules of Streamable HTTP, each put to a server on a real socket."""
 
 import asyncio
+import gzip
 import json
 import re
 
@@ -546,6 +547,20 @@ def test_what_is_not_json_is_refused(port, talk, kind):
             assert response.status == 415
             assert (await client.post(initialize(), Content_Type=None)).status == 415
             fine = await client.post(initialize(), Content_Type='Application/JSON; charset="UTF-8"')
+            assert fine.status == 200
+
+    run(scenario())
+
+
+def test_a_compressed_body_is_refused_as_such(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            packed = gzip.compress(b"{}")
+            response = await client.send("POST", packed, Content_Encoding="gzip")
+            assert response.status == 415
+            assert response.headers["accept-encoding"] == "identity"
+            assert "Content-Encoding is 'gzip'; bodies are taken" in await response.error()
+            fine = await client.post(initialize(), Content_Encoding="identity")
             assert fine.status == 200
 
     run(scenario())

@@ -15,7 +15,8 @@ RawHeaders: TypeAlias = Mapping[bytes, bytes]
 
 _HOST, _ORIGIN, _TYPE = b"host", b"origin", b"content-type"
 _ACCEPT, _VERSION = b"accept", names.VERSION.encode()
-DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION)
+_CODING = b"content-encoding"
+DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION, _CODING)
 # Heads differ by client and by page; what is longer than any honest one is not remembered.
 _REMEMBERED: Final = 512
 _SIZE_MOST: Final = 1_000
@@ -49,7 +50,15 @@ class Gate:
     def judge(self, method: str, headers: RawHeaders) -> Verdict:
         """Judge the head of a request; header names are lower case."""
         get = headers.get
-        head = (method, get(_HOST), get(_ORIGIN), get(_TYPE), get(_ACCEPT), get(_VERSION))
+        head = (
+            method,
+            get(_HOST),
+            get(_ORIGIN),
+            get(_TYPE),
+            get(_ACCEPT),
+            get(_VERSION),
+            get(_CODING),
+        )
         verdict = self._known.get(head)
         if verdict is None:
             verdict = self._judge(*head)

@@ -156,7 +156,7 @@ def _origin_in(text: str) -> str:
 
 
 def refuse_content(head: Head) -> Refusal | None:
-    """Refuse a POST whose body is not JSON."""
+    """Refuse a POST whose body is not JSON, or not as it is."""
     given = head.headers.get("content-type")
     content_type = names.media_type(given)
     if content_type != _JSON:
@@ -165,6 +165,13 @@ def refuse_content(head: Head) -> Refusal | None:
     charset = names.charset(given)
     if charset not in (None, "utf-8", "utf8"):
         return Refusal(415, f"the charset is {charset[:40]!r}, expected utf-8")
+    coding = head.headers.get("content-encoding", "")
+    if any(each.strip().lower() not in ("", "identity") for each in coding.split(",")):
+        return Refusal(
+            415,
+            f"Content-Encoding is {coding[:40]!r}; bodies are taken uncompressed",
+            headers=(("accept-encoding", "identity"),),
+        )
     return None
 
 
