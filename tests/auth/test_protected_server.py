@@ -13,6 +13,7 @@ import pytest
 
 from accord import Context, Principal, Server, connect
 from accord.auth import AuthorizationServer, FirstOf, Guard, JwtVerifier, Protected, StaticTokens
+from accord.errors import AuthError
 from support.http_server import bounded, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.issuer import ISSUER, Published, jwks, token
@@ -288,8 +289,61 @@ def test_a_session_of_the_older_form_lives_as_long_as_the_last_token_shown(talk)
     serve_reminders(scenario, sse=True)
 
 
-def serve_reminders(scenario, **options):
-    server = Server("reminders", auth=protected(Fading()))
+class Withdrawn:
+    """Takes every token until it is withdrawn; of one called unknown it cannot tell for a while."""
+
+    def __init__(self):
+        self.tokens = set()
+        self.asked = set()
+
+    async def verify(self, token):
+        if "unknown" in self.tokens:
+            self.asked.add(token)
+            raise AuthError("nobody there")
+        return None if token in self.tokens else Principal("ann", scopes=frozenset({"read"}))
+
+
+def test_who_listens_is_let_go_once_the_token_is_revoked(talk):
+    withdrawn = Withdrawn()
+
+    async def scenario(port):
+        async with talk(port, "good") as client:
+            await client.open()
+            kept, ended = await client.get(), await client.get(Authorization="Bearer bad")
+            withdrawn.tokens.add("unknown")
+            await until(lambda: withdrawn.asked == {"good", "bad"})
+            withdrawn.tokens = {"bad"}
+            assert await ended.rest() == []
+            assert (await client.get(Authorization="Bearer bad")).status == 401
+            assert text_of(await client.answer(call(1, "remind"))) == "soon"
+            assert (await kept.event())["method"] == "notifications/tools/list_changed"
+
+    serve_reminders(scenario, withdrawn)
+
+
+def test_a_session_of_the_older_form_ends_once_the_last_token_shown_is_revoked(talk):
+    withdrawn = Withdrawn()
+
+    async def scenario(port):
+        async with talk(port, "first", revision="2024-11-05") as client:
+            client.transport = "sse"
+            stream = await client.send("GET", path="/sse")
+            client.path = f"/{await stream.event()}"
+            client.headers["Authorization"] = "Bearer second"
+            await client.send("POST", json.dumps(initialize("2024-11-05")).encode())
+            assert (await stream.event())["result"]["serverInfo"]["name"] == "reminders"
+            await client.post(notification("notifications/initialized"))
+            withdrawn.tokens.add("first")
+            assert (await client.send("POST", json.dumps(call(1, "slow")).encode())).status == 202
+            withdrawn.tokens.add("second")
+            assert text_of(await stream.event()) == "done"
+            assert await stream.rest() == []
+
+    serve_reminders(scenario, withdrawn, sse=True)
+
+
+def serve_reminders(scenario, verifier=None, **options):
+    server = Server("reminders", auth=protected(verifier or Fading()))
 
     @server.tool
     async def slow(ctx: Context) -> str:

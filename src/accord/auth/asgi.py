@@ -39,6 +39,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
+_ADMITTED: Final = "accord.admitted"
 _UNKNOWN: Final = (None, 0.0)
 _HEALTH: Final = ("/healthz", "/readyz")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -98,9 +99,10 @@ class Guard:
 
     Whom the token stands for is in the scope, as "accord.principal". An app that finds out only
     later that more is needed calls what is there as "accord.challenge" with the scopes, and answers
-    with status 403 and the header it gets. What else the app has, such as `options`, the guard has
-    too. An app with more than one endpoint says so with `resource_paths`: to each further path, the
-    one that clients know it by.
+    with status 403 and the header it gets. One whose answer lasts awaits what "accord.admitted"
+    returns now and then: false once the token is not good any more. What else the app has, such as
+    `options`, the guard has too. An app with more than one endpoint says so with `resource_paths`:
+    to each further path, the one that clients know it by.
 
     Args:
         app: any ASGI app.
@@ -163,12 +165,14 @@ class Guard:
         if self._is_metadata(scope):
             await self._publish(place, scope, send)
             return
-        admitted = self._recall(scope, place) or await self._admit(scope, place)
+        shown = scope["headers"], scope.get("query_string", b"")
+        admitted = self._recall(scope, place) or await self._admit(*shown, place)
         if isinstance(admitted, Refusal):
             await self._refuse(admitted, place, scope, receive, send)
             return
         scope[_PRINCIPAL] = admitted
         scope[_CHALLENGE_FOR] = place.challenge_for
+        scope[_ADMITTED] = partial(self._admits_still, *shown, place)
         await self.app(scope, receive, send)
 
     def _is_open(self, scope: Scope) -> bool:
@@ -201,9 +205,9 @@ class Guard:
         place.recent.keep(given, principal, until)
         return principal
 
-    async def _admit(self, scope: Scope, place: _Place) -> Principal | Refusal:
+    async def _admit(self, headers: Headers, query: bytes, place: _Place) -> Principal | Refusal:
         """Say who sends a request, or why it is refused."""
-        token = resource.bearer_of(scope["headers"], scope.get("query_string", b""))
+        token = resource.bearer_of(headers, query)
         if token is None:
             return resource.missing_token(sorted(self._required))
         if isinstance(token, Refusal):
@@ -218,6 +222,11 @@ class Guard:
         if not self._required <= principal.scopes:
             return resource.lacks_scopes(self._required)
         return principal
+
+    async def _admits_still(self, headers: Headers, query: bytes, place: _Place) -> bool:
+        admitted = await self._admit(headers, query, place)
+        # Who cannot tell now sends nobody away.
+        return isinstance(admitted, Principal) or admitted.status == 503
 
     # -- where we are
 

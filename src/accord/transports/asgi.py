@@ -79,7 +79,8 @@ class HttpApp:
         self._ready: asyncio.Future[None]
         self._stop: asyncio.Event
         self._timer: asyncio.TimerHandle | None = None
-        self._swept = 0.0
+        self._swept = self._rechecked = 0.0
+        self._rechecking: asyncio.Task[None] | None = None
         limits = (options.keep_alive, options.body_timeout, options.session_idle)
         self._tick_every = min(_TICK, *(each / 4 for each in limits))
 
@@ -170,6 +171,8 @@ class HttpApp:
             self._is_ready = False
             if self._timer is not None:
                 self._timer.cancel()
+            if self._rechecking is not None:
+                self._rechecking.cancel()
             if not ready.done():
                 ready.cancel()
 
@@ -229,6 +232,19 @@ class HttpApp:
         if now - self._swept >= min(_SWEEP, options.session_idle / 4):
             self._swept = now
             self.sessions.sweep(now)
+        is_rechecking = self._rechecking is not None and not self._rechecking.done()
+        if now - self._rechecked >= options.keep_alive and not is_rechecking:
+            self._rechecked = now
+            self._rechecking = self._loop.create_task(self._recheck())
+
+    async def _recheck(self) -> None:
+        """Let those go whose token was revoked since they began to listen."""
+        for reader in list(self.readers):
+            try:
+                if reader.is_admitted is not None and not await reader.is_admitted():
+                    reader.end()
+            except Exception:  # a verifier may be anybody's
+                log.exception("the token of a listener could not be verified")
 
     def _patience(self, post: Post) -> float:
         """How long a call may be silent before its answer becomes a stream."""

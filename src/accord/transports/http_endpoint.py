@@ -214,6 +214,7 @@ class HttpEndpoint:
             # Whoever listens comes back with the next token, and goes on where this one ends.
             ends_at: float = self._app.sessions.lease(exchange)
             reader.is_due = lambda now: now >= ends_at
+            reader.is_admitted = exchange.is_admitted
         stream.attach(reader)
         self._app.lasting += 1
         try:

@@ -1,7 +1,7 @@
 """One HTTP request and its response, on the ASGI interface."""
 
 import asyncio
-from collections.abc import Awaitable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
@@ -75,6 +75,12 @@ class HttpExchange:
         for name, value in given:
             found.setdefault(name, []).append(value)
         self.headers = {name: b", ".join(values) for name, values in found.items()}
+
+    @property
+    def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
+        """What a guard around us says of the token later on; None where there is no guard."""
+        found: Callable[[], Awaitable[bool]] | None = self.scope.get("accord.admitted")
+        return found
 
     def header(self, name: bytes) -> str | None:
         """Return the text of a header that the app reads."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from accord.bindings import http, sse
@@ -35,6 +35,7 @@ class HttpSession:
         "_names",
         "_open",
         "_standing",
+        "admits",
         "app",
         "ends_at",
         "id",
@@ -60,6 +61,7 @@ class HttpSession:
         self.principal = principal
         self.used: float = app.now()
         self.ends_at = float("inf")
+        self.admits: Callable[[], Awaitable[bool]] | None = None
         self.is_kept = False
         self.is_opened = False
         self.only_stream: Stream | None = None
@@ -146,6 +148,10 @@ class HttpSession:
     def is_due(self, now: float) -> bool:
         """Whether the last token that was shown is over, and nothing is under way."""
         return now >= self.ends_at and not self.session.dispatcher.running
+
+    async def is_admitted(self) -> bool:
+        """Whether the last token that was shown is still good, or something is under way."""
+        return bool(self.admits is None or self.session.dispatcher.running or await self.admits())
 
     def has_open(self, post: "Post") -> bool:
         """Whether requests of a POST still wait for their answer."""

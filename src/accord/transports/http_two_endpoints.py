@@ -52,7 +52,9 @@ class TwoEndpointForm:
         reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
         # The session is its stream: every message with a later token lets it live on.
         session.ends_at = sessions.lease(exchange)
+        session.admits = exchange.is_admitted
         reader.is_due = session.is_due
+        reader.is_admitted = session.is_admitted
         stream.attach(reader)
         self._app.lasting += 1
         try:
@@ -78,6 +80,7 @@ class TwoEndpointForm:
         if session.only_stream is None:
             return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
         session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
+        session.admits = exchange.is_admitted
         read = exchange.body()
         body = read if isinstance(read, bytes) else await read
         if body is None:

@@ -242,6 +242,7 @@ class Reader:
         "_loop",
         "_owner",
         "_task",
+        "is_admitted",
         "is_done",
         "is_due",
         "send",
@@ -265,6 +266,8 @@ class Reader:
         self._is_let_go = False
         # Says whether it is time to end the response, where it may not be followed for ever.
         self.is_due: Callable[[float], bool] | None = None
+        # Says whether who follows may still do so, where that can change.
+        self.is_admitted: Callable[[], Awaitable[bool]] | None = None
         self.is_done = False
         self.spoke = self._loop.time()
         among.add(self)
