@@ -34,8 +34,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         session_idle: seconds after which an unused session ends.
         connections: how many requests and streams may be under way.
         listeners: how many streams of its own one session may have open.
-        keep_alive: seconds of silence after which a stream gets a comment; as often, tokens of those
-            who listen are verified again.
+        keep_alive: seconds of silence after which a stream gets a comment; as often, the tokens of
+            those who listen are verified again.
         body_timeout: seconds within which a request's body must have arrived.
         write_timeout: seconds after which a client that reads nothing is let go.
         grace: seconds that calls get to finish when the server stops.
