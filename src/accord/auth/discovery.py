@@ -12,7 +12,8 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, shown_url
+from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.bindings.shown import shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
 

@@ -6,9 +6,11 @@ returns what it was after, so that any HTTP library can carry it and tests need 
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode
 
 import msgspec
+
+from accord.bindings.shown import plain, shown_url
 
 __all__ = [
     "Flow",
@@ -18,14 +20,10 @@ __all__ = [
     "Send",
     "carried",
     "form_request",
-    "plain",
-    "shown_url",
 ]
 
 Value = TypeVar("Value")
 
-# What an error may quote of a body.
-_QUOTED: Final = 200
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -113,27 +111,11 @@ def form_request(
     return HttpRequest(method="POST", url=url, headers={**usual, **(headers or {})}, body=body)
 
 
-def shown_url(url: str) -> str:
-    """Return a URL for people: queries and names before the host may be secret."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "a malformed URL"
-    host = parts.netloc.rpartition("@")[2]
-    return plain(f"{parts.scheme}://{host}{parts.path}")
-
-
 def _kind(response: HttpResponse) -> str:
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     if not response.body:
         return " with an empty body"
     return f" with {plain(kind)}" if kind else ""
-
-
-def plain(text: str) -> str:
-    """Return what others wrote for people to read: one line, not long, nothing but characters."""
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(printable.split())[:_QUOTED]
 
 
 async def carried(flow: Flow[Value], send: Send) -> Value:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 
-from accord.auth.http import HttpResponse, NoResponse, Send, form_request, shown_url
+from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwt_tokens import claims_fault, principal_of
 from accord.auth.verifiers import TokenMemory, digest_of
+from accord.bindings.shown import shown_url
 from accord.errors import AuthError
 from accord.principal import Principal
 

@@ -25,10 +25,10 @@ from accord.auth.flow import (
     chosen_scopes,
     refresh,
 )
-from accord.auth.http import shown_url
 from accord.auth.obtaining import Obtaining
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import FileStore, Grant, TokenStore
+from accord.bindings.shown import shown_url
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 

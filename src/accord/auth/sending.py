@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried, shown_url
+from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried
 from accord.bindings.answers import redirect_url
+from accord.bindings.shown import shown_url
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from accord.bindings.shown import one_line
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
 
@@ -71,7 +72,7 @@ def excerpt(body: bytes) -> str:
     if "<" in text[:200] and ">" in text:
         title = _TITLE.search(text)
         text = title[1] if title and title[1].strip() else _NOT_TEXT.sub(" ", text)
-    text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    text = one_line(text)
     return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 

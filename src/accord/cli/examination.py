@@ -26,6 +26,7 @@ from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, media_type
+from accord.bindings.shown import shown_url
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
@@ -391,8 +392,7 @@ class Examination:
 
     @property
     def _shown(self) -> str:
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return shown_url(self.url)
 
 
 class _Watched:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
+from accord.bindings.shown import plain
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http_sender import NotSent, Response
 
@@ -38,7 +39,6 @@ CHALLENGES: Final = 3
 Pausing: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-_TEXT: Final = 200
 
 
 class Challenge(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,8 +227,7 @@ def _described(challenge: AuthChallenge | None) -> str:
         "scopes": " ".join(challenge.scopes),
         "metadata": challenge.resource_metadata or "",
     }
-    told = ", ".join(f"{name} {value[:_TEXT]}" for name, value in shown.items() if value)
-    told = "".join(each if each.isprintable() else " " for each in told)
+    told = ", ".join(f"{name} {plain(value)}" for name, value in shown.items() if value)
     return f"; it says: {told}" if told else ""
 
 

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings.answers import Answer, answer_in, explain, redirect_url, wait_of
+from accord.bindings.shown import shown_url
 from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import (
     AccordError,
@@ -90,7 +91,7 @@ class HttpTarget:
     @property
     def place(self) -> str:
         """The URL for people."""
-        return _shown(self.url)
+        return shown_url(self.url)
 
 
 class Message:
@@ -393,7 +394,7 @@ class Carrier:
                 return response, token
             location = response.header("location")
             if location:
-                self._led_to = _shown(location, session.url)
+                self._led_to = shown_url(location, session.url)
             if response.status not in _REDIRECTED:
                 return response, token
             url = redirect_url(session.url, location)
@@ -475,16 +476,6 @@ class Carrier:
                 while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
                     found += chunk
         return found[:_ERROR_BODY]
-
-
-def _shown(url: str, base: str = "") -> str:
-    """Return a URL for people: queries and names before the host may be secret."""
-    try:
-        parts = urlsplit(urljoin(base, url))
-    except ValueError:
-        return repr(url[:100])
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"[:100]
 
 
 def _merged(*several: Mapping[str, str]) -> dict[str, str]:
