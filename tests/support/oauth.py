@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
 from accord.auth.authorization_server.exchange import Request, Response
-from accord.auth.authorization_server.secrets import hash_password
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 
@@ -19,7 +18,8 @@ ISSUER = "https://auth.example"
 RESOURCE = "https://auth.example/mcp"
 RETURN = "http://127.0.0.1:3000/callback"
 VERIFIER = "v" * 50
-ADA = hash_password("lovelace")
+# Of "lovelace", as cheap as can be.
+ADA = "scrypt$ln=1,r=8,p=1$4BJF+4JfixKszV43XYfc2A==$jzAlbcg1PuwSglawSI3C13podJAegR82I6+oBsTFxng="
 # Named after the issuer.
 COOKIE = f"__Host-accord-{hashlib.sha256(ISSUER.encode()).hexdigest()[:8]}"
 FORM = "application/x-www-form-urlencoded"

@@ -10,10 +10,10 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from accord import Context, Server
-from accord.auth import AuthorizationServer, JwtVerifier, KnownClient, hash_password
+from accord.auth import AuthorizationServer, JwtVerifier, KnownClient
 from accord.auth.authorization_server import Request
 from support.http_server import bounded, serving
-from support.oauth import VERIFIER, Answer, Desk, challenge_of, claims_of, request_query
+from support.oauth import ADA, VERIFIER, Answer, Desk, challenge_of, claims_of, request_query
 
 PRM = "/.well-known/oauth-protected-resource"
 ASM = "/.well-known/oauth-authorization-server"
@@ -264,7 +264,7 @@ def test_required_scopes_are_demanded_and_named():
 
 
 def test_a_public_url_with_a_prefix_is_in_every_url():
-    auth = AuthorizationServer({"ada": "lovelace"}, store=None)
+    auth = AuthorizationServer({"ada": ADA}, store=None)
     public = "https://tools.example/desk"
     with online(auth, public_url=public) as wire:
         for path in (ASM, f"{ASM}/desk", f"/desk{OPENID}", OPENID, f"/desk{ASM}"):
@@ -281,7 +281,7 @@ def test_a_public_url_with_a_prefix_is_in_every_url():
 
 
 def test_an_issuer_alone_says_where_the_server_is():
-    auth = AuthorizationServer({"ada": "lovelace"}, store=None, issuer="https://tools.example")
+    auth = AuthorizationServer({"ada": ADA}, store=None, issuer="https://tools.example")
     with online(auth) as wire:
         metadata = wire.get(PRM, host="tools.example").json
         assert metadata["resource"] == "https://tools.example/mcp"
@@ -305,7 +305,7 @@ def test_a_mounted_server_knows_where_it_is():
 
 @pytest.mark.requirement("auth.https.endpoints")
 def test_anything_but_https_is_refused_outside_of_loopback():
-    users = {"ada": "lovelace"}
+    users = {"ada": ADA}
     with pytest.raises(ValueError, match="expected https"):
         AuthorizationServer(users, issuer="http://tools.example")
     auth = AuthorizationServer(users, store=None)
@@ -319,7 +319,7 @@ def test_anything_but_https_is_refused_outside_of_loopback():
 
 
 def test_without_a_public_url_only_loopback_is_served():
-    with online(AuthorizationServer({"ada": "lovelace"}, store=None)) as wire:
+    with online(AuthorizationServer({"ada": ADA}, store=None)) as wire:
         for path in (ASM, "/jwks", "/authorize", PRM):
             assert wire.get(path, host="tools.example").status == 403
             assert wire.get(path, host="127.0.0.1.evil.example").status == 403
@@ -385,7 +385,7 @@ def test_a_developers_own_login_says_who_it_is(is_async):
 
 
 def test_passwords_may_be_given_as_hashes_and_are_never_shown():
-    auth = AuthorizationServer({"ada": hash_password("lovelace"), "eve": "apple"}, store=None)
+    auth = AuthorizationServer({"ada": ADA, "eve": "apple"}, store=None)
     assert "apple" not in repr(auth.settings)
     with online(auth) as wire:
         page = wire.authorize(wire.client())
@@ -398,7 +398,7 @@ def test_passwords_may_be_given_as_hashes_and_are_never_shown():
 def test_it_stands_alone_for_resources_elsewhere():
     machine = KnownClient(client_id="m", secret="s")
     auth = AuthorizationServer(
-        {"ada": "lovelace"},
+        {"ada": ADA},
         store=None,
         clients=[machine],
         resources=["https://one.example/mcp", "https://two.example/mcp"],
@@ -421,7 +421,7 @@ def test_it_stands_alone_for_resources_elsewhere():
 
 def test_another_server_verifies_tokens_with_the_published_keys():
     auth = AuthorizationServer(
-        {"ada": "lovelace"},
+        {"ada": ADA},
         store=None,
         clients=[KnownClient(client_id="m", secret="s")],
         resources=["http://127.0.0.1/elsewhere"],

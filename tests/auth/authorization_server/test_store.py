@@ -5,10 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from accord.auth.authorization_server.people import People
 from accord.auth.authorization_server.records import Refusal
-from accord.auth.authorization_server.secrets import hash_password, is_password
+from accord.auth.authorization_server.secrets import (
+    hash_like,
+    hash_password,
+    is_hash,
+    is_password,
+)
+from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
-from support.oauth import Desk
+from support.oauth import ADA, Desk
 
 
 def test_all_that_matters_survives_a_restart(tmp_path):
@@ -114,7 +121,24 @@ def test_what_has_ended_is_forgotten():
 
 def test_a_password_is_known_by_its_hash():
     kept = hash_password("lovelace")
+    assert kept.startswith("scrypt$ln=14,r=8,p=5$")
     assert "lovelace" not in kept
     assert is_password("lovelace", kept)
-    assert not is_password("Lovelace", kept)
-    assert hash_password("lovelace") != kept
+    assert not is_password("Lovelace", ADA)
+    assert hash_like(ADA, "lovelace") != hash_like(ADA, "lovelace")
+
+
+def test_a_hash_that_does_not_say_what_it_took_is_of_earlier():
+    earlier = "scrypt$MDEyMzQ1Njc4OWFiY2RlZg==$gD8IXXHpabjWAMLyLJhnuG0U29ZDOOfkM9wHxKgNrYc="
+    assert is_hash(earlier)
+    assert is_password("lovelace", earlier)
+    assert not is_password("Lovelace", earlier)
+    assert not is_hash(earlier.replace("$", "$ln=20,r=8,p=1$", 1))
+    assert not is_hash(earlier.replace("MDE", "M_E"))
+
+
+def test_who_is_not_known_takes_as_long_as_who_is():
+    assert hash_like(ADA, "x").startswith("scrypt$ln=1,r=8,p=1$")
+    assert People(Store(":memory:"), Settings(users={"ada": ADA}))._nobody.startswith(
+        "scrypt$ln=1,r=8,p=1$"
+    )
