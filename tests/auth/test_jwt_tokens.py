@@ -129,8 +129,9 @@ def test_scopes_may_have_a_longer_name_than_in_tokens():
         ({"iss": f"{ISSUER}/"}, f"issuer is '{ISSUER}/', expected '{ISSUER}'"),
         ({"exp": 1_000}, "it expired"),
         ({"header": {"kid": "gone"}}, "no key 'gone' for ES256"),
+        ({"name": "second", "header": {"kid": "first"}}, "not that of the issuer's key 'first'"),
     ],
-    ids=["audience", "issuer", "expired", "key"],
+    ids=["audience", "issuer", "expired", "key", "signature"],
 )
 def test_the_log_says_what_came_and_what_was_expected(caplog, changes, said):
     given = token(**changes)
@@ -153,6 +154,10 @@ def test_a_shared_secret_works_when_it_is_asked_for():
     assert verify(given) is None
     forged = jwt.encode(claims(), "another secret of the same length!!!!!", algorithm="HS256")
     assert verify(forged, keys=None, secret=SECRET) is None
+    assert verify(given, keys=None, secret=SECRET.encode()) is not None
+    longer = jwt.encode(claims(), SECRET * 2, algorithm="HS512")
+    assert verify(longer, keys=None, secret=SECRET * 2) is None
+    assert verify(longer, keys=None, secret=SECRET * 2, algorithms=["HS512"]) is not None
 
 
 # -- bad ones
@@ -207,17 +212,20 @@ NOW = int(time.time())
     ],
 )
 def test_a_token_with_a_wrong_claim_is_refused(changes):
+    header = {"alg": "ES256", "kid": "first"}
+    assert verify(signed_as_it_is(header)) is not None
+    assert verify(signed_as_it_is(header, **changes)) is None
+
+
+def signed_as_it_is(header, **changes):
     # The library that signs would not write some of these.
-    header, body = _part({"alg": "ES256", "kid": "first"}), _part(claims(**changes))
-    signed = jwt.get_algorithm_by_name("ES256").sign(
-        f"{header}.{body}".encode(), private_key("first")
-    )
-    given = f"{header}.{body}.{jwt.utils.base64url_encode(signed).decode()}"
-    assert verify(given) is None
+    text = f"{_part(header)}.{_part(claims(**changes))}"
+    signature = jwt.get_algorithm_by_name("ES256").sign(text.encode(), private_key("first"))
+    return f"{text}.{jwt.utils.base64url_encode(signature).decode()}"
 
 
 def test_a_token_without_signature_is_refused():
-    for algorithm in ("none", "None", "NONE", "", None, 5, "ES256", "HS256"):
+    for algorithm in ("none", "None", "NONE", "", None, 5, ["ES256"], "ES256", "HS256"):
         assert verify(unsigned({"alg": algorithm, "typ": "JWT", "kid": "first"})) is None
 
 
@@ -249,7 +257,9 @@ def test_another_key_or_a_changed_claim_is_noticed():
     assert verify(f"{head}.{_part(claims(sub='eve'))}.{signature}") is None
 
 
-@pytest.mark.parametrize("header", [{"crit": ["exp"], "exp": 1}, {"crit": []}, {"typ": "dpop+jwt"}])
+@pytest.mark.parametrize(
+    "header", [{"crit": ["exp"], "exp": 1}, {"crit": []}, {"typ": "dpop+jwt"}, {"typ": 7}]
+)
 def test_headers_that_ask_for_more_than_we_know_are_refused(header):
     assert verify(token(header=header)) is None
 
@@ -265,12 +275,20 @@ def test_what_is_no_token_is_refused(text):
     assert verify(text) is None
 
 
+def test_a_secret_may_be_just_long_enough():
+    assert JwtVerifier(ISSUER, secret="x" * 32).algorithms == {"HS256"}
+
+
 def test_claims_that_are_no_object_are_refused():
+    assert verify(signed_payload(json.dumps(claims()).encode())) is not None
     for payload in (b"[]", b"5", b"\xff", b"[" * 100_000):
-        given = jwt.PyJWS().encode(
-            payload, private_key("first"), algorithm="ES256", headers={"kid": "first"}
-        )
-        assert verify(given) is None
+        assert verify(signed_payload(payload)) is None
+
+
+def signed_payload(payload):
+    return jwt.PyJWS().encode(
+        payload, private_key("first"), algorithm="ES256", headers={"kid": "first"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,11 +296,12 @@ def test_claims_that_are_no_object_are_refused():
     [
         ({"keys": [], "secret": SECRET}, "only one of"),
         ({"keys": [], "jwks_url": "https://issuer.example/jwks"}, "only one of"),
-        ({"secret": "short"}, "at least 32"),
+        ({"secret": "x" * 31}, "has 31 bytes, expected at least 32"),
         ({"secret": "-----BEGIN PUBLIC KEY-----" + "x" * 40}, "key of a pair"),
-        ({"keys": [], "algorithms": ["HS256"]}, "HS256"),
-        ({"keys": [], "algorithms": ["none"]}, "none"),
-        ({"secret": SECRET, "algorithms": ["RS256"]}, "RS256"),
+        ({"secret": "ssh-ed25519 " + "x" * 40}, "key of a pair"),
+        ({"keys": [], "algorithms": ["HS256"]}, "HS256 do not go with keys"),
+        ({"keys": [], "algorithms": ["none"]}, "none do not go with keys"),
+        ({"secret": SECRET, "algorithms": ["RS256"]}, "RS256 do not go with a shared secret"),
         ({"keys": {}}, "no JWKS"),
     ],
     ids=[
@@ -290,6 +309,7 @@ def test_claims_that_are_no_object_are_refused():
         "two others",
         "short",
         "public",
+        "public of ssh",
         "hmac with keys",
         "none",
         "secret with rsa",
@@ -310,10 +330,21 @@ def test_a_verifier_without_audience_takes_nothing_until_it_has_one():
     assert fixed.for_audience("https://x.example") is fixed
 
 
+def test_a_token_that_one_server_has_taken_is_not_taken_by_its_neighbour():
+    async def scenario():
+        unbound = JwtVerifier(ISSUER, keys=jwks("first"))
+        given = token()
+        assert await unbound.for_audience(RESOURCE).verify(given) is not None
+        assert await unbound.for_audience("https://x.example").verify(given) is None
+
+    asyncio.run(scenario())
+
+
 def test_claims_are_judged_without_a_clock():
     judged = {"issuer": ISSUER, "audience": [RESOURCE], "leeway": 0.0}
     good = claims(exp=100, iat=50)
     assert claims_fault(good, now=99.0, **judged) is None
+    assert claims_fault(good, now=50.0, **judged) is None
     assert claims_fault(good, now=100.0, **judged) == "it expired 0 s ago"
     assert "not valid for another 1 s" in claims_fault(good, now=49.0, **judged)
 
@@ -383,4 +414,6 @@ def test_settings_of_fetching_need_keys_to_fetch():
 
 
 def test_a_token_must_name_its_key_by_a_text():
-    assert verify(unsigned({"alg": "ES256", "kid": 7}) + "x") is None
+    nameless = [jwk("first", kid=None)]
+    assert verify(signed_as_it_is({"alg": "ES256", "kid": "any"}), keys=nameless) is not None
+    assert verify(signed_as_it_is({"alg": "ES256", "kid": 7}), keys=nameless) is None

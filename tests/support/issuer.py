@@ -17,9 +17,13 @@ RESOURCE = "https://desk.example/mcp"
 _ALGORITHMS = {"RSA": "RS256", "EC": "ES256"}
 
 
-@cache
 def private_key(name: str = "first", kind: str = "EC") -> Any:
     """A key pair of that name, the same in all tests of a run."""
+    return _key_pair(name, kind)  # the cache tells apart what is left out and what is given
+
+
+@cache
+def _key_pair(name: str, kind: str) -> Any:
     if kind == "EC":
         return ec.generate_private_key(ec.SECP256R1())
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -5,6 +5,7 @@ import pytest
 from accord.auth.authorization_server.urls import (
     canonical,
     is_loopback,
+    is_loopback_url,
     redirect_fault,
     same_redirect,
     same_resource,
@@ -43,6 +44,7 @@ def test_https_and_loopback_can_be_registered(uri):
         "https://app.example/callback#fragment",
         "https://app.example/callback#",
         "https://user:word@app.example/callback",
+        "https://user@app.example/callback",
         "https://app.example/a/../b",
         "https://app.example\\@evil.example/",
         "https://app.example/ callback",
@@ -91,6 +93,7 @@ def test_other_redirect_uris_cannot_be_registered(uri):
         ("http://127.0.0.1:3000/cb", "https://127.0.0.1:3000/cb", False),
         ("http://127.0.0.1:3000/cb", "http://127.0.0.1:3000@evil.example/cb", False),
         ("http://127.0.0.1/cb", "http://127.0.0.1:3000/cb#x", False),
+        ("https://a.example/cb", "http://127.0.0.1/cb", False),
         ("http://127.0.0.1/cb", "http://127.0.0.1:0/cb", False),
         ("http://127.0.0.1/cb", "http://127.0.0.1:99999/cb", False),
     ],
@@ -112,6 +115,7 @@ def test_redirect_uris_are_the_same_character_by_character_but_for_loopback_port
         ("ftp://a.example/mcp", None),
         ("https://me@a.example/mcp", None),
         ("https://a.example:x/mcp", None),
+        ("https:///mcp", None),
         ("mcp", None),
     ],
 )
@@ -125,8 +129,11 @@ def test_a_resource_has_one_form(url, form):
         ("http://localhost:8000/mcp", "http://127.0.0.1:8000/mcp/", True),
         ("http://localhost:8000/mcp", "http://127.0.0.1:8001/mcp", False),
         ("http://localhost:8000/mcp", "http://127.0.0.1:8000/other", False),
+        ("http://localhost:8000/mcp", "http://127.0.0.1:8000/mcp?x=1", False),
         ("https://a.example/mcp", "https://b.example/mcp", False),
         ("https://a.example/mcp", "nothing", False),
+        ("nothing", "https://a.example/mcp", False),
+        ("nothing", "nothing", False),
     ],
 )
 def test_loopback_is_one_host_under_all_its_names(one, other, same):
@@ -148,6 +155,20 @@ def test_loopback_is_one_host_under_all_its_names(one, other, same):
 )
 def test_loopback_is_known_by_its_names_alone(host, local):
     assert is_loopback(host) is local
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://127.0.0.1:8000/cb", True),
+        ("https://localhost/cb", True),
+        ("https://localhost.evil.example/cb", False),
+        ("/cb", False),
+        ("http://[::1", False),
+    ],
+)
+def test_a_url_of_loopback_is_known_by_its_host_alone(url, local):
+    assert is_loopback_url(url) is local
 
 
 def test_an_answer_is_added_to_the_query_that_is_there():
