@@ -291,7 +291,8 @@ async def begin_anew(carrier: Carrier, message: Message, session: Session, renew
         return False  # about something that ended with the session
     if message.refusals > 1:
         why = "HTTP 404 also for the session that was begun anew"
-        carrier.fail(message, ConnectionClosed(f"{message.name}: {carrier.place}: {why}"))
+        hint = "do several processes serve it, each with sessions of its own?"
+        carrier.fail(message, ConnectionClosed(f"{message.name}: {carrier.place}: {why} ({hint})"))
         return False
     try:
         await renew(session)
