@@ -457,6 +457,7 @@ def test_hidden_files_can_be_wanted(root: Path) -> None:
     [
         ("*", ["a.txt", "photo.png", "docs/b.md", "docs/deep/c.json"]),
         ("*.md", ["docs/b.md"]),
+        ("b*", ["docs/b.md"]),
         ("docs/*", ["docs/b.md", "docs/deep/c.json"]),
         ("*.MD", []),
         ("*.[jp]*", ["photo.png", "docs/deep/c.json"]),
@@ -476,10 +477,12 @@ def test_a_pattern_decides_what_is_there(root: Path, pattern: str, offered: list
 def test_a_pattern_holds_for_what_a_link_leads_to(root: Path) -> None:
     (root / "key.pem").write_text("secret")
     link(root / "key.md", "key.pem")
+    link(root / "b.txt", "docs/b.md")
     directory = DirectoryResource(root, pattern="*.md")
     assert names(directory) == ["docs/b.md"]
-    with pytest.raises(ResourceNotFound):
-        directory.read("key.md")
+    for path in ("key.md", "b.txt"):
+        with pytest.raises(ResourceNotFound):
+            directory.read(path)
 
 
 def test_folders_below_can_be_left_out(root: Path) -> None:
@@ -493,6 +496,9 @@ def test_a_template_may_encode_slashes(root: Path) -> None:
     directory = DirectoryResource(root, "top:///{path}", pattern="*.md")
     (file,) = directory.files()
     assert file.uri == "top:///docs%2Fb.md"
+    (root / "docs" / "b.md").rename(root / "docs" / "b c.md")
+    (file,) = directory.files()
+    assert file.uri == "top:///docs%2Fb%20c.md"
     resources = Resources()
     resources.add(directory.entries()[0])
     found = resources.find(file.uri)

@@ -86,6 +86,13 @@ def test_a_device_that_asks_too_often_is_slowed_down(desk):
     assert device.poll().error == "authorization_pending"
 
 
+def test_a_device_that_keeps_to_the_interval_is_not_slowed_down(desk):
+    device = Television(desk)
+    for _ in range(3):
+        assert device.poll().error == "authorization_pending"
+        desk.now += device.told["interval"]
+
+
 def test_a_device_does_not_wait_for_ever(desk):
     device = Television(desk)
     desk.now += 600

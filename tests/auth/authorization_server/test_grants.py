@@ -5,13 +5,14 @@ import hmac
 import json
 
 import jwt
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth.authorization_server.known import KnownClient
 from accord.auth.authorization_server.verifier import OwnTokens, Revoked
-from support.oauth import ADA, ISSUER, RESOURCE, RETURN, Desk, basic, claims_of
+from support.oauth import ADA, ISSUER, RESOURCE, RETURN, Desk, basic, challenge_of, claims_of
 
 OTHER = "https://auth.example/other"
 MACHINE = KnownClient(client_id="machine", secret="long secret", scopes=("read",))
@@ -103,6 +104,13 @@ def test_a_code_is_worth_nothing_without_what_it_is_bound_to(desk, form):
 def test_a_missing_verifier_is_no_way_around_pkce(desk):
     client = desk.client()
     assert desk.redeem(client, desk.code(client), code_verifier="").error == "invalid_request"
+
+
+@pytest.mark.parametrize("verifier", ["v" * 42, "v" * 129, "ü" * 50], ids=["short", "long", "ü"])
+def test_a_verifier_that_could_be_guessed_is_not_taken_even_if_it_fits(desk, verifier):
+    client = desk.client()
+    code = desk.code(client, code_challenge=challenge_of(verifier))
+    assert desk.redeem(client, code, code_verifier=verifier).error == "invalid_grant"
 
 
 def test_a_code_is_burnt_by_a_wrong_verifier(desk):
@@ -210,7 +218,9 @@ def test_a_refreshed_token_may_allow_less_but_never_more(desk):
     assert third["scope"] == "read write"
     narrow = desk.tokens(client, scope="read")["refresh_token"]
     assert desk.refresh(client, narrow, scope="read write").error == "invalid_scope"
-    assert desk.refresh(client, narrow).status == 200
+    fourth = desk.refresh(client, narrow, scope="read offline_access").json
+    assert fourth["scope"] == "read"
+    assert desk.refresh(client, fourth["refresh_token"]).status == 200
 
 
 def test_a_refreshed_token_stays_for_its_resource(desk):
@@ -305,6 +315,18 @@ def test_a_machine_gets_a_token_for_itself():
     assert desk.post("/token", headers=headers, **form, resource=OTHER).error == "invalid_target"
 
 
+def test_a_machine_gets_no_refresh_token_whatever_it_is_registered_for():
+    both = msgspec.structs.replace(
+        MACHINE.client, grant_types=("client_credentials", "refresh_token")
+    )
+    desk = Desk(clients={"machine": both})
+    answer = desk.post(
+        "/token", headers=basic("machine", "long secret"), grant_type="client_credentials"
+    )
+    assert answer.status == 200
+    assert "refresh_token" not in answer.json
+
+
 def test_a_machine_proves_who_it_is():
     desk = Desk(clients={"machine": MACHINE.client})
     form = {"grant_type": "client_credentials"}
@@ -313,6 +335,22 @@ def test_a_machine_proves_who_it_is():
     assert answer.headers["www-authenticate"].startswith("Basic")
     assert desk.token(client_id="machine", client_secret="long secret", **form).status == 200
     assert desk.token(client_id="machine", **form).status == 401
+
+
+def test_a_machine_without_a_secret_gets_nothing():
+    trusting = msgspec.structs.replace(MACHINE.client, secret_hash=None, authentication="none")
+    desk = Desk(clients={"machine": trusting})
+    answer = desk.token(client_id="machine", grant_type="client_credentials")
+    assert answer.error == "unauthorized_client"
+
+
+def test_the_token_of_a_machine_can_be_revoked():
+    desk = Desk(clients={"machine": MACHINE.client})
+    headers = basic("machine", "long secret")
+    given = desk.post("/token", headers=headers, grant_type="client_credentials").json
+    assert verified(desk, given["access_token"]) is not None
+    assert desk.post("/revoke", headers=headers, token=given["access_token"]).status == 200
+    assert verified(desk, given["access_token"]) is None
 
 
 @pytest.mark.parametrize(
@@ -449,7 +487,8 @@ def test_a_description_holds_no_character_that_it_may_not(desk):
 def test_nobody_revokes_the_tokens_of_others(desk):
     mine, other = desk.client(), desk.client()
     tokens = desk.tokens(mine)
-    for token in (tokens["refresh_token"], tokens["access_token"], "nothing", "a.b.c"):
+    foreign = jwt.encode({"grant": "x"}, "s" * 32, headers={"kid": "unknown"})
+    for token in (tokens["refresh_token"], tokens["access_token"], "nothing", "a.b.c", foreign):
         assert desk.post("/revoke", client_id=other, token=token).status == 200
     assert verified(desk, tokens["access_token"]) is not None
     assert desk.refresh(mine, tokens["refresh_token"]).status == 200
