@@ -42,6 +42,8 @@ def test_a_session_loses_its_oldest_events_and_says_so():
     assert store.size <= 650
     assert store.after("s", 1, 0) is None
     assert store.after("s", 1, 17) == [b"18", b"19"]
+    store.forget("s", 1)
+    assert store.size == 0
 
 
 def test_the_newest_event_stays_whatever_its_size():
@@ -62,6 +64,7 @@ def test_numbers_go_on_where_everything_was_dropped():
     store = MemoryEventStore(session_bytes=200)
     fill(store, stream=1, count=2)
     fill(store, stream=2, count=9)
+    assert (store.size, list(store._sessions["s"].logs)) == (195, [2])
     fill(store, stream=1, count=2, start=2)
     assert store.after("s", 1, 2) == [b"3"]
     assert store.after("s", 1, 0) is None
@@ -76,13 +79,31 @@ def test_all_sessions_together_are_bounded_too():
     assert store.after("0", 1, 0) is None
 
 
+def test_a_limit_that_is_just_met_is_kept():
+    store = MemoryEventStore(session_bytes=195, bytes=260)
+    fill(store, "a", count=3)
+    fill(store, "b", count=1)
+    assert store.after("a", 1, -1) == [b"0", b"1", b"2"]
+    fill(store, "b", count=1, start=1)
+    assert store.after("a", 1, -1) is None
+
+
+def test_a_session_alone_may_be_larger_than_all_together():
+    store = MemoryEventStore(bytes=100)
+    fill(store, count=2, size=1_000)
+    assert store.after("s", 1, -1) == [b"0" * 1_000, b"1" * 1_000]
+
+
 def test_who_is_used_is_kept_before_who_is_not():
     store = MemoryEventStore(bytes=1_000)
     fill(store, "used", count=1)
-    for number, session in enumerate(map(str, range(50)), 1):
+    fill(store, "unused", count=1)
+    for number, session in enumerate(map(str, range(14))):
         fill(store, session, count=1)
-        store.append("used", 1, number, b"x")
-    assert store.after("used", 1, 49) == [b"x"]
+        if number == 5:
+            store.append("used", 1, 1, b"x")
+    assert store.after("unused", 1, -1) is None
+    assert store.after("used", 1, 0) == [b"x"]
 
 
 def test_streams_and_sessions_are_forgotten():

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth.authorization_server.known import KnownClient
 from accord.auth.authorization_server.verifier import OwnTokens, Revoked
-from support.oauth import ADA, ISSUER, RESOURCE, RETURN, Desk, basic, challenge_of, claims_of
+from support.oauth import ADA, FORM, ISSUER, RESOURCE, RETURN, Desk, basic, challenge_of, claims_of
 
 OTHER = "https://auth.example/other"
 MACHINE = KnownClient(client_id="machine", secret="long secret", scopes=("read",))
@@ -295,11 +295,13 @@ def test_a_token_request_that_says_too_little_is_refused(desk, form, error):
 def test_a_token_request_is_a_form(desk):
     answer = desk.send("POST", "/token", body=b"{}", content_type="application/json")
     assert (answer.status, answer.error) == (400, "invalid_request")
-    body = b"grant_type=refresh_token&grant_type=authorization_code"
-    answer = desk.send(
-        "POST", "/token", body=body, content_type="application/x-www-form-urlencoded"
-    )
-    assert (answer.status, answer.error) == (400, "invalid_request")
+    for body, error in (
+        (b"grant_type=refresh_token&grant_type=authorization_code", "invalid_request"),
+        (b"resource=https://a.example&resource=https://b.example", "invalid_target"),
+        (b"grant_type=\xff", "invalid_request"),
+    ):
+        answer = desk.send("POST", "/token", body=body, content_type=FORM)
+        assert (answer.status, answer.error) == (400, error)
 
 
 def test_a_machine_gets_a_token_for_itself():
@@ -361,6 +363,9 @@ def test_the_token_of_a_machine_can_be_revoked():
         ({"authorization": "Bearer x"}, {}, "invalid_client"),
         ({"authorization": "Basic !"}, {}, "invalid_client"),
         ({"authorization": "Basic bm9jb2xvbg=="}, {}, "invalid_client"),
+        ({"authorization": "Basic cHVibGlj"}, {}, "invalid_client"),
+        ({"authorization": "Bearer cHVibGljOg=="}, {}, "invalid_client"),
+        (basic("public", ""), {}, "unauthorized_client"),
         (basic("machine", "long secret"), {"client_secret": "x"}, "invalid_request"),
         (basic("machine", "long secret"), {"client_id": "other"}, "invalid_request"),
         (basic("machine", ""), {}, "invalid_client"),

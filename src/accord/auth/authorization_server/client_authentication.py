@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from accord.auth.authorization_server.records import Client, ClientAuthentication, Refusal
+from accord.auth.authorization_server.records import Client, Refusal
 from accord.auth.authorization_server.secrets import digest, equal
 
 __all__ = ["authenticated"]
@@ -17,7 +17,6 @@ class _Claim(msgspec.Struct, frozen=True):
 
     client_id: str
     secret: str | None
-    by: ClientAuthentication
 
 
 def authenticated(
@@ -48,8 +47,7 @@ def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:
         client_id = form.get("client_id")
         if client_id is None:
             raise _refused("client_id is missing")
-        secret = form.get("client_secret")
-        return _Claim(client_id, secret, "none" if secret is None else "client_secret_post")
+        return _Claim(client_id, form.get("client_secret"))
     if "client_secret" in form:
         raise Refusal("invalid_request", "the client's secret is there twice")
     claim = _basic(header)
@@ -69,8 +67,7 @@ def _basic(header: str) -> _Claim:
     if not colon:
         raise _refused("the Authorization header has no colon")
     # RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
-    client_id, secret = unquote_plus(name), unquote_plus(secret)
-    return _Claim(client_id, secret or None, "client_secret_basic")
+    return _Claim(unquote_plus(name), unquote_plus(secret) or None)
 
 
 def _refused(why: str) -> Refusal:
