@@ -16,7 +16,7 @@ class Size(Enum):
 
 
 class Order(msgspec.Struct):
-    name: Annotated[str, msgspec.Meta(min_length=2, max_length=20)]
+    name: Annotated[str, msgspec.Meta(min_length=2, max_length=20, title="Your name")]
     count: Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")] = 1
     price: float = 1.5
     size: Size = Size.SMALL
@@ -40,7 +40,12 @@ def test_fields_become_a_flat_schema_of_primitives() -> None:
     assert schema["type"] == "object"
     assert schema["required"] == ["name"]
     properties = schema["properties"]
-    assert properties["name"] == {"type": "string", "minLength": 2, "maxLength": 20}
+    assert properties["name"] == {
+        "type": "string",
+        "title": "Your name",
+        "minLength": 2,
+        "maxLength": 20,
+    }
     assert properties["count"] == {
         "type": "integer",
         "description": "how many",
@@ -49,8 +54,8 @@ def test_fields_become_a_flat_schema_of_primitives() -> None:
         "maximum": 9,
     }
     assert properties["price"] == {"type": "number", "default": 1.5}
-    assert sorted(properties["size"]["enum"]) == ["large", "small"]
-    assert sorted(properties["how"]["enum"]) == ["fetched", "sent"]
+    assert properties["size"]["enum"] == ["small", "large"]
+    assert properties["how"]["enum"] == ["sent", "fetched"]
     assert properties["gift"] == {"type": "boolean", "default": False}
     assert properties["day"] == {"type": "string", "format": "date"}
     assert {field["type"] for field in properties.values()} <= {

@@ -145,6 +145,21 @@ def test_places_in_unions_of_models_are_those_in_the_value(annotation, given, to
     assert told in str(caught.value)
 
 
+class Coded(BaseModel):
+    code: str = Field(pattern="^[A-Z]{3}$", title="Code of the country")
+    other_code: str = Field("", title="Other Code")
+
+
+def test_the_title_of_a_field_stays_unless_it_is_its_name():
+    def function(coded: Coded, again: Annotated[Coded | None, Field(title="Once more")] = None): ...
+
+    properties = inspect(function).input_schema["properties"]
+    assert "title" not in properties["coded"]
+    assert properties["coded"]["properties"]["code"]["title"] == "Code of the country"
+    assert "title" not in properties["coded"]["properties"]["other_code"]
+    assert properties["again"]["title"] == "Once more"
+
+
 @pytest.mark.parametrize(
     ("annotation", "value", "text"),
     [
@@ -175,6 +190,11 @@ def test_places_in_unions_of_models_are_those_in_the_value(annotation, given, to
             Annotated[int, Field(ge=1, le=3)],
             4,
             'argument "value": expected at most 3, got an integer (4)',
+        ),
+        (
+            Coded,
+            {"code": "b"},
+            'argument "value.code": expected text matching ^[A-Z]{3}$, got a string ("b")',
         ),
         (
             Annotated[str, StringConstraints(pattern="^a")],

@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import jsonschema_rs
 import msgspec
@@ -873,6 +873,58 @@ def test_what_is_wrong_with_a_member_of_a_union_is_told_of_the_one_that_was_mean
     with pytest.raises(ArgumentsError) as caught:
         taking(Circle | Square).bind(json.encode({"value": given}))
     assert told in str(caught.value)
+
+
+@dataclass
+class Named:
+    name: str
+
+
+@dataclass
+class Numbered:
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"number": "a"}, 'argument "value.number": expected an integer, got a string ("a")'),
+        ({"name": 1}, 'argument "value.name": expected a string, got an integer (1)'),
+        ({}, 'argument "value.name" is missing'),
+    ],
+    ids=["the second", "the first", "neither"],
+)
+def test_without_a_mark_the_member_was_meant_whose_fields_came(given, told):
+    with pytest.raises(ArgumentsError) as caught:
+        taking(Named | Numbered).bind(json.encode({"value": given}))
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("annotation", "told"),
+    [
+        (dict[int, str], "a key: expected int, got str"),
+        (dict[Literal["a", "b"], str], "a key: invalid enum value 'c'"),
+    ],
+    ids=["number", "choice"],
+)
+def test_a_wrong_key_is_told_from_a_wrong_value(annotation, told):
+    with pytest.raises(ArgumentsError) as caught:
+        taking(annotation).bind(b'{"value": {"c": "d"}}')
+    assert str(caught.value) == f'argument "value": {told}'
+
+
+def test_the_default_of_a_named_tuple_fits_its_schema():
+    class Place(NamedTuple):
+        x: int
+        y: int = 0
+
+    def go(to: Place = Place(1, 2), by: list[Place] = [Place(3)], at: dict[str, Place] = {}): ...  # noqa: B006, B008
+
+    schema = inspect(go).input_schema
+    assert schema["properties"]["to"]["default"] == {"x": 1, "y": 2}
+    assert schema["properties"]["by"]["default"] == [{"x": 3, "y": 0}]
+    assert schema["properties"]["at"]["default"] == {}
 
 
 def test_choices_are_shown_as_their_author_wrote_them():

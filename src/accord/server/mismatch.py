@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -99,14 +100,14 @@ class _Explainer:
         if mark is not None:
             return self._look_at_mark(mark, options, value, path)
         alike = [
-            mismatch
+            (_shared_keys(option, value), len(mismatch.path), mismatch)
             for option, mismatch in zip(options, found, strict=True)
             if mismatch is not None and (_fits_type(option, value) and "type" in option)
         ]
-        deepest = max(alike, key=lambda mismatch: len(mismatch.path), default=None)
-        # Only one option was meant, or one got further than the rest.
-        if deepest is not None and (len(alike) == 1 or len(deepest.path) > len(path)):
-            return deepest
+        _, depth, closest = max(alike, key=itemgetter(0, 1), default=(0, 0, None))
+        # Only one option was meant, or one has more of what came, or got further than the rest.
+        if closest is not None and (len(alike) == 1 or depth > len(path)):
+            return closest
         return _wrong(self.expected(schema), value, path)
 
     def _look_at_mark(
@@ -173,6 +174,10 @@ def _mark_of(options: list[JsonObject]) -> str | None:
         if all(choices) and len(set(together)) == len(together):
             return str(name)
     return None
+
+
+def _shared_keys(option: JsonObject, value: Any) -> int:
+    return len(option.get("properties", {}).keys() & value.keys()) if isinstance(value, dict) else 0
 
 
 def _choices(option: JsonObject, name: str) -> list[Any]:

@@ -11,17 +11,23 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Reversible
 from datetime import datetime, time
-from enum import Enum
 from functools import reduce
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import NODEFAULT, UNSET, Meta
+from msgspec import UNSET, Meta
 
 from accord.errors import RegistrationError
+from accord.server.fields import (
+    Field,
+    fields_of,
+    is_named_tuple,
+    is_structured,
+    key_of,
+    written_doc,
+)
 from accord.server.schemas import (
     LIMITS,
-    ORDER,
     Collector,
     Mismatch,
     adapter_of,
@@ -96,9 +102,7 @@ class _Rewriter:
             return self._union(get_args(annotation))
         if origin in _WRAPPERS:
             return self.rewrite(get_args(annotation)[0])
-        if origin is Literal:
-            return _in_order(annotation, _literals(annotation))
-        if origin is not None:
+        if origin is not None and origin is not Literal:
             return self._generic(annotation, origin)
         return self._plain(annotation)
 
@@ -117,8 +121,6 @@ class _Rewriter:
             return self.rewrite(annotation.__supertype__)
         if hasattr(annotation, "__value__"):
             return self._alias(annotation)
-        if isinstance(annotation, type) and issubclass(annotation, Enum):
-            return _in_order(annotation, [member.value for member in annotation])
         if isinstance(annotation, type):
             return self._class(annotation)
         return annotation
@@ -142,11 +144,13 @@ class _Rewriter:
             return self._alias(annotation)
         if adapter_of(annotation) is not None:
             return annotation
+        if is_structured(origin):
+            return self._class(annotation)
         args = get_args(annotation)
         made = tuple(each if each is Ellipsis else self.rewrite(each) for each in args)
         if origin in _ITERABLES:
             return list[made]  # type: ignore[valid-type]
-        if made == args or not args or _is_structured(origin):
+        if made == args or not args:
             return annotation
         return origin[made]
 
@@ -174,53 +178,27 @@ class _Rewriter:
 
     # -- classes
 
-    def _class(self, cls: type) -> Any:
-        if cls in self._mirrors:
-            return self._mirrors[cls]
+    def _class(self, cls: Any) -> Any:
+        """Look at a class; a generic one may have been told what its variables mean."""
+        key = key_of(cls)
+        if key in self._mirrors:
+            return self._mirrors[key]
         if (adapter := adapter_of(cls)) is not None:
             # A class that msgspec knows as well would never come to the hook.
-            return stand_in(adapter, cls.__name__) if _is_structured(cls) else cls
-        if not _is_structured(cls) or (accepts(cls) and not self._is_read_badly(cls)):
+            return stand_in(adapter, cls.__name__) if is_structured(cls) else cls
+        origin = get_origin(cls) or cls
+        if not is_structured(origin) or (accepts(cls) and not self._is_read_badly(cls)):
             return cls
         mirror = _Mirror(cls, self._names)
-        self._mirrors[cls] = made = stand_in(mirror, cls.__name__)
+        self._mirrors[key] = made = stand_in(mirror, origin.__name__)
         mirror.build(self.rewrite)
         return made
 
-    def _is_read_badly(self, cls: type) -> bool:
+    def _is_read_badly(self, cls: Any) -> bool:
         """Tell whether msgspec takes a class, but not in the form that is wanted of it."""
         if self._output:
             return False
-        is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
-        return is_named_tuple or _is_misread(cls, self._names, set())
-
-
-def _literals(annotation: Any) -> list[Any]:
-    """Return the values of a literal, those of literals within it too."""
-    found: list[Any] = []
-    for each in get_args(annotation):
-        found += _literals(each) if get_origin(each) is Literal else [each]
-    return found
-
-
-def _in_order(annotation: Any, choices: list[Any]) -> Any:
-    """Let choices be shown as their author wrote them; msgspec sorts them."""
-    ordered = list(dict.fromkeys(choices))
-    return (
-        Annotated[annotation, Meta(extra_json_schema={ORDER: ordered})] if ordered else annotation
-    )
-
-
-def _is_structured(cls: Any) -> bool:
-    if not isinstance(cls, type):
-        return False
-    return (
-        issubclass(cls, msgspec.Struct)
-        or hasattr(cls, "__dataclass_fields__")
-        or typing.is_typeddict(cls)
-        or hasattr(cls, "__attrs_attrs__")
-        or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
-    )
+        return is_named_tuple(get_origin(cls) or cls) or _is_misread(cls, self._names, set())
 
 
 def _is_misread(type_: Any, names: Mapping[str, Any], seen: set[Any]) -> bool:
@@ -233,16 +211,17 @@ def _is_misread(type_: Any, names: Mapping[str, Any], seen: set[Any]) -> bool:
     if origin is Annotated:
         base, *metadata = get_args(type_)
         return _is_foreign(type_, metadata) or _is_misread(base, names, seen)
-    if origin is not None:
+    if origin is not None and not is_structured(origin):
         return any(_is_misread(each, names, seen) for each in get_args(type_))
-    if not _is_structured(type_) or type_ in seen or adapter_of(type_) is not None:
+    cls = origin or type_
+    if not is_structured(cls) or key_of(type_) in seen or adapter_of(cls) is not None:
         return False
-    if getattr(getattr(type_, "__struct_config__", None), "array_like", False):
+    if getattr(getattr(cls, "__struct_config__", None), "array_like", False):
         return False
-    seen.add(type_)
-    fields = list(_fields(type_, names))
-    if hasattr(type_, "__dataclass_fields__") and any(
-        not field.is_required and getattr(type_, field.name, UNSET) is field.default
+    seen.add(key_of(type_))
+    fields = list(fields_of(type_, names))
+    if hasattr(cls, "__dataclass_fields__") and any(
+        not field.is_required and getattr(cls, field.name, UNSET) is field.default
         for field in fields
     ):
         return True
@@ -370,25 +349,15 @@ def _plain_words(error: msgspec.ValidationError) -> str:
     return str(error).partition(" - at ")[0].replace("`", "")
 
 
-class _Field(NamedTuple):
-    """A field of a class, however the class was made."""
-
-    name: str
-    key: str
-    type: Any
-    is_required: bool = True
-    default: Any = UNSET
-
-
 class _Mirror:
     """A class that msgspec cannot decode, or not as an object, by way of a struct that it can."""
 
     def __init__(self, cls: Any, names: Mapping[str, Any]) -> None:
-        self._cls = cls
-        self._fields = list(_fields(cls, names))
+        self._cls = get_origin(cls) or cls
+        self._fields = list(fields_of(cls, names))
         self._struct: Any = None
-        self._make: Callable[..., Any] = dict if typing.is_typeddict(cls) else cls
-        self._is_tuple = isinstance(cls, type) and issubclass(cls, tuple)
+        self._make: Callable[..., Any] = dict if typing.is_typeddict(self._cls) else self._cls
+        self._is_tuple = is_named_tuple(self._cls)
 
     def build(self, rewrite: Callable[[Any], Any]) -> None:
         config = getattr(self._cls, "__struct_config__", None)
@@ -399,7 +368,7 @@ class _Mirror:
             tag=getattr(config, "tag", None),
             tag_field=getattr(config, "tag_field", None),
             forbid_unknown_fields=getattr(config, "forbid_unknown_fields", False),
-            namespace={"__doc__": _written_doc(self._cls)},
+            namespace={"__doc__": written_doc(self._cls)},
         )
 
     def schema(self, collector: Collector) -> JsonObject:
@@ -416,7 +385,7 @@ class _Mirror:
         return self._make(**{field.name: each for field, each in given if each is not UNSET})
 
 
-def _mirrored(name: str, field: _Field, rewrite: Callable[[Any], Any]) -> tuple[str, Any, Any]:
+def _mirrored(name: str, field: Field, rewrite: Callable[[Any], Any]) -> tuple[str, Any, Any]:
     type_ = rewrite(field.type)
     if field.is_required:
         return (name, type_, msgspec.field(name=field.key))
@@ -424,56 +393,3 @@ def _mirrored(name: str, field: _Field, rewrite: Callable[[Any], Any]) -> tuple[
     if shown is not UNSET:
         type_ = Annotated[type_, Meta(extra_json_schema={"default": shown})]
     return (name, type_, msgspec.field(name=field.key, default_factory=lambda: UNSET))
-
-
-def _written_doc(cls: type) -> str | None:
-    """Return the docstring somebody wrote; those of dataclasses and named tuples are made up."""
-    doc = cls.__doc__
-    return None if doc is None or doc.startswith(f"{cls.__name__}(") else doc
-
-
-def _fields(cls: Any, names: Mapping[str, Any]) -> Iterable[_Field]:
-    hints = typing.get_type_hints(cls, localns=dict(names), include_extras=True)
-    if issubclass(cls, msgspec.Struct):
-        yield from _struct_fields(cls, hints)
-    elif typing.is_typeddict(cls):
-        for name, type_ in hints.items():
-            yield _Field(name, name, type_, name in cls.__required_keys__)
-    elif hasattr(cls, "__dataclass_fields__"):
-        yield from _dataclass_fields(cls, hints)
-    elif hasattr(cls, "__attrs_attrs__"):
-        for each in cls.__attrs_attrs__:
-            if each.init:
-                has_default = type(each.default).__name__ != "_Nothing"
-                default = each.default if has_default else UNSET
-                type_ = hints.get(each.name, Any)
-                yield _Field(each.alias, each.name, type_, not has_default, default)
-    else:
-        defaults = cls._field_defaults
-        for name in cls._fields:
-            default = defaults.get(name, UNSET)
-            yield _Field(name, name, hints.get(name, Any), name not in defaults, default)
-
-
-def _struct_fields(cls: Any, hints: dict[str, Any]) -> Iterable[_Field]:
-    required = len(cls.__struct_fields__) - len(cls.__struct_defaults__)
-    defaults = (*[NODEFAULT] * required, *cls.__struct_defaults__)
-    fields = zip(cls.__struct_fields__, cls.__struct_encode_fields__, defaults, strict=True)
-    for name, key, default in fields:
-        # Keyword-only fields stand among the defaults too.
-        yield _Field(name, key, hints[name], default is NODEFAULT, _shown(default))
-
-
-def _shown(default: Any) -> Any:
-    is_factory = type(default).__module__ == "msgspec._core"
-    return UNSET if default is NODEFAULT or is_factory else default
-
-
-def _dataclass_fields(cls: Any, hints: dict[str, Any]) -> Iterable[_Field]:
-    from dataclasses import MISSING, fields  # loaded already, where there is one
-
-    for field in fields(cls):
-        if field.init:
-            is_required = field.default is MISSING and field.default_factory is MISSING
-            default = UNSET if field.default is MISSING else field.default
-            yield _Field(field.name, field.name, hints[field.name], is_required, default)

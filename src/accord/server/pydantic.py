@@ -116,6 +116,8 @@ def metas(field: Any) -> list[Meta]:
     # One each: msgspec takes limits of numbers and of strings together only in separate marks.
     limits = [Meta(**limit) for metadata in field.metadata if (limit := _limits(metadata))]
     said: JsonObject = {}
+    if field.title is not None:
+        said["title"] = field.title
     if field.description is not None:
         said["description"] = field.description
     if field.examples is not None:

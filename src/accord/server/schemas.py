@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from accord.errors import RegistrationError
+from accord.server.choices import put_in_order
 from accord.types import JsonObject
 
 __all__ = ["Adapter", "Collector", "Mismatch", "convert", "encode", "schema_of"]
@@ -204,6 +205,7 @@ class Collector:
             )
         except (TypeError, NameError) as error:
             raise RegistrationError(_first_line(error)) from error
+        put_in_order([*schemas, *components.values()], types)
         self.add({prefix + name: component for name, component in components.items()})
         return list(schemas)
 
@@ -246,10 +248,9 @@ def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
 
 _REF: Final = "#/$defs/"
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-ORDER: Final = "x-order"
-"""Choices as their author wrote them, which take the place of `enum` in a finished schema."""
-_DATA: Final = frozenset({"enum", "const", "default", "examples", "required", ORDER})
-# `title` repeats names; `discriminator` is OpenAPI's, and points at definitions that are gone.
+_DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
+# `title` repeats names, mostly; `discriminator` is OpenAPI's, and points at definitions that are
+# gone.
 _NOISE: Final = frozenset({"title", "discriminator"})
 
 
@@ -287,8 +288,6 @@ class _Inliner:
             for key, value in node.items()
             if key != "$ref" and key not in _NOISE and not (key == "required" and not value)
         }
-        if ORDER in plain:
-            plain["enum"] = plain.pop(ORDER)
         target = _target(node)
         if target is None:
             return _with_type(plain)
@@ -301,8 +300,20 @@ class _Inliner:
         if not isinstance(value, dict | list) or key in _DATA:
             return value
         if key in _BY_NAME and isinstance(value, dict):
-            return {name: self.node(each) for name, each in value.items()}
+            return {name: self._named(name, each) for name, each in value.items()}
         return self.node(value)
+
+    def _named(self, name: str, schema: Any) -> Any:
+        """Keep the title of a property, unless it only repeats its name."""
+        title = schema.get("title") if isinstance(schema, dict) else None
+        node = self.node(schema)
+        if not isinstance(title, str) or _letters(title) == _letters(name):
+            return node
+        return {"title": title, **node}
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def _target(schema: JsonObject) -> str | None:
@@ -367,9 +378,20 @@ def _readable_names(names: Iterable[str]) -> dict[str, str]:
 def json_default(value: Any) -> Any:
     """Return a default as JSON data, UNSET where it has no such form."""
     try:
-        return to_plain(value)
+        return to_plain(_with_names(value))
     except (TypeError, ValueError, NotImplementedError):
         return msgspec.UNSET
+
+
+def _with_names(value: Any) -> Any:
+    """Write named tuples as objects: that is how they are described."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _with_names(each) for name, each in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_with_names(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _with_names(each) for key, each in value.items()}
+    return value
 
 
 def admits(schema: JsonObject, kinds: Sequence[str], definitions: JsonObject) -> bool:

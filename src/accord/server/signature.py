@@ -367,13 +367,17 @@ def _mismatch_of(error: msgspec.ValidationError) -> Mismatch:
     cause = error.__cause__
     if isinstance(cause, Mismatch):
         return Mismatch(cause.reason, path=(*_location(error), *cause.path) if cause.path else ())
-    text = str(error.__cause__ or error).partition(" - at ")[0].replace("`", "")
-    return Mismatch(text[:1].lower() + text[1:])
+    text, _, place = str(error.__cause__ or error).partition(" - at ")
+    words = text[:1].lower() + text[1:].replace("`", "")
+    # Of keys schemas say nothing.
+    return Mismatch(f"a key: {words}" if place.startswith("`key`") else words)
 
 
 def _location(error: msgspec.ValidationError) -> Iterator[str | int]:
     """Read the path that msgspec writes as in `$.tags[2]`."""
-    path = str(error).rpartition(" - at `$")[2].rstrip("`")
+    _, found, path = str(error).rpartition(" - at `$")
+    # Without a place, the text may still have brackets: those of a pattern, for example.
+    path = path.rstrip("`") if found else ""
     for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", path):
         yield name or (int(index) if index.isdigit() else index)
 
