@@ -313,6 +313,11 @@ def test_on_loopback_the_url_is_the_one_that_the_client_uses(host):
     assert url in mounted.headers["www-authenticate"]
 
 
+@pytest.mark.parametrize("port", ["8000", None], ids=["text", "none"])
+def test_servers_tell_in_several_ways_where_they_listen(port):
+    assert local({"server": ("127.0.0.1", port)}, host="localhost:8000").status == 401
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "localhost:9999", "localhost", "x@localhost:8000"]
 )

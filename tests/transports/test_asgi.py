@@ -183,6 +183,24 @@ def test_a_client_that_leaves_during_its_body_is_not_answered(parts):
     run(scenario())
 
 
+@pytest.mark.parametrize("port", [4711, "4711"], ids=["number", "text"])
+def test_the_port_of_the_peer_is_a_number(port):
+    server = Server("any")
+
+    @server.tool(inline=True)
+    def peer(ctx: Context) -> str:
+        return repr(ctx.request.peer)
+
+    async def scenario():
+        client = Asgi(server.asgi(stateless=True))
+        scope = {**client.scope("POST"), "client": ("127.0.0.1", port)}
+        body = json.dumps(call(1, "peer")).encode()
+        exchange = await Exchange(client.app, scope, body).done()
+        assert text_of(exchange.json) == "('127.0.0.1', 4711)"
+
+    run(scenario())
+
+
 def test_http_2_has_no_connection_header():
     async def scenario():
         client = Asgi(offer().asgi())

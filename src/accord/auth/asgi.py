@@ -237,7 +237,9 @@ class Guard:
             return self._public if path == self.path else self._known(f"{above}{path}", path)
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
-        origin = _origin(host, scope.get("scheme", "http"), None if server is None else server[1])
+        # A socket in the file system has no port; some servers tell one as text.
+        port = None if server is None or server[1] is None else int(server[1])
+        origin = _origin(host, scope.get("scheme", "http"), port)
         if origin is None:
             why = "only requests to localhost are served; set public_url for others"
             return Refusal(403, "forbidden_host", why)

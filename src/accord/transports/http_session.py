@@ -309,7 +309,8 @@ class Post(HttpExchange):
         client = scope.get("client")
         return RequestFacts(
             headers=readable(self.headers.items(), with_secrets="accord.principal" not in scope),
-            peer=None if client is None else (client[0], client[1]),
+            # Some servers tell the port as text.
+            peer=None if client is None else (client[0], int(client[1] or 0)),
             session_id=self.owner.id or None,
             url_path=scope["path"],
             query=scope.get("query_string", b"").decode("latin-1"),
