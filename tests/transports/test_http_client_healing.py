@@ -564,7 +564,9 @@ def test_a_server_that_knows_no_session_gives_one_clear_error():
             RawServer(ping=refuse) as server,
             connect(server.url, http=QUICK) as client,
         ):
-            with pytest.raises(ConnectionClosed, match=r"ping: .*HTTP 404 also for .*several processes"):
+            with pytest.raises(
+                ConnectionClosed, match=r"ping: .*HTTP 404 also for .*several processes"
+            ):
                 await client.ping()
             assert len(server.seen("initialize")) == 2
             assert len(server.seen("ping")) == 2
