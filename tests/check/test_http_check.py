@@ -120,9 +120,6 @@ def test_a_page_is_told_from_a_server(form, says):
         asyncio.run(run())
 
 
-# -- authorization
-
-
 def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_path, caplog):
     place = tmp_path / "broken.py"
     place.write_text("import no_such_module\n")
@@ -140,6 +137,32 @@ def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_
 
     asyncio.run(run())
     assert caplog.records == []
+
+
+def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
+    async def answer_once(reader, writer):
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        await reader.read(1)  # who sends more here is cut off
+        writer.close()
+
+    async def run():
+        async with (
+            asyncio.timeout(60),
+            await asyncio.start_server(answer_once, "127.0.0.1") as each,
+        ):
+            port = each.sockets[0].getsockname()[1]
+            subject = Subject(name="it", url=f"http://127.0.0.1:{port}/", patience=20)
+            async with subject.line(is_judged=False) as line:
+                first = await line.carrier.request("POST", body=b"{}")
+                await asyncio.sleep(1.2)
+                second = await line.carrier.request("POST", body=b"{}")
+                return first.status, second.status
+
+    assert asyncio.run(run()) == (202, 202)
+
+
+# -- authorization
 
 
 def test_a_server_without_authorization_is_not_held_to_it():

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import threading
+import time
 import zlib
 from contextlib import contextmanager
 
@@ -171,6 +172,17 @@ def test_a_response_reaches_the_client_as_it_was_sent():
         ("set-cookie", "a"),
         ("set-cookie", "b"),
     ]
+
+
+def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
+    def behave(connection):
+        connection.sendall(answer(b"{}", JSON))
+        connection.recv(1)  # who sends more here is cut off
+
+    with between(behave) as (_, port, _):
+        assert asked(port, post(b"{}"))[0].startswith(b"HTTP/1.1 200 ")
+        time.sleep(1.2)
+        assert asked(port, post(b"{}"))[0].startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_chunked_request_passes():

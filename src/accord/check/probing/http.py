@@ -28,6 +28,9 @@ ACCEPT: Final = f"{CONTENT_JSON}, {CONTENT_TYPE}"
 _MOST: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _CLOSING: Final = 2.0
+# Servers close idle connections, some after 2 s. A request that meets such an end would look like a
+# server that breaks.
+_IDLE: Final = 1.0
 _OK: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
 # One of a kind is proof enough.
@@ -84,7 +87,7 @@ class _Web:
             raise MissingExtra("http", needed_for="checking over HTTP") from None
         self.line = line
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             skip_auto_headers=("Accept", "Content-Type", "User-Agent", "Accept-Encoding"),
             raise_for_status=False,

@@ -47,6 +47,8 @@ _HOP: Final = frozenset(
 _JUDGED_MOST: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _CONNECTING: Final = 10.0
+# Servers close idle connections, some after 2 s; a request that meets such an end would fail by us.
+_IDLE: Final = 1.0
 _CONNECTIONS: Final = 1_000
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -88,7 +90,7 @@ class HttpProxy:
         except ImportError:
             raise MissingExtra("http", needed_for="watching over HTTP") from None
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
