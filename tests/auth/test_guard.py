@@ -311,6 +311,8 @@ def test_on_loopback_the_url_is_the_one_that_the_client_uses(host):
     mounted = local({"root_path": "/tools"}, host=host)
     url = f"http://{host}/tools{METADATA}/mcp"
     assert url in mounted.headers["www-authenticate"]
+    on_a_path = local({"server": None}, host=host)  # a socket in the file system
+    assert on_a_path.headers == answer.headers
 
 
 @pytest.mark.parametrize("port", ["8000", None], ids=["text", "none"])
