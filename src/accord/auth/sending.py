@@ -35,6 +35,9 @@ __all__ = [
 Value = TypeVar("Value")
 AddressKind: TypeAlias = Literal["public", "private", "loopback", "link-local", "unusable"]
 
+# Servers close idle connections after 5 s or later. While somebody logs in, one is as old as that;
+# a code is good for one request, which must not meet the end of its connection.
+_IDLE: Final = 4.0
 _REDIRECTS: Final = 3
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
 _SHARED: Final = ipaddress.ip_network("100.64.0.0/10")
@@ -282,7 +285,9 @@ class GuardedSender:
     def _open(self) -> "ClientSession":
         aiohttp = _require_aiohttp()
         resolver = _guarded_resolver(self.policy, self._proxies)
-        connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
+        connector = aiohttp.TCPConnector(
+            resolver=resolver, use_dns_cache=False, keepalive_timeout=_IDLE
+        )
         session: ClientSession = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
