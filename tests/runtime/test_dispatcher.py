@@ -89,6 +89,31 @@ def test_nothing_of_an_unexpected_exception_reaches_the_caller(
     assert record.exc_info[1] is raised
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [InvalidParams("half a character \ud800"), InvalidParams("odd", data={"x": object()})],
+    ids=["text", "data"],
+)
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_an_error_that_cannot_be_encoded_is_answered_all_the_same(
+    party, join, caplog, raised: RequestError, is_async: bool
+) -> None:
+    def fail(params: Any) -> Any:
+        raise raised
+
+    async def fail_later(params: Any) -> Any:
+        raise raised
+
+    async def main() -> None:
+        client, _ = await join(server=party("server", tools_call=fail_later if is_async else fail))
+        with pytest.raises(RequestError) as caught:
+            await client.request("tools/call", call())
+        assert (caught.value.code, caught.value.message) == (-32603, "internal error")
+
+    run(main())
+    assert "the error of tools/call cannot be written" in caplog.text
+
+
 def test_a_result_that_cannot_be_encoded_is_an_internal_error(party, join) -> None:
     async def main() -> None:
         broken = t.CallToolResult([], structured_content={"x": object()})

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from accord import Context, Server, connect
+from accord import Context, Server, ToolError, connect
 from accord.server.tools import failure
-from accord.types import CallToolResult
+from accord.types import CallToolResult, TextContent
 from support.waiting import run
+
+
+def text(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
 
 
 async def called(server: Server[Any], name: str) -> CallToolResult:
@@ -35,6 +41,48 @@ def test_a_tool_that_exits_has_failed(kind: str, caplog: Any) -> None:
         result = run(called(server, "leave"))
     assert result.is_error
     assert "tool leave failed (reference" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "caf\xe9 \udce9",
+        [TextContent("fine"), TextContent("\udce9")],
+        CallToolResult([TextContent("\udce9")]),
+        {"name": "\udce9"},
+    ],
+    ids=["text", "blocks", "result", "value"],
+)
+@pytest.mark.parametrize("returns", [str, dict[str, str]], ids=["untyped", "typed"])
+def test_a_result_with_half_a_character_is_a_failed_tool(value, returns, caplog: Any) -> None:
+    def look() -> Any:
+        if returns is not str and isinstance(value, CallToolResult):
+            return CallToolResult(value.content, structured_content={"name": "fine"})
+        return value
+
+    look.__annotations__["return"] = returns
+    server = Server("desk")
+    server.add_tool(look)
+    server.add_tool(lambda: "caf\xe9", name="fine")
+
+    async def both() -> tuple[CallToolResult, CallToolResult]:
+        async with connect(server) as client:
+            return await client.call_tool("look"), await client.call_tool("fine")
+
+    result, other = run(both())
+    assert result.is_error
+    assert text(result).startswith("tool look failed: its result cannot be sent (reference ")
+    assert "surrogates not allowed" in caplog.text
+    assert text(other) == "caf\xe9"
+
+
+def test_half_a_character_in_the_text_of_an_error_is_spelled_out() -> None:
+    def look() -> str:
+        raise ToolError("no file caf\xe9 \udce9")
+
+    server = Server("desk")
+    server.add_tool(look)
+    assert text(run(called(server, "look"))) == "no file caf\xe9 \\udce9"
 
 
 def test_a_plain_function_may_hand_on_an_async_one() -> None:

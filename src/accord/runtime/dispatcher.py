@@ -240,6 +240,10 @@ class Dispatcher:
         except LocalProtocolError:
             log.exception("%s was answered twice", exchange.name)
             return
+        except (TypeError, ValueError):
+            # A handler's own words or data that no message can carry; the peer waits all the same.
+            log.exception("the error of %s cannot be written", exchange.name)
+            reply = self.endpoint.fail(exchange, InternalError("internal error"))
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 

@@ -169,6 +169,13 @@ def _written(value: Any) -> bytes:
         raise ResultError(text[:_LONGEST_ERROR]) from error
 
 
+def _refuse_surrogates(result: CallToolResult) -> None:
+    """Refuse text with half a character in it, as names of files may have: JSON cannot carry it."""
+    for block in result.content:
+        if isinstance(block, TextContent) and not block.text.isascii():
+            _written(block.text)
+
+
 class ReturnType:
     """What a function says that it returns, and how that becomes the result of a tool.
 
@@ -213,9 +220,9 @@ class ReturnType:
     # -- without a schema
 
     def _convert_untyped(self, value: Any) -> CallToolResult:
-        if isinstance(value, CallToolResult):
-            return value
-        return CallToolResult(content_of(value))
+        result = value if isinstance(value, CallToolResult) else CallToolResult(content_of(value))
+        _refuse_surrogates(result)
+        return result
 
     # -- with a schema
 
@@ -246,6 +253,7 @@ class ReturnType:
         found = explain(schema, plain, schema.get("$defs", {}))
         if found is not None:
             raise _result_error(found)
+        _refuse_surrogates(result)
         return result
 
     def _check_by_schema(self, data: bytes) -> None:

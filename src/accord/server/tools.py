@@ -13,7 +13,7 @@ from msgspec import UNSET
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
-from accord.server.results import ReturnType
+from accord.server.results import ResultError, ReturnType
 from accord.server.signature import Signature
 from accord.server.threads import OutOfTime, in_thread
 from accord.types import CallToolResult, TextContent, Tool
@@ -132,9 +132,12 @@ class ToolEntry(msgspec.Struct):
         if context.session.server.debug:
             return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")
         # The text of an unexpected exception may name files, hosts or secrets.
-        return failure(f"tool {self.key} failed (reference {reference})")
+        why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
+        return failure(f"tool {self.key} failed{why} (reference {reference})")
 
 
 def failure(text: str) -> CallToolResult:
-    """Make a result that tells the model what went wrong."""
+    """Make a result that tells the model what went wrong, whatever stands in the text."""
+    if not text.isascii():
+        text = text.encode(errors="backslashreplace").decode()
     return CallToolResult([TextContent(text)], is_error=True)
