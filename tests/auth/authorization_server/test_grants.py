@@ -1,5 +1,6 @@
 """The token endpoint: codes, refresh tokens, credentials; what is stolen is worth nothing."""
 
+import asyncio
 import base64
 import hmac
 import json
@@ -494,6 +495,27 @@ def test_a_token_of_another_kind_or_issuer_is_worth_nothing(desk):
 def test_a_description_holds_no_character_that_it_may_not(desk):
     answer = desk.token(client_id=desk.client(), grant_type='"\\ü\n')
     assert set(answer.json["error_description"]).isdisjoint('"\\ü\n')
+
+
+def test_what_is_revoked_while_the_list_is_read_is_seen_at_the_next_look(desk):
+    client = desk.client()
+    token = desk.tokens(client)["access_token"]
+    grant = claims_of(token)["grant"]
+    told = []
+
+    def endpoints():
+        if not told:
+            told.append("something changes")
+            revoked.forget()
+        return desk.endpoints
+
+    async def scenario():
+        assert not await revoked.has(grant)
+        desk.post("/revoke", client_id=client, token=token)
+        assert await revoked.has(grant)
+
+    revoked = Revoked(endpoints)
+    asyncio.run(scenario())
 
 
 def test_nobody_revokes_the_tokens_of_others(desk):
