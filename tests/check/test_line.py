@@ -32,6 +32,25 @@ def on_a_line(work, hook=None, **options):
     return asyncio.run(run())
 
 
+@pytest.mark.parametrize("length", [1, 100_000], ids=["kept whole", "cut"])
+def test_a_tape_is_judged_from_its_beginning_or_not_at_all(length):
+    async def work(line):
+        await line.say(
+            {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": "x" * length}}
+        )
+        line.hear(b'{"jsonrpc": "2.0", "id": 99, "result": {}}')
+        is_judged = line.tape.judge()
+        tallies = {} if line.tape.monitor is None else line.tape.monitor.tallies
+        return is_judged, "jsonrpc.response.id-echo" in tallies and "ping.response.empty" in tallies
+
+    async def pinged(line):
+        await line.ask("ping")
+        return await work(line)
+
+    is_whole = length == 1
+    assert on_a_line(pinged, is_judged=False) == (is_whole, is_whole)
+
+
 def test_a_request_is_answered_and_both_are_on_the_tape():
     async def work(line):
         reply = await line.ask("ping", id="mine")

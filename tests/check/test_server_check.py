@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from accord.check.probing.subject import Subject
 from accord.check.scenarios.server import SCENARIOS
@@ -53,6 +54,19 @@ def test_a_plan_wants_ids_and_what_begins_with_them():
 
 def test_the_revisions_that_a_server_speaks_are_found():
     assert asyncio.run(spoken(awkward("none"))) == [OLD, MIDDLE, NEW]
+
+
+def test_a_server_is_asked_what_it_speaks_and_checked_in_the_same_process(tmp_path):
+    launches = tmp_path / "launches"
+    counting = ["sh", "-c", 'echo >> "$0"; exec "$@"', str(launches)]
+    plain = awkward("none")
+    subject = replace(plain, command=[*counting, *plain.command])
+    report = checked(subject, only=["errors.code.method-not-found"])
+    assert [(each.verdict, each.revisions) for each in report.results] == [
+        ("pass", (OLD, MIDDLE, NEW))
+    ]
+    asked = [row for row in REVISIONS.values() if row.handshake]
+    assert len(launches.read_text()) == len(asked)
 
 
 def test_a_good_server_passes_and_every_requirement_on_servers_has_a_verdict():

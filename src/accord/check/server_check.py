@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
@@ -90,8 +90,23 @@ async def check_server(
     """
     began = monotonic()
     plan = plan or Plan()
+    async with _Acquaintance(subject) as acquaintance:
+        found, left_alone = await _check_all(subject, plan, acquaintance, step)
+    settled = msgspec.structs.replace(
+        setting or Setting(),
+        transport=subject.transport,
+        seconds=round(monotonic() - began, 3),
+        not_called=left_alone,
+    )
+    return merged(found, target=subject.name, party="server", setting=settled)
+
+
+async def _check_all(
+    subject: Subject, plan: Plan, acquaintance: "_Acquaintance", step: Step | None
+) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
+    """Check each revision; returns the verdicts, and why some tools were not called."""
     # The newest first: it says most about the tools.
-    revisions = tuple(sorted(plan.revisions or await spoken(subject), reverse=True))
+    revisions = tuple(sorted(plan.revisions or await acquaintance.spoken(), reverse=True))
     annotations: dict[str, Any] = {}
     slow: dict[str, str] = {}
     known: dict[str, dict[str, Outcome]] = {}
@@ -107,7 +122,8 @@ async def check_server(
             settled=known,
             rules=plan.rules,
         )
-        found[revision] = await _check_revision(subject, plan, facts, tell)
+        probe = Probe(subject, facts, await acquaintance.line(revision))
+        found[revision] = await _check_revision(probe, plan, tell)
         annotations |= {
             str(tool.get("name")): tool["annotations"]
             for tool in facts.tools
@@ -116,13 +132,7 @@ async def check_server(
         left_alone |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.why_not(tool))
         }
-    settled = msgspec.structs.replace(
-        setting or Setting(),
-        transport=subject.transport,
-        seconds=round(monotonic() - began, 3),
-        not_called=left_alone,
-    )
-    return merged(found, target=subject.name, party="server", setting=settled)
+    return found, left_alone
 
 
 def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]) -> _Tell:
@@ -140,16 +150,68 @@ async def spoken(subject: Subject) -> list[RevisionId]:
     Raises:
         ConnectFailed: none, or no server is there.
     """
-    revisions = _reachable(subject)
-    answers = await asyncio.gather(*(_opening(subject, each) for each in revisions))
-    if None in answers:
-        # Nobody hears what it speaks: what is asked of the locked is much the same in all.
-        return [revisions[-1]]
-    told = dict(zip(revisions, answers, strict=True))
-    found = [each for each, answer in told.items() if _version(answer) == each]
-    if not found:
-        raise ConnectFailed(_unspoken(subject, [each for each in answers if each is not None]))
-    return found
+    async with _Acquaintance(subject) as acquaintance:
+        return await acquaintance.spoken()
+
+
+class _Acquaintance:
+    """Lines on which a server was asked what it speaks.
+
+    Launching a server is dear: those that were are kept for the check of their revision.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._kept: dict[RevisionId, Line] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(line.close() for line in self._kept.values()))
+
+    async def spoken(self) -> list[RevisionId]:
+        """Ask which revisions with a handshake the server speaks."""
+        revisions = _reachable(self._subject)
+        # A failure of one must not leave others behind that are still launching.
+        answers = await asyncio.gather(*map(self._opening, revisions), return_exceptions=True)
+        told: dict[RevisionId, Reply | str] = {}
+        for revision, answer in zip(revisions, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer is None:
+                # Nobody hears what it speaks: what is asked of the locked is much the same in all.
+                return [revisions[-1]]
+            told[revision] = answer
+        found = [each for each, answer in told.items() if _version(answer) == each]
+        if not found:
+            raise ConnectFailed(_unspoken(self._subject, list(told.values())))
+        return found
+
+    async def line(self, revision: RevisionId) -> Line:
+        """Return a line for the check of a revision: opened already, or a new one."""
+        line = self._kept.pop(revision, None)
+        if line is not None and line.ended is None:
+            return line
+        if line is not None:
+            await line.close()
+        return self._subject.line()
+
+    async def _opening(self, revision: RevisionId) -> Reply | str | None:
+        """Return how a server answers initialize, why it does not, or None where it is locked."""
+        line = self._subject.line(is_judged=False)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(line)
+                answer = await line.initialize(revision)
+            except Locked:
+                return None
+            except (Silence, LineEnded) as error:
+                return _with_stderr(str(error), line)
+            if self._subject.command and _version(answer) == revision and line.tape.judge():
+                stack.pop_all()
+                self._kept[revision] = line
+            return answer
 
 
 def _unspoken(subject: Subject, answers: Sequence[Reply | str]) -> str:
@@ -176,18 +238,6 @@ def _told(answer: Reply | str) -> str:
     return f"it answers initialize with {code}{text}"
 
 
-async def _opening(subject: Subject, revision: RevisionId) -> Reply | str | None:
-    """Return how a server answers initialize, why it does not, or None where it is locked."""
-    line = subject.line(is_judged=False)
-    try:
-        async with line:
-            return await line.initialize(revision)
-    except Locked:
-        return None
-    except (Silence, LineEnded) as error:
-        return _with_stderr(str(error), line)
-
-
 def _version(answer: Reply | str | None) -> Any:
     return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
 
@@ -211,40 +261,44 @@ def _with_stderr(text: str, line: Line) -> str:
 # -- one revision
 
 
-async def _check_revision(
-    subject: Subject, plan: Plan, facts: Facts, tell: _Tell | None
-) -> list[Verdict]:
-    revision = facts.revision
-    line = subject.line()
-    probe = Probe(subject, facts, line)
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(line)
-            await _get_to_know(facts, line)
-            probe.subject = subject.paced()
-            if facts.callable_tools():
-                async with probe.borrow() as other:
-                    await try_tools(facts, other, settling=probe.subject.settling)
-        except Locked as error:
-            facts.locked = f"{error}; give --bearer or --oauth"
-        except (Silence, LineEnded) as error:
-            if isinstance(error, LineEnded) and not line.opening:
-                told = _unspoken(subject, [_with_stderr(str(error), line)])
-                raise ConnectFailed(told) from None
-            _blame(probe, error)
-        stack.push_async_callback(probe.dismiss_idle)
-        await _run_all(probe, _chosen(plan, revision), tell)
-    assert line.tape.monitor is not None
-    probe.outcomes.tallies.append(line.tape.monitor.tallies)
+async def _check_revision(probe: Probe, plan: Plan, tell: _Tell | None) -> list[Verdict]:
+    facts = probe.facts
+    try:
+        await _introduce(probe)
+        await _run_all(probe, _chosen(plan, facts.revision), tell)
+    finally:
+        await probe.dismiss_all()
     return [
         _verdict(row, probe)
         for row in catalogue().values()
-        if row.holds_in(revision) and row.party in _BOUND and plan.wants(row.id)
+        if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
     ]
 
 
+async def _introduce(probe: Probe) -> None:
+    """Find out what the server has, and which of its tools take long."""
+    subject, facts, line = probe.subject, probe.facts, probe.line
+    try:
+        if not line.opening:
+            await line.__aenter__()
+            await line.initialize(facts.revision)
+        await _get_to_know(facts, line)
+        probe.subject = subject.paced()
+        if subject.command:
+            probe.lend()
+        if facts.callable_tools():
+            async with probe.borrow() as other:
+                await try_tools(facts, other, settling=probe.subject.settling)
+    except Locked as error:
+        facts.locked = f"{error}; give --bearer or --oauth"
+    except (Silence, LineEnded) as error:
+        if isinstance(error, LineEnded) and not line.opening:
+            told = _unspoken(subject, [_with_stderr(str(error), line)])
+            raise ConnectFailed(told) from None
+        _blame(probe, error)
+
+
 async def _get_to_know(facts: Facts, line: Line) -> None:
-    await line.initialize(facts.revision)
     facts.opening = line.opening
     if facts.declares("tools"):
         facts.tools = await all_of(line, "tools/list", "tools")
@@ -253,6 +307,7 @@ async def _get_to_know(facts: Facts, line: Line) -> None:
         facts.templates = await all_of(line, "resources/templates/list", "resourceTemplates")
     if facts.declares("prompts"):
         facts.prompts = await all_of(line, "prompts/list", "prompts")
+    facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
 
 
 def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:

@@ -51,6 +51,7 @@ class Facts(msgspec.Struct, kw_only=True):
         slow: tools that are not called any more, with the reason.
         settled: what scenarios found that need not be repeated, by their names.
         locked: why no conversation can be had with the server; empty where one can.
+        is_logging: whether it wrote to its standard error until its lists were known.
         is_asking: whether any tool that may be called asked something of the client.
     """
 
@@ -65,6 +66,7 @@ class Facts(msgspec.Struct, kw_only=True):
     slow: dict[str, str] = {}
     settled: dict[str, dict[str, Outcome]] = {}
     locked: str = ""
+    is_logging: bool = False
     is_asking: bool = False
     rules: Rules = Rules()
 
@@ -103,7 +105,7 @@ class Probe:
     Attributes:
         subject: how the server is reached.
         facts: what it says of itself.
-        line: a line that all scenarios share, opened and ready.
+        line: the first one, on which the server told of itself.
         outcomes: what was found.
     """
 
@@ -193,17 +195,24 @@ class Probe:
             raise
         return line
 
+    def lend(self) -> None:
+        """Let the first line be borrowed like any other."""
+        self._idle[True].append(self.line)
+
     async def _dismiss(self, line: Line) -> None:
+        self._lines.remove(line)
         await line.close()
         if line.tape.monitor is not None:
             self.outcomes.tallies.append(line.tape.monitor.tallies)
 
-    async def dismiss_idle(self) -> None:
-        """End the lines that nobody will borrow again."""
-        idle = [line for lines in self._idle.values() for line in lines]
+    async def dismiss_all(self) -> None:
+        """End the lines that nobody will borrow again, and the first one."""
+        left = {line for lines in self._idle.values() for line in lines}
         for lines in self._idle.values():
             lines.clear()
-        await asyncio.gather(*(self._dismiss(line) for line in idle))
+        if self.line in self._lines:
+            left.add(self.line)
+        await asyncio.gather(*(self._dismiss(line) for line in left))
 
     def lose_patience(self) -> None:
         """Wait less from now on: a server that hung once may hang in every scenario."""

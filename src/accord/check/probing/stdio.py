@@ -168,11 +168,8 @@ class StdioCarrier:
         """Close the server's input; returns whether it ended by itself within this time."""
         patience = self._leaving if patience is None else patience
         stdin = self._process.stdin
-        if stdin is not None and not stdin.is_closing():
+        if stdin is not None:
             stdin.close()
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(patience):
-                    await stdin.wait_closed()
         self.left_by_itself = await self._exited(patience) is not None
         if self.left_by_itself:
             # Its last words are still in the pipe; a survivor may hold that open.

@@ -1,6 +1,7 @@
 """What travelled on one line: kept as records, judged by a monitor while it travels."""
 
 from collections import deque
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -39,7 +40,9 @@ class Tape:
         self.transport = transport
         self.records: deque[Record] = deque(maxlen=_KEPT)
         self.count = 0
-        self.monitor = Monitor(revision=revision, judged=judged) if is_judged else None
+        self._monitor = partial(Monitor, revision=revision, judged=judged)
+        self.monitor = self._monitor() if is_judged else None
+        self._is_whole = True
         self._start = monotonic()
 
     def take(self, sender: Party, data: bytes, http: HttpFacts | None = None) -> Any:
@@ -61,10 +64,20 @@ class Tape:
             http=http,
             number=self.count,
         )
-        self.records.append(record if len(data) <= _LARGEST else _cut(record, data))
+        is_kept = len(data) <= _LARGEST
+        self._is_whole = self._is_whole and is_kept and self.count <= _KEPT
+        self.records.append(record if is_kept else _cut(record, data))
         if self.monitor is not None:
             self.monitor.observe(record)
         return message
+
+    def judge(self) -> bool:
+        """Begin to judge, from the first record on; False where not all of them were kept."""
+        if self._is_whole:
+            self.monitor = self._monitor()
+            for record in self.records:
+                self.monitor.observe(record)
+        return self._is_whole
 
     def close(self) -> None:
         """End the recording: what was held back is judged now."""

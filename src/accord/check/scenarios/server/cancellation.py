@@ -23,7 +23,7 @@ _TOOLS: Final = 12
 
 @scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_once=True)
 async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as line:
         method = harmless(probe.facts)
         done = await line.ask(method)
         since = len(line.heard)

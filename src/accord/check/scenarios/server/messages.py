@@ -23,12 +23,13 @@ _LATE: Final = 1.0
 
 @scenario("ping.response.prompt")
 async def pings(probe: "Probe") -> None:
-    try:
-        reply = await probe.line.ask("ping")
-    except Silence as error:
-        probe.broken("ping.response.prompt", f"answers no ping: {error}")
-        return
-    probe.holds("ping.response.prompt", not reply.is_error, f"answers ping with {reply}")
+    async with probe.borrow() as line:
+        try:
+            reply = await line.ask("ping")
+        except Silence as error:
+            probe.broken("ping.response.prompt", f"answers no ping: {error}")
+            return
+        probe.holds("ping.response.prompt", not reply.is_error, f"answers ping with {reply}")
 
 
 @scenario("jsonrpc.request.answered", "jsonrpc.response.id-echo")

@@ -61,8 +61,7 @@ async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
 async def looks_at_the_log(probe: "Probe") -> None:
     if not _launched(probe, *_LOGS):
         return
-    await probe.line.ask(harmless(probe.facts))
-    if probe.line.carrier.stderr:
+    if probe.facts.is_logging:
         for id in _LOGS:
             probe.holds(id, condition=True, why="")
     for id in _LOGS:
