@@ -45,7 +45,17 @@ def test_what_tells_resources_apart_is_kept(uri, expected):
 
 
 @pytest.mark.parametrize(
-    "uri", ["desk.example/mcp", "/mcp", "https://desk.example/mcp#x", "https://a@desk.example", ""]
+    "uri",
+    [
+        "desk.example/mcp",
+        "//desk.example/mcp",
+        "/mcp",
+        "https:///mcp",
+        "https://desk.example/mcp#x",
+        "https://desk.example/mcp#",
+        "https://a@desk.example",
+        "",
+    ],
 )
 def test_what_names_no_resource_is_refused(uri):
     with pytest.raises(ValueError, match="no resource"):

@@ -61,6 +61,7 @@ def test_names_of_this_machine_are_known():
         ("file:///etc/passwd", "is no http"),
         ("https://user:pw@login.example.com/", "credentials"),
         ("https://user@login.example.com/", "credentials"),
+        ("https://:pw@login.example.com/", "credentials"),
         ("https://127.0.0.1/x", "loopback address"),
         ("http://127.0.0.1/x", "is not https"),
         ("http://localhost/x", "is not https"),

@@ -78,7 +78,7 @@ def canonical(uri: str) -> str:
     """
     parts = urlsplit(uri)
     host = (parts.hostname or "").lower()
-    if not parts.scheme or not host or parts.fragment or "#" in uri:
+    if not parts.scheme or not host or "#" in uri:
         raise ValueError(f"{uri!r} is no resource: expected scheme://host/path, no fragment")
     if parts.username is not None:
         raise ValueError(f"{uri!r} is no resource: it has a user name in it")

@@ -124,7 +124,7 @@ class AddressPolicy:
         where = shown_url(url)
         if parts.scheme not in ("http", "https") or not host:
             raise NoResponse(f"{where} is no http(s) URL", is_refused=True)
-        if parts.username is not None or parts.password is not None:
+        if parts.username is not None:  # which is there, if empty, wherever a password is
             raise NoResponse(f"{where} carries credentials in the URL", is_refused=True)
         if not host.isascii() and host not in self.hosts:
             # Whoever connects may read digits of another script as an address, and resolve nothing.

@@ -45,6 +45,7 @@ def test_https_and_loopback_can_be_registered(uri):
         "https://app.example/callback#",
         "https://user:word@app.example/callback",
         "https://user@app.example/callback",
+        "https://:word@app.example/callback",
         "https://app.example/a/../b",
         "https://app.example\\@evil.example/",
         "https://app.example/ callback",

@@ -60,7 +60,7 @@ def redirect_fault(uri: str) -> str | None:
         return "is no URI"
     if "#" in uri:
         return "has a fragment"
-    if parts.username is not None or parts.password is not None:
+    if parts.username is not None:  # which is there, if empty, wherever a password is
         return "names a user"
     if not parts.hostname or port == 0:
         return "names no host"
