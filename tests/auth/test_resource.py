@@ -123,7 +123,13 @@ def test_two_authorization_headers_are_400():
 @pytest.mark.requirement("auth.token.not-in-query")
 @pytest.mark.parametrize(
     "query",
-    [b"access_token=abc", b"a=1&access_token=abc", b"access%5Ftoken=abc", b"Access_Token="],
+    [
+        b"access_token=abc",
+        b"a=1&access_token=abc",
+        b"access%5Ftoken=abc",
+        b"access_t%6Fken=abc",
+        b"Access_Token=",
+    ],
 )
 def test_a_token_in_the_query_string_is_400_whatever_the_header_says(query):
     found = bearer(b"Bearer abc", query)
@@ -140,6 +146,8 @@ def test_a_huge_token_is_refused_before_anybody_looks_at_it():
     found = bearer(b"Bearer " + b"a" * (resource.TOKEN_MOST + 1))
     assert isinstance(found, Refusal)
     assert (found.status, found.error) == (401, "invalid_token")
+    assert "longer than 16384 bytes" in found.message
+    assert bearer(b"Bearer " + b"a" * resource.TOKEN_MOST) == "a" * resource.TOKEN_MOST
 
 
 # -- how it is refused
@@ -155,7 +163,7 @@ def test_a_missing_token_is_told_where_to_get_one_and_no_error():
 def test_a_bad_token_is_told_that_it_is_bad():
     said = challenge(resource.invalid_token(), URL)
     assert said.startswith(f'Bearer resource_metadata="{URL}", error="invalid_token"')
-    assert "error_description=" in said
+    assert 'error_description="the token is expired, revoked, or not meant for this' in said
 
 
 @pytest.mark.requirement("auth.status-codes")
