@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accord import Server
 from accord.errors import InvalidParams, RequestError, ResourceNotFound
 from interaction.servers import content
 from support.links import EVERYWHERE, IN_MEMORY, IN_PROCESS
@@ -108,6 +109,21 @@ async def test_what_does_not_exist_is_not_found_and_named(connect_to: Any, uri: 
             await client.read_resource(uri)
     assert caught.value.code == -32002
     assert caught.value.data == {"uri": uri}
+
+
+@pytest.mark.requirement("errors.resource-not-found.data-uri")
+@IN_MEMORY
+async def test_a_reader_that_finds_nothing_need_not_name_the_uri(connect_to: Any) -> None:
+    server = Server("shelf")
+
+    @server.resource("book://{title}")
+    def book(title: str) -> str:
+        raise ResourceNotFound(f"no book is called {title}")
+
+    async with connect_to(server) as client:
+        with pytest.raises(ResourceNotFound, match="no book is called Emma") as caught:
+            await client.read_resource("book://Emma")
+    assert caught.value.data == {"uri": "book://Emma"}
 
 
 async def test_a_variable_that_does_not_fit_is_told(connect_to: Any) -> None:

@@ -118,6 +118,11 @@ def test_a_lifespan_that_fails_fails_the_connection() -> None:
         run(main())
 
 
+def test_a_lifespan_that_cannot_be_called_is_refused_at_once() -> None:
+    with pytest.raises(RegistrationError, match="lifespan is 3, expected a function of the server"):
+        Server("desk", lifespan=3)  # type: ignore[arg-type]
+
+
 def test_a_lifespan_that_is_no_context_manager_says_what_is_missing() -> None:
     async def lifespan(server: Server[None]) -> Any:
         yield

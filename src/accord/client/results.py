@@ -1,6 +1,6 @@
 """What a tool gave back: checked against its schema, decoded into the type a caller wants."""
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -58,9 +58,14 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
             return _from_structured(result.structured_content, type_)
         return _from_text(result, type_)
     except ValueError as error:
-        reason = str(error).split("\n", 1)[0]
-        wanted = getattr(type_, "__name__", None) or repr(type_)
-        raise RemoteProtocolError(f"the result of {name} is not a {wanted}: {reason}") from None
+        # Pydantic says where and what in the lines after the first.
+        lines = str(error).replace("`", "").splitlines()[:3]
+        reason = ": ".join(line.strip() for line in lines)
+        # Of a generic type, the name alone is too little.
+        wanted = repr(type_) if get_args(type_) else getattr(type_, "__name__", repr(type_))
+        raise RemoteProtocolError(
+            f"the result of {name} does not fit {wanted}: {reason[:1].lower()}{reason[1:]}"
+        ) from None
 
 
 def _from_structured(value: Any, type_: type[Output]) -> Output:

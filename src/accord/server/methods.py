@@ -8,7 +8,7 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.errors import InternalError, InvalidParams, ToolError
+from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
 from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
@@ -90,7 +90,12 @@ async def read_resource(
 ) -> ReadResourceResult:
     entry, variables = _find_resource(session, exchange, params.uri)
     bound = entry.bind(variables)
-    value = await call_user(session, exchange, entry.function, entry.signature, bound)
+    try:
+        value = await call_user(session, exchange, entry.function, entry.signature, bound)
+    except ResourceNotFound as error:
+        if error.data is None:  # errors.resource-not-found.data-uri
+            error.data = {"uri": params.uri}
+        raise
     return resources.contents(entry, params.uri, value)
 
 

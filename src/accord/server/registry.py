@@ -198,9 +198,10 @@ class Registry(Generic[Entry]):
             self.changed()
 
     def _taken(self, key: str, new: Entry, old: Entry) -> str:
+        called = "URI" if self.kind.startswith("resource") else "name"
         return (
             f"{self.kind} {key!r} is registered twice: at {_place(old)} and at {_place(new)}; "
-            f"give one of them another name, or say replace=True"
+            f"give one of them another {called}, or say replace=True"
         )
 
 

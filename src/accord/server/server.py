@@ -100,7 +100,7 @@ class Server(Generic[State]):
         lifespan: "Lifespan[State] | None" = None,
         **settings: Unpack[Settings],
     ) -> None:
-        check_settings(settings)
+        check_settings(settings, lifespan=lifespan)
         check_texts(name=name, version=version, title=title, instructions=instructions)
         self.info = Implementation(name, version, title=title)
         self.instructions = instructions

@@ -77,7 +77,7 @@ class Settings(TypedDict, total=False):
     debug: bool
 
 
-def check_settings(settings: Settings) -> None:
+def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
     """Refuse settings that nobody would notice to be wrong before the first client comes.
 
     Raises:
@@ -96,6 +96,8 @@ def check_settings(settings: Settings) -> None:
     layers: Any = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
+    if lifespan is not None and not callable(lifespan):
+        raise RegistrationError(f"lifespan is {lifespan!r}, expected a function of the server")
 
 
 def check_texts(**texts: Any) -> None:
