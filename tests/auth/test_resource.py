@@ -189,7 +189,11 @@ def test_nothing_breaks_out_of_a_challenge():
 def test_the_metadata_names_the_resource_and_who_issues_tokens():
     found = json.loads(
         resource.metadata(
-            "https://desk.example/mcp", ["https://issuer.example"], scopes=["read"], name="Desk"
+            "https://desk.example/mcp",
+            ["https://issuer.example"],
+            scopes=["read"],
+            name="Desk",
+            documentation="https://desk.example/help",
         )
     )
     assert found == {
@@ -198,6 +202,7 @@ def test_the_metadata_names_the_resource_and_who_issues_tokens():
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["read"],
         "resource_name": "Desk",
+        "resource_documentation": "https://desk.example/help",
     }
 
 

@@ -40,7 +40,6 @@ AddressKind: TypeAlias = Literal["public", "private", "loopback", "link-local", 
 _IDLE: Final = 4.0
 _REDIRECTS: Final = 3
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
-_SHARED: Final = ipaddress.ip_network("100.64.0.0/10")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 # Addresses at which cloud machines find their credentials, beside those that are link-local.
 _METADATA: Final = frozenset(
@@ -64,8 +63,6 @@ def address_kind(address: str) -> AddressKind:
         return "loopback"
     if ip.is_multicast or ip.is_unspecified or ip.is_reserved:
         return "unusable"
-    if ip.version == 4 and ip in _SHARED:
-        return "private"
     return "public" if ip.is_global else "private"
 
 

@@ -1,0 +1,97 @@
+"""Where the authorization server is, and who may come which way."""
+
+import pytest
+
+from accord.auth.authorization_server.place import Place
+from accord.auth.authorization_server.records import Refusal
+
+ISSUER = "https://auth.example/login"
+DESK = "https://desk.example/mcp"
+OTHER = "https://desk.example/sse"
+SET = Place(issuer=ISSUER, resources=(DESK,), path="/mcp")
+NEAR = Place(path="/mcp")
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/token", "/token"),
+        ("/login/token", "/token"),
+        ("/login/token/", "/token"),
+        ("/logintoken", None),
+        ("/other/token", None),
+        ("/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server"),
+        (
+            "/.well-known/oauth-authorization-server/login",
+            "/.well-known/oauth-authorization-server",
+        ),
+        ("/.well-known/oauth-authorization-server/other", None),
+    ],
+)
+def test_a_path_may_begin_with_that_of_the_issuer(path, found):
+    assert SET.route({"path": path}) == found
+
+
+def test_a_path_that_only_resembles_the_issuers_stays_as_it_is():
+    place = Place(issuer="https://auth.example/auth")
+    assert place.route({"path": "/authorize"}) == "/authorize"
+
+
+def test_an_issuer_that_is_set_stands_before_the_url_of_the_server():
+    assert Place.beside(ISSUER, DESK, "/mcp", ()).issuer == ISSUER
+    assert Place.beside(None, DESK, "/mcp", ()).issuer == "https://desk.example"
+
+
+@pytest.mark.parametrize(
+    ("place", "issuer", "asked", "resources"),
+    [
+        (SET, ISSUER, (), (DESK,)),
+        (NEAR, "http://localhost:8000", (), ("http://localhost:8000/mcp",)),
+        (Place(issuer=ISSUER), ISSUER, (), ()),
+        (Place(issuer=ISSUER, path="/mcp", others=("/sse",)), ISSUER, (OTHER,), ()),
+        (Place(issuer=ISSUER, resources=(DESK,), path="/mcp", others=("/sse",)), "", (), (DESK,)),
+        (
+            Place(issuer=ISSUER, resources=(DESK,), path="/mcp", others=("/sse", "/more")),
+            ISSUER,
+            (OTHER,),
+            (DESK, OTHER),
+        ),
+    ],
+    ids=["set", "loopback", "none", "none but others", "others unasked", "one of two others"],
+)
+def test_tokens_are_for_what_is_there_and_for_further_endpoints_on_demand(
+    place, issuer, asked, resources
+):
+    assert place.resources_of(issuer, asked) == resources
+
+
+@pytest.mark.parametrize(
+    ("place", "headers", "client"),
+    [
+        (NEAR, {"host": "evil.example"}, None),
+        (NEAR, {}, None),
+        (Place(issuer="http://localhost:8000"), {"host": "evil.example:8000"}, None),
+        (SET, {"host": "auth.example", "x-forwarded-proto": "http"}, None),
+        (Place(needs_loopback=True), {"host": "localhost"}, ("192.0.2.1", 5)),
+        (Place(needs_loopback=True), {"host": "localhost", "x-real-ip": "127.0.0.1"}, None),
+    ],
+    ids=["name", "no name", "name of the issuer", "no TLS", "address", "proxy"],
+)
+def test_who_comes_another_way_is_refused(place, headers, client):
+    with pytest.raises(Refusal) as caught:
+        place.issuer_of({"client": client}, headers)
+    assert caught.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("place", "scope", "host", "issuer"),
+    [
+        (NEAR, {}, "LOCALHOST:8000", "http://localhost:8000"),
+        (NEAR, {"scheme": "https", "root_path": "/x/"}, "[::1]:1", "https://[::1]:1/x"),
+        (SET, {}, "any.example", ISSUER),
+        (Place(needs_loopback=True), {"client": ("::1", 5)}, "localhost", "http://localhost"),
+    ],
+    ids=["loopback", "mounted", "set", "near"],
+)
+def test_the_issuer_is_what_is_set_or_the_name_that_the_client_uses(place, scope, host, issuer):
+    assert place.issuer_of(scope, {"host": host}) == issuer
