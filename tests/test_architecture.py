@@ -180,7 +180,7 @@ def loaded_by(statement: str) -> set[str]:
     # What is there before is not ours: a measurement of coverage brings its own.
     code = f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     return set(done.stdout.split())
 

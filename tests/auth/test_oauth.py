@@ -482,7 +482,7 @@ def test_a_redirect_without_our_state_is_ignored(state):
                 caught.value.close()
 
             with pytest.raises(FlowFailed, match="no answer within"):
-                await use(script, oauth(open_browser=visit, timeout=0.5))
+                await use(script, oauth(open_browser=visit, timeout=2))
             assert script.count("/token") == 0
 
     run(main())

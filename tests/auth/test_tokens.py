@@ -181,7 +181,7 @@ def test_eight_processes_and_a_strict_server_need_one_refresh(tmp_path):
             assert script.reused == 0
             assert script.count("/authorize") == 0
 
-    run(main(), seconds=60)
+    run(main())
 
 
 def test_a_stored_token_is_used_and_its_secrets_stand_nowhere_else(tmp_path):

@@ -36,7 +36,7 @@ def answering(status, kind, *pieces, stays=False):
 
 @asynccontextmanager
 async def line_to(app):
-    async with serving(app) as port, asyncio.timeout(20):
+    async with serving(app) as port, asyncio.timeout(60):
         subject = Subject(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
         async with subject.line(is_judged=False) as line:
             yield line

@@ -29,7 +29,7 @@ def unchanged(web):
 
 def checked(making, revision, only=AREAS, **changes):
     async def run():
-        async with making() as subject, asyncio.timeout(60):
+        async with making() as subject, asyncio.timeout(170):
             plan = Plan(revisions=[revision] if revision else [], only=only)
             return await check_server(replace(subject, **changes), plan)
 
@@ -131,7 +131,7 @@ def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_
 
     async def run():
         # Several, since it takes luck to look at a process between its end and the news of it.
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(170), asyncio.TaskGroup() as group:
             for _ in range(6):
                 group.create_task(serve())
 
@@ -198,7 +198,7 @@ async def authorizing():
 
 def test_a_token_is_obtained_and_the_authorization_server_judged():
     async def run():
-        async with authorizing() as subject, asyncio.timeout(60):
+        async with authorizing() as subject, asyncio.timeout(170):
             granted = await obtain(subject, unattended(store=MemoryStore()))
             assert granted is not None
             assert granted.token not in repr(granted)

@@ -25,7 +25,7 @@ def memory(hook=None):
 
 def on_a_line(work, hook=None, **options):
     async def run():
-        async with asyncio.timeout(30), memory(hook).line(**options) as line:
+        async with asyncio.timeout(60), memory(hook).line(**options) as line:
             await line.initialize(NEW)
             return await work(line)
 

@@ -66,7 +66,7 @@ def test_a_server_that_exits_at_once_leaves_its_code_and_its_last_words():
 
 def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
     async def run():
-        async with launched("hangs", leaving=0.2) as line:
+        async with launched("hangs", leaving=1) as line:
             with pytest.raises(Silence, match="initialize"):
                 await line.ask("initialize", {}, patience=0.3)
             return line.carrier
@@ -96,7 +96,7 @@ def test_a_server_that_stays_is_waited_for_in_vain_only_once():
             await line.initialize(NEW)
         assert subject.habits.stays
         # Who waits again for a server that stays would wait for a minute.
-        async with asyncio.timeout(30), replace(subject, leaving=60).line() as line:
+        async with asyncio.timeout(50), replace(subject, leaving=60).line() as line:
             await line.initialize(NEW)
         assert line.carrier.exit_code == 0
 
@@ -155,7 +155,7 @@ def test_a_line_without_its_end_is_heard_when_the_server_ends():
     subject = Subject(name="one", command=[sys.executable, "-S", "-c", code])
 
     async def run():
-        async with asyncio.timeout(30), subject.line(is_judged=False) as line:
+        async with asyncio.timeout(60), subject.line(is_judged=False) as line:
             return await line.until(lambda message: message.get("method") == "last", "it")
 
     assert asyncio.run(run())["jsonrpc"] == "2.0"
@@ -190,7 +190,7 @@ def test_what_a_server_launched_does_not_outlive_the_line():
     subject = Subject(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
 
     async def run():
-        async with asyncio.timeout(30), subject.line(is_judged=False) as line:
+        async with asyncio.timeout(60), subject.line(is_judged=False) as line:
             told = await line.until(lambda message: message.get("method") == "child", "a child")
             return told["params"]["pid"]
 

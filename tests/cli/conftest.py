@@ -46,7 +46,7 @@ def on_terminal():
         while chunk := _read(main_end):
             got += chunk
         os.close(main_end)
-        return process.wait(timeout=60), got.decode().replace("\r\n", "\n")
+        return process.wait(timeout=120), got.decode().replace("\r\n", "\n")
 
     return run
 

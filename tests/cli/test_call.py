@@ -85,7 +85,7 @@ def test_a_resource_is_read_by_its_uri_or_a_template(accord, good):
 
 def test_bytes_go_into_a_file_as_they_are(good):
     done = subprocess.run(
-        [*ACCORD, "call", good, "pixel://one"], capture_output=True, timeout=60, check=False
+        [*ACCORD, "call", good, "pixel://one"], capture_output=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (0, b"\x89PNG\x00")
 
@@ -158,7 +158,7 @@ def talk_on_terminal(good, answers):
             seen += os.read(main_end, 65536).decode()
         seen = seen.partition(prompt)[2]
         os.write(main_end, answer)
-    stdout, _ = process.communicate(timeout=60)
+    stdout, _ = process.communicate(timeout=120)
     os.close(main_end)
     return process.returncode, stdout.decode()
 

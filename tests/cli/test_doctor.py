@@ -76,7 +76,7 @@ def test_every_step_of_a_good_server_is_told():
             assert (code, "open to everybody" in steps["http"]["came"]) == (0, True)
             assert "challenge" not in steps
 
-    run(main(), seconds=60)
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_lists_and_calls_take_tokens():
             code, _, err = await accord("list", script.url, "--bearer", "x", "--oauth")
             assert (code, "not both" in err) == (2, True)
 
-    run(main(), seconds=60)
+    run(main())
 
 
 def test_oauth_on_the_command_line_shows_the_url_where_no_browser_is(tmp_path):
@@ -229,7 +229,7 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
             code, _, err = await accord("list", script.url, "--client-id", "me", **env)
             assert (code, "--client-id goes with --oauth" in err) == (2, True)
 
-    run(main(), seconds=60)
+    run(main())
 
 
 def test_oauth_on_the_command_line_keeps_its_token(tmp_path):

@@ -46,7 +46,7 @@ def test_the_command_line_starts_without_the_catalogue_and_without_rich():
         "print(sorted(unwanted & (set(sys.modules) - before)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -58,7 +58,7 @@ def test_a_reader_that_goes_away_is_no_error():
         [sys.executable, "-m", "accord.cli.main", "requirements"],
         stdout=write_end,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     os.close(write_end)
@@ -71,7 +71,7 @@ def test_nobody_to_complain_to_is_no_error_either():
     done = subprocess.run(
         [sys.executable, "-m", "accord.cli.main", "nope"],
         stderr=write_end,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     os.close(write_end)
@@ -98,7 +98,7 @@ def _shell(line):
     return subprocess.run(
         ["sh", "-c", f'"$0" -m accord.cli.main {line}', sys.executable],
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -125,9 +125,9 @@ def test_an_interrupt_is_quiet():
     for _ in range(20):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=3)
+            process.wait(timeout=10)
             break
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
@@ -136,7 +136,7 @@ def test_an_ascii_terminal_gets_escapes_instead_of_an_error():
         [sys.executable, "-m", "accord.cli.main", "requirements", "é"],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 2

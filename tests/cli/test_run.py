@@ -98,7 +98,7 @@ def test_a_signal_ends_it_with_exit_code_0(good, number):
     process.stdin.flush()
     assert process.stdout.readline()
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 0
 
 
@@ -130,7 +130,7 @@ def test_a_person_at_a_terminal_is_told_what_happens(good):
     killer.start()
     told = process.stderr.readline() + process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     killer.cancel()
     os.close(main_end)
     assert "accord: serving desk on stdin and stdout, one message a line; Ctrl-C ends" in told
@@ -142,7 +142,7 @@ def test_a_closed_stream_is_exit_code_2(good, closed):
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *ACCORD, "run", good],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 2
@@ -177,6 +177,6 @@ def test_connect_serves_a_file_the_same_way(good):
         "asyncio.run(main())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, good], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, good], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (0, "3\n")

@@ -173,7 +173,7 @@ def test_without_the_generator_the_extra_is_named_and_cases_still_run():
             [sys.executable, "-c", f"{code}sys.exit(main({[*words, *more]!r}))"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
     assert done[0].returncode == 2

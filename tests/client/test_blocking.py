@@ -124,7 +124,7 @@ def test_threads_may_share_it(wayward):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert sorted(results) == sorted(n for n in range(5) for _ in range(20))
 
 
@@ -142,7 +142,7 @@ def test_closing_wakes_a_thread_that_waits(wayward):
     waiting.start()
     client.ping()
     client.close()
-    waiting.join(30)
+    waiting.join(60)
     assert len(failures) == 1
 
 
@@ -168,7 +168,7 @@ def test_it_is_closed_at_exit(wayward, is_running, eventually, tmp_path):
         [sys.executable, "-c", FORGETFUL, json.dumps(wayward(goodbye=str(goodbye)))],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -152,7 +152,7 @@ def test_a_plain_function_may_wait_for_a_human_without_holding_anything_up(waywa
 
     def on_elicit(params):
         assert threading.current_thread() is not threading.main_thread()
-        assert released.wait(20)
+        assert released.wait(60)
         return {"seat": "aisle"}
 
     async def main():

@@ -44,7 +44,7 @@ def test_the_deadline_of_the_connection_counts_where_a_call_has_none(wayward, ru
 def test_progress_extends_the_deadline_even_if_nobody_listens(wayward, run):
     async def main():
         async with connect(wayward()) as client:
-            result = await client.call_tool("advance", {"steps": 8, "pause": 0.15}, timeout=0.6)
+            result = await client.call_tool("advance", {"steps": 8, "pause": 0.3}, timeout=2)
             assert result.content[0].text == "done"
 
     run(main())

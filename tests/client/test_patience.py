@@ -20,12 +20,12 @@ def _server() -> Server:
 
 def test_a_call_does_not_expire_while_the_server_waits_for_our_answer():
     async def slow_model(params: object) -> CreateMessageResult:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)
         return CreateMessageResult("assistant", TextContent("yes"), "m")
 
     async def main() -> str:
         async with connect(_server(), on_sample=slow_model) as client:
-            return (await client.call_tool("ask", timeout=0.1)).text
+            return (await client.call_tool("ask", timeout=0.8)).text
 
     assert asyncio.run(main()) == "yes"
 

@@ -124,7 +124,7 @@ def test_a_lifespan_begins_and_ends_in_one_task_whoever_connects_and_closes(run)
 
     @asynccontextmanager
     async def lifespan(server):
-        async with asyncio.TaskGroup(), asyncio.timeout(20):
+        async with asyncio.TaskGroup(), asyncio.timeout(60):
             tasks.append(asyncio.current_task())
             yield
             tasks.append(asyncio.current_task())

@@ -34,7 +34,7 @@ PROTECTED = "protected.py"
 
 def run(awaitable):
     async def bounded():
-        return await asyncio.wait_for(awaitable, 60)
+        return await asyncio.wait_for(awaitable, 120)
 
     return asyncio.run(bounded())
 

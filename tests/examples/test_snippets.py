@@ -34,7 +34,7 @@ for number, source in enumerate(json.load(sys.stdin), 1):
     code = compile(source, f"snippet {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     outcome = eval(code, names)
     if inspect.iscoroutine(outcome):
-        asyncio.run(asyncio.wait_for(outcome, 60))
+        asyncio.run(asyncio.wait_for(outcome, 100))
 """
 
 

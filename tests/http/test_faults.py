@@ -14,7 +14,7 @@ from accord.protocol.codec import Limits
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, request, text_of
-from support.waiting import run
+from support.waiting import LONG, run, until
 
 LIMIT = 100_000
 
@@ -178,7 +178,7 @@ def test_a_client_that_does_not_read_is_let_go(talk):
             # As long as somebody is there who might read, the work waits; then it goes on.
             while "4000" not in text_of(await other.answer(call(1, "counted"))):
                 await asyncio.sleep(0.05)
-                assert asyncio.get_running_loop().time() - before < 10
+                assert asyncio.get_running_loop().time() - before < LONG
             deaf.abort()
 
     server = offer()
@@ -271,6 +271,8 @@ def test_a_flood_of_requests_leaves_others_alone(talk):
             while text_of(await other.answer(call(1, "history"))).count("flood begins") < 20:
                 await asyncio.sleep(0.01)
             await is_fine(other)
+            # Who is refused is answered at once; who came later would find the gate open.
+            await until(lambda: sum(each.done() for each in flood) >= 40)
             await other.answer(call(2, "free", name="flood"))
             answers = [await (await each).json() for each in flood]
             refused = [each["error"]["message"] for each in answers if "error" in each]
@@ -291,7 +293,8 @@ def test_connections_have_an_end_too(talk):
             assert "(connections)" in await refused.error()
             for _, writer in idle:
                 writer.close()
-            await asyncio.sleep(0.05)
+            while (await client.post(request(1, "ping"))).status == 503:
+                await asyncio.sleep(0.01)
             await is_fine(client)
 
     with bounded(offer().asgi(), connections_most=10) as port:
@@ -332,7 +335,7 @@ def test_many_sessions_and_streams_cost_little_and_leave_nothing(talk):
             opener.close()
 
     with bounded(app) as port:
-        run(scenario(port), seconds=60)
+        run(scenario(port), seconds=200)
 
 
 def test_what_nobody_listens_to_is_not_kept_for_ever(talk):
@@ -350,4 +353,4 @@ def test_what_nobody_listens_to_is_not_kept_for_ever(talk):
             assert app.events.size < 5_000_000
 
     with bounded(app) as port:
-        run(scenario(port), seconds=60)
+        run(scenario(port), seconds=200)

@@ -10,7 +10,7 @@ import pytest
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
-from support.waiting import run
+from support.waiting import run, until
 
 
 # On one of the loops handlers begin at once, on the other with the next turn.
@@ -121,12 +121,12 @@ def test_a_session_that_nobody_uses_ends(talk):
             await other.open()
             listening = await other.get()
             while (await client.post(request(1, "ping"))).status == 200:
-                await asyncio.sleep(0.4)
+                await asyncio.sleep(1.5)
             # Whoever listens uses it.
             assert (await other.post(request(1, "ping"))).status == 200
             listening.close()
 
-    with bounded(offer().asgi(session_idle=0.2)) as port:
+    with bounded(offer().asgi(session_idle=1.0)) as port:
         run(scenario(port))
 
 
@@ -196,14 +196,15 @@ def test_what_belongs_to_no_request_comes_on_one_of_the_listening_streams(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
-            first, second = await client.get(), await client.get()
+            streams = [await client.get(), await client.get()]
+            hearing = [asyncio.create_task(each.rest()) for each in streams]
             await client.answer(request(1, "resources/subscribe", uri="note://a"))
             for id in range(2, 8):
                 await client.answer(call(id, "touch", uri="note://a"))
             await client.answer(call(8, "register", name="more"))
-            await asyncio.sleep(0.1)
+            await until(lambda: sum(len(each.names) for each in streams) >= 7)
             await client.send("DELETE")
-            heard = [*await first.rest(), *await second.rest()]
+            heard = [message for each in hearing for message in await each]
             names = [each["method"] for each in heard]
             assert names.count("notifications/resources/updated") == 6
             assert names.count("notifications/tools/list_changed") == 1

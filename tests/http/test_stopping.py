@@ -20,12 +20,13 @@ from support.waiting import LONG, run, until_sync
 TESTS = Path(__file__).parent.parent
 
 SERVED = """
+import sys
 from support.http_offer import offer
 
 server = offer()
 
 if __name__ == "__main__":
-    server.run("http", port=0, grace=1.0)
+    server.run("http", port=0, grace=float(sys.argv[1]))
 """
 MOUNTED = """
 import sys
@@ -79,7 +80,8 @@ def running(tmp_path: Path, *command: str, code: str = SERVED) -> Iterator[Runni
         process.wait()
 
 
-RUN = ("served.py",)
+RUN = ("served.py", "1")
+PATIENT = ("served.py", "60")
 ACCORD_RUN = ("-c", "from accord.cli.main import main; raise SystemExit(main())", "run")
 ACCORD_HTTP = (*ACCORD_RUN, "served.py", "--http", "--port")
 
@@ -125,21 +127,29 @@ def test_an_address_that_is_taken_is_named(tmp_path):
         )
 
 
+async def has_begun(client, *names):
+    """Wait until the server has begun all of these."""
+    history = ""
+    while not all(f"{each} begins" in history for each in names):
+        history = text_of(await client.answer(call("history", "history")))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_at_the_end_calls_finish_and_listeners_are_let_go(tmp_path, talk, number):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
             listening = await client.get()
+            silent = asyncio.create_task(client.answer(call(2, "block", seconds=0.5)))
+            await has_begun(client, "block")
             streaming = await client.post(call(1, "count", token="t", to=5, pause=0.05))
-            silent = asyncio.create_task(client.answer(call(2, "block", seconds=0.3)))
             await streaming.event()
             server.process.send_signal(number)
             assert await listening.rest() == []
             assert text_of((await streaming.rest())[-1]) == "5"
             assert text_of(await silent) == "slept"
 
-    with running(tmp_path, *RUN) as server:
+    with running(tmp_path, *PATIENT) as server:
         run(scenario(server))
         assert server.process.wait(LONG) == 0
         assert "Traceback" not in server.log
@@ -151,9 +161,9 @@ def test_what_takes_longer_than_the_grace_period_is_ended(tmp_path, talk):
             await client.open()
             streaming = await client.post(call(1, "hold", token="t", name="for ever"))
             await streaming.event()
-            silent = asyncio.create_task(client.post(call(2, "wait", name="for ever")))
+            silent = asyncio.create_task(client.post(call(2, "wait", name="silent")))
             blocked = asyncio.create_task(client.post(call(3, "block", seconds=60)))
-            await asyncio.sleep(0.1)
+            await has_begun(client, "silent", "block")
             server.process.send_signal(signal.SIGTERM)
             assert await streaming.rest() == []
             for waiting in (silent, blocked):
@@ -180,16 +190,21 @@ def test_a_server_that_stops_takes_no_new_sessions(tmp_path, talk):
             streaming = await client.post(call(1, "hold", token="t", name="stop"))
             await streaming.event()
             server.process.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.3)
-            while (await reader.readline()).strip():
-                pass
-            await reader.read(100)
-            writer.write(head)
-            said = await reader.readline()
+            said = b" 200 "
+            while b" 200 " in said:  # it learns of the signal when it gets to it
+                while (await reader.readline()).strip():
+                    pass
+                await reader.read(100)
+                writer.write(head)
+                try:
+                    said = await reader.readline()
+                except ConnectionError:
+                    said = b""
             assert said == b"" or b" 503 " in said
+            assert not streaming._reader.at_eof()  # which it does long before the end
             writer.close()
 
-    with running(tmp_path, *RUN) as server:
+    with running(tmp_path, "served.py", "3") as server:
         run(scenario(server))
         assert server.process.wait(LONG) == 0
 

@@ -229,7 +229,7 @@ with open({str(heard)!r}, "wb") as heard:
     heard.write(b"END OF INPUT")
 """
     )
-    async with connect([sys.executable, str(server)]) as client:
+    async with connect([sys.executable, str(server)], exit_grace=30) as client:
         await client.call_tool("note", {"text": "grün\nund\u2028blau"})
     *lines, last = heard.read_bytes().split(b"\n")
     assert last == b"END OF INPUT"

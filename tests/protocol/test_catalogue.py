@@ -312,7 +312,7 @@ def test_importing_accord_reads_no_catalogue():
         [sys.executable, "-c", code % (wanted,)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")

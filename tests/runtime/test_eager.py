@@ -28,14 +28,14 @@ def test_work_that_does_not_wait_is_done_at_once() -> None:
 def test_work_that_waits_goes_on_as_the_same_task() -> None:
     async def work() -> bool:
         before = asyncio.current_task()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.sleep(0)
         return asyncio.current_task() is before
 
     async def main() -> bool:
         task = begin(work())
         assert not task.done()
-        return await asyncio.wait_for(task, 30)
+        return await asyncio.wait_for(task, 60)
 
     assert asyncio.run(main())
 
@@ -60,7 +60,7 @@ def test_a_task_can_be_started_where_no_task_runs() -> None:
     async def main() -> None:
         started = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(lambda: started.set_result(begin(work())))
-        task = await asyncio.wait_for(started, 30)
+        task = await asyncio.wait_for(started, 60)
         assert task.result() == 1
 
     asyncio.run(main())
@@ -93,7 +93,7 @@ def test_a_task_that_waits_can_be_cancelled() -> None:
     async def main() -> bool:
         task = begin(asyncio.sleep(60))
         task.cancel()
-        await asyncio.wait([task], timeout=30)
+        await asyncio.wait([task], timeout=60)
         return task.cancelled()
 
     assert asyncio.run(main())

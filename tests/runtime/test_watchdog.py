@@ -47,9 +47,9 @@ def test_one_blockage_is_told_once(caplog) -> None:
 
 def test_handlers_that_await_are_not_named(caplog) -> None:
     async def main() -> None:
-        watchdog = Watchdog(threshold=0.2)
+        watchdog = Watchdog(threshold=1.0)
         watchdog.enter()
-        for _ in range(30):
+        for _ in range(130):
             await asyncio.sleep(0.01)
         watchdog.leave()
 

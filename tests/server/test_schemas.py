@@ -200,7 +200,7 @@ def test_nothing_optional_is_loaded_for_plain_types():
         "print([name for name in ('pydantic', 'attrs', 'jsonschema_rs') if name in sys.modules])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[]\n"
 

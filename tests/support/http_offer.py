@@ -106,6 +106,7 @@ def offer(**settings: Any) -> Server:
     @server.tool
     def block(seconds: float) -> str:
         """Block a thread."""
+        log.append("block begins")
         time.sleep(seconds)
         return "slept"
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-LONG = 30.0
+LONG = 60.0
 """Seconds that nothing in a test takes, however slow the machine."""
 
 

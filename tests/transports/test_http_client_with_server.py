@@ -27,7 +27,7 @@ class Seat:
     row: int
 
 
-def make_server():
+def make_server(begun, gate):
     server = Server("desk")
 
     @server.tool
@@ -49,9 +49,10 @@ def make_server():
         return f"row {answer.row}"
 
     @server.tool
-    async def sleep(seconds: float) -> str:
-        """Sleep."""
-        await asyncio.sleep(seconds)
+    async def sleep() -> str:
+        """Sleep until the gate opens."""
+        begun.append(1)
+        await gate.wait()
         return "awake"
 
     @server.resource("note://a")
@@ -65,9 +66,11 @@ def make_server():
 class Running:
     """The server on a port that stays the same when it is started again."""
 
-    def __init__(self, **options):
-        self.options = HttpOptions(sse=True, grace=0.5, retry=10, **options)
+    def __init__(self, *, grace=0.5, **options):
+        self.options = HttpOptions(sse=True, grace=grace, retry=10, **options)
         self.port = 0
+        self.begun = []
+        self.gate = asyncio.Event()
 
     async def __aenter__(self):
         await self.start()
@@ -77,12 +80,13 @@ class Running:
         await self.stop()
 
     async def start(self):
-        self.app = HttpApp(make_server(), self.options)
+        self.app = HttpApp(make_server(self.begun, self.gate), self.options)
         self.socket = socket.socket()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(("127.0.0.1", self.port))
         self.port = self.socket.getsockname()[1]
-        config = uvicorn.Config(self.app, log_level="error", timeout_graceful_shutdown=1)
+        longest = max(1, int(self.options.grace))
+        config = uvicorn.Config(self.app, log_level="error", timeout_graceful_shutdown=longest)
         self.uvicorn = uvicorn.Server(config)
         with contextlib.suppress(AttributeError):
             self.uvicorn.capture_signals = contextlib.nullcontext
@@ -212,12 +216,18 @@ def test_a_restart_in_the_middle_of_calls_costs_none():
 
 def test_calls_under_way_when_the_server_stops_are_finished_by_it():
     async def main():
-        async with Running() as server, connect(server.url()) as client:
-            calls = [
-                asyncio.create_task(client.call_tool("sleep", {"seconds": 0.2})) for _ in range(10)
-            ]
-            await asyncio.sleep(0.1)
-            await server.stop()
+        # Whoever listens would be waited for, too.
+        options = HttpClientOptions(listen=False)
+        async with (
+            Running(grace=LONG) as server,
+            connect(server.url(), http=options) as client,
+        ):
+            calls = [asyncio.create_task(client.call_tool("sleep")) for _ in range(10)]
+            await until(lambda: len(server.begun) == 10)
+            stopping = asyncio.create_task(server.stop())
+            await until(lambda: not server.uvicorn.servers[0].is_serving())
+            server.gate.set()
+            await stopping
             results = await asyncio.gather(*calls)
             assert all(result.content == [TextContent("awake")] for result in results)
             await server.start()

@@ -49,7 +49,7 @@ def test_a_handler_that_ignores_its_cancellation_delays_no_close(caplog, monkeyp
         await asyncio.wait([waiting])
         assert waiting.exception() is not None
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), 60))
     assert "did not stop although they were cancelled" in caplog.text
 
 

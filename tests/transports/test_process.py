@@ -13,6 +13,7 @@ from accord.transports import process as process_module
 from accord.transports.pipes import HIGH_WATER, PolledPipes, ThreadedPipes
 from accord.transports.process import INHERITED, Launch, Process, environment
 from support.leftovers import Leftovers
+from support.waiting import LONG, until
 
 ECHO = """
 import sys
@@ -71,7 +72,7 @@ class Peer:
 
 def run(main):
     async def bounded():
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(3 * LONG):
             return await main()
 
     return asyncio.run(bounded())
@@ -79,7 +80,7 @@ def run(main):
 
 def test_lines_go_there_and_come_back(pipes, watching):
     async def main():
-        async with Peer(ECHO) as peer:
+        async with Peer(ECHO, exit_grace=20) as peer:
             for n in range(100):
                 peer.wire.write(b"%d" % n)
             await peer.until(lambda: len(peer.lines) == 100)
@@ -347,11 +348,7 @@ time.sleep(60)
         assert peer.wire.exit_code == -9
         peer.wire.abort()
         await peer.wire.close()
-        for _ in range(100):
-            if len(os.listdir("/proc/self/fd")) <= before:
-                break
-            await asyncio.sleep(0.01)
-        assert len(os.listdir("/proc/self/fd")) <= before
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
         assert peer.ends == []
 
     run(main)

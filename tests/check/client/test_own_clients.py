@@ -132,7 +132,7 @@ def test_a_command_is_checked_from_the_command_line(place, tmp_path):
 def test_a_client_that_never_connects_cannot_be_checked():
     command = [sys.executable, "-m", "accord.cli.main", "check", "client", "--"]
     client = [sys.executable, "-c", "import sys; sys.exit('no such server')", "{url}"]
-    done = subprocess.run([*command, *client], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([*command, *client], capture_output=True, timeout=120, check=False)
     assert done.returncode == 2
     assert b"never connected" in done.stderr
     assert b"no such server" in done.stderr

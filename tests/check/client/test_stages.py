@@ -25,7 +25,7 @@ OPENING = {
 }
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
-PATIENCE = 10
+PATIENCE = 60
 
 
 async def launched(stage):

@@ -15,6 +15,7 @@ from accord.check.contract.contact import Contact, Way
 from accord.check.contract.running import Ran, all_tests, run_tests
 from accord.check.contract.tools import Rules
 from accord.types import ToolAnnotations
+from support.waiting import LONG
 
 LOOSE = Path(__file__).parent / "loose.py"
 VALID = "count answers valid arguments"
@@ -46,7 +47,9 @@ def command(habit: str) -> list[str]:
 def outcomes(habit: str, **rules) -> list[Ran]:
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
     way = Way(after=f" -- {shlex.join(command(habit))}")
-    with Contact(command(habit), options, patience=0.3, way=way) as contact:
+    # Only who never answers is waited for in vain.
+    patience = 0.3 if habit == "hangs" else LONG
+    with Contact(command(habit), options, patience=patience, way=way) as contact:
         return run_tests(contact, all_tests(contact, Rules(**rules)))
 
 
@@ -116,7 +119,7 @@ def test_the_command_shown_repeats_the_failure():
         [sys.executable, "-m", "accord.cli.main", *words[1:]],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -188,7 +191,7 @@ def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
     once = tmp_path / "once"
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    with Contact(["sh", "-c", start], options, patience=0.3) as contact:
+    with Contact(["sh", "-c", start], options, patience=LONG) as contact:
         ran = run_tests(contact, all_tests(contact, Rules()))
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]

@@ -286,7 +286,7 @@ def in_memory(
 
 async def found(making: Making, revision: str, only: Sequence[str] = ()) -> dict[str, str]:
     """Check a subject under one revision and return its breaches, with what was said of them."""
-    async with making() as subject, asyncio.timeout(60):
+    async with making() as subject, asyncio.timeout(170):
         report = await check_server(subject, Plan(revisions=[revision], only=only))
     return {
         result.id: f"{result.verdict}: {result.message}"

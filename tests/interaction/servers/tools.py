@@ -228,7 +228,7 @@ def make() -> Server[Any]:
             seen.append("slow stopped")
         return "late"
 
-    @server.tool(timeout=0.05)
+    @server.tool(timeout=0.5)  # within that, a thread begins
     def slow_in_thread() -> str:
         """Take too long in a thread."""
         try:

@@ -49,6 +49,7 @@ class Caller:
 
 
 seen: list[str] = []
+noticed = threading.Event()
 logger = logging.getLogger("desk.work")
 
 
@@ -74,6 +75,7 @@ async def inner(ctx: Context[Any], proceed: Proceed) -> Any:
 
 def make(**settings: Any) -> Server[State]:
     seen.clear()
+    noticed.clear()
     server = Server("working", lifespan=lifespan, **settings)
     add_telling(server)
     add_asking(server)
@@ -315,19 +317,25 @@ def add_waiting(server: Server[State]) -> None:
         time.sleep(seconds)
         return "awake"
 
+    meeting = threading.Barrier(10)
+
+    @server.tool
+    def meet() -> str:
+        """Wait in a thread until others have come."""
+        meeting.wait(20)
+        return "met"
+
     @server.tool(inline=True)
     def thread_name() -> str:
         """Say where this runs."""
         return threading.current_thread().name
 
     @server.tool
-    async def block(seconds: float) -> str:
-        """Block the loop.
-
-        Args:
-            seconds: how long
-        """
-        time.sleep(seconds)
+    async def block() -> str:
+        """Block the loop until somebody has noticed."""
+        deadline = time.monotonic() + 20
+        while not noticed.is_set() and time.monotonic() < deadline:
+            time.sleep(0.01)
         return "blocked"
 
     @server.tool
