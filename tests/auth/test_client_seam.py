@@ -188,6 +188,18 @@ def test_a_server_that_lets_nobody_in_is_told_with_what_to_do(auth, form, path):
     guarded(Gate("good"), work)
 
 
+def test_a_server_that_wants_something_else_than_a_token_is_told_so():
+    gate = Gate("good")
+    gate.says = 'Basic realm="desk", Digest nonce="x"'
+
+    async def work(url):
+        with pytest.raises(Unauthorized, match="takes no tokens, but basic or digest") as caught:
+            await connect(f"{url}/mcp")
+        assert 'auth="oauth"' not in str(caught.value)
+
+    guarded(gate, work)
+
+
 def test_a_call_that_is_not_allowed_names_the_scopes_and_breaks_nothing():
     gate = Gate("good")
 

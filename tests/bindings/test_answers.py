@@ -63,6 +63,12 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
         (200, "text/html", b"<p>hi", "HTTP 200: hi (the body is text/html, expected JSON"),
         (200, "application/json", b"{}", "HTTP 200: {} (no answer to the request)"),
         (
+            200,
+            "application/json",
+            b"\xef\xbb\xbf{}",
+            "HTTP 200: {} (a byte order mark stands before",
+        ),
+        (
             400,
             "application/json",
             b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "bad"}}',
@@ -72,6 +78,18 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
 )
 def test_what_came_instead_of_an_answer_is_explained(status, kind, body, words):
     assert explain(status, kind, body).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "words"),
+    [
+        (429, "3600", "HTTP 429: x (too many requests; it asks to wait 3600 s)"),
+        (500, "2", "HTTP 500: x (it asks to wait 2 s)"),
+        (429, "Fri, 31 Dec 1999 23:59:59 GMT", "HTTP 429: x (too many requests)"),
+    ],
+)
+def test_how_long_to_wait_is_told(status, retry_after, words):
+    assert explain(status, "text/plain", b"x", retry_after=retry_after) == words
 
 
 BASE = "https://example.com/mcp/sse"

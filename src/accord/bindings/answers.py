@@ -4,6 +4,7 @@ The counterpart of `bindings.http`, which decides about requests.
 """
 
 import re
+from codecs import BOM_UTF8
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -76,7 +77,14 @@ def excerpt(body: bytes) -> str:
     return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 
-def explain(status: int, content_type: str, body: bytes, *, get: bool = False) -> str:
+def explain(
+    status: int,
+    content_type: str,
+    body: bytes,
+    *,
+    get: bool = False,
+    retry_after: str | None = None,
+) -> str:
     """Say what came instead of an answer, and what may be the reason."""
     answer = answer_in(body)
     if answer is not None and isinstance(answer.error, ErrorBody):
@@ -84,8 +92,14 @@ def explain(status: int, content_type: str, body: bytes, *, get: bool = False) -
     said = excerpt(body)
     if status >= 400:
         hint = None if get and status == 405 else _HINTS.get(status)
+        wait = wait_of(retry_after)
+        if wait is not None:
+            asks = f"it asks to wait {wait:.0f} s"
+            hint = f"{hint}; {asks}" if hint else asks
     elif 300 <= status < 400:
         hint = "the server redirects elsewhere; connect to where it is"
+    elif body.startswith(BOM_UTF8):
+        hint = "a byte order mark stands before the JSON"
     elif content_type in ("application/json", ""):
         hint = "no answer to the request"
     else:

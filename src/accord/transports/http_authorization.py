@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.challenge import AuthChallenge, bearer_challenge
+from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.shown import plain
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http_sender import NotSent, Response
@@ -205,17 +205,23 @@ def refusal(place: str, response: Response, why: str, *, has_auth: bool) -> Auth
     challenge = bearer_challenge(values)
     said = _described(challenge)
     if response.status == 401:
-        hint = (
-            "the server does not take the token"
-            if has_auth
-            else 'pass auth="oauth" to obtain a token, or auth="..." with one'
-        )
-        text = f"{place}: {why}{said}; {hint}"
+        text = f"{place}: {why}{said}; {_hint(values, has_auth=has_auth)}"
         return Unauthorized(text[:500], challenge=", ".join(values)[:1_000])
     if response.status == 403 and challenge is not None:
         text = f"{place}: {why}{said}"
         return Forbidden(text[:500], scopes=challenge.scopes)
     return None
+
+
+def _hint(values: tuple[str, ...], *, has_auth: bool) -> str:
+    """Say what would help, going by what the server asks for."""
+    schemes = list(dict.fromkeys(each.scheme for each in parse_challenges(values)))
+    if schemes and "bearer" not in schemes:
+        named = plain(" or ".join(schemes))
+        return f"the server takes no tokens, but {named}: pass headers={{'Authorization': ...}}"
+    if has_auth:
+        return "the server does not take the token"
+    return 'pass auth="oauth" to obtain a token, or auth="..." with one'
 
 
 def _described(challenge: AuthChallenge | None) -> str:

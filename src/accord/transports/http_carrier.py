@@ -276,7 +276,8 @@ class Carrier:
 
     def _refuse_plainly(self, message: Message, response: Response, body: bytes) -> None:
         content_type = names.media_type(response.header("content-type"))
-        why = explain(response.status, content_type, body)
+        retry_after = response.header("retry-after")
+        why = explain(response.status, content_type, body, retry_after=retry_after)
         if message.opens:
             text = f"{self.place}: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
