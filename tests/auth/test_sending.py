@@ -313,7 +313,8 @@ def test_the_proxy_of_the_environment_is_used_and_inner_names_are_still_refused(
         return web.Response(text="{}")
 
     async def work(url, seen):
-        monkeypatch.setenv("http_proxy", url)
+        # By name: that of a proxy may mean any address, for it was named by the user.
+        monkeypatch.setenv("http_proxy", url.replace("127.0.0.1", "localhost"))
         monkeypatch.setenv("no_proxy", "inside.example")
         policy = AddressPolicy.beside("https://m.example/mcp", ["http://auth.example"])
         response = await GuardedSender(policy).send(get("http://auth.example/x"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.authorization_server.place import Place
+from accord.auth.authorization_server.place import Place, checked_issuer
 from accord.auth.authorization_server.records import Refusal
 
 ISSUER = "https://auth.example/login"
@@ -40,6 +40,15 @@ def test_a_path_that_only_resembles_the_issuers_stays_as_it_is():
 def test_an_issuer_that_is_set_stands_before_the_url_of_the_server():
     assert Place.beside(ISSUER, DESK, "/mcp", ()).issuer == ISSUER
     assert Place.beside(None, DESK, "/mcp", ()).issuer == "https://desk.example"
+
+
+@pytest.mark.requirement("auth.https.endpoints")
+def test_an_issuer_is_reached_over_https_or_on_this_machine():
+    assert checked_issuer("https://Auth.example/login/") == ISSUER
+    assert checked_issuer("http://localhost:8000/") == "http://localhost:8000"
+    for wrong in ("http://auth.example", "https://auth.example/?a=1", "auth.example", ""):
+        with pytest.raises(ValueError, match="expected https"):
+            checked_issuer(wrong)
 
 
 @pytest.mark.parametrize(
