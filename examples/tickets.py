@@ -111,7 +111,7 @@ class Closing:
     solution: Annotated[str, Meta(min_length=1, description="for those who have it next")]
 
 
-@server.tool(annotations=ToolAnnotations(destructive_hint=False, idempotent_hint=True))
+@server.tool(annotations={"destructiveHint": False, "idempotentHint": True})
 async def close_ticket(ctx: Context[Desk], number: Number) -> str:
     """Close a ticket, once the user has told how it was solved."""
     ticket = ctx.state.ticket(number)

@@ -7,7 +7,7 @@ returned is turned into contents.
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -49,6 +49,13 @@ _EXPRESSION: Final = re.compile(r"\{[^}]*\}")
 _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
 
 
+if TYPE_CHECKING:
+    _Annotations: TypeAlias = Annotations | JsonObject
+else:
+    # What a dictionary is read into.
+    _Annotations = Annotations
+
+
 class ResourceDetails(TypedDict, total=False):
     """What an author may say about a resource; name and description default to the function's.
 
@@ -60,7 +67,7 @@ class ResourceDetails(TypedDict, total=False):
     description: str
     mime_type: str
     size: int
-    annotations: Annotations
+    annotations: _Annotations
     icons: list[Icon]
     meta: JsonObject
     scopes: Iterable[str]

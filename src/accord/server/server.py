@@ -174,7 +174,7 @@ class Server(Generic[State]):
             title=details.get("title"),
             description=details.get("description") or found.description or name,
             output_schema=returns.output_schema,
-            annotations=details.get("annotations"),
+            annotations=details.get("annotations"),  # type: ignore[arg-type]  # read by checked()
             icons=details.get("icons"),
             meta=details.get("meta"),
         )

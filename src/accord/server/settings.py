@@ -1,7 +1,7 @@
 """What an author may say of a server and of its tools."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, get_args
 
 from accord.errors import RegistrationError
 from accord.keywords import refuse_unknown
@@ -13,6 +13,11 @@ from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.server import Middleware
+
+    Hints: TypeAlias = ToolAnnotations | JsonObject
+else:
+    # What a dictionary is read into.
+    Hints = ToolAnnotations
 
 __all__ = ["Protection", "Settings", "ToolDetails", "check_settings", "check_texts"]
 
@@ -26,7 +31,7 @@ class ToolDetails(TypedDict, total=False):
     name: str
     title: str
     description: str
-    annotations: ToolAnnotations
+    annotations: Hints
     icons: list[Icon]
     meta: JsonObject
     inline: bool
