@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
+import ssl
 
 import pytest
 from aiohttp import web
 
 from accord.auth.http import HttpRequest, HttpResponse, NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender, address_kind, is_loopback
+from support.certificates import self_signed, serving_with
 from support.waiting import run
 
 PUBLIC = AddressPolicy.beside("https://mcp.example.com/mcp")
@@ -299,6 +301,26 @@ def test_no_connection_is_told_without_secrets():
         assert "127.0.0.1:1/x" in caught.value.reason
         assert "SECRET" not in caught.value.reason
         assert not caught.value.is_refused
+
+    run(main())
+
+
+def test_a_certificate_that_is_not_trusted_is_told_with_the_setting(tmp_path):
+    file, key = self_signed(tmp_path)
+
+    async def main():
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=serving_with((file, key)))
+        async with server:
+            url = f"https://localhost:{server.sockets[0].getsockname()[1]}/x"
+            with pytest.raises(NoResponse, match=r"TLS failed: self.signed") as caught:
+                await GuardedSender(LOCAL).send(get(url))
+            assert "OAuth(tls=" in caught.value.hint
+            trusting = GuardedSender(LOCAL, tls=ssl.create_default_context(cafile=file))
+            assert (await trusting.send(get(url))).body == b"{}"
 
     run(main())
 

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import re
 import ssl
-import subprocess
 import zlib
 from contextlib import asynccontextmanager
 
@@ -17,6 +16,7 @@ from accord.transports.http_client_options import HttpClientOptions
 from accord.transports.http_sender import AiohttpSender, Cut, NotSent, proxy_for
 from accord.transports.http_senders import sender_for
 from accord.transports.http_sockets import SocketSender
+from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer
 from support.waiting import run, until
 
@@ -381,19 +381,11 @@ def test_what_is_not_there_says_so():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    key, file = folder / "key.pem", folder / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(
-        [*command, *names, "-keyout", key, "-out", file], check=True, capture_output=True
-    )
-    return file, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 def test_certificates_are_checked_unless_told_otherwise(certificate):
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certificate)
+    context = serving_with(certificate)
 
     async def main():
         async with answering(tls=context) as (server, sender):

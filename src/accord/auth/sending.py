@@ -264,6 +264,10 @@ class GuardedSender:
             refusal = _refusal_in(error)
             if refusal is not None:
                 raise refusal from None
+            untrusted = _untrusted(error)
+            if untrusted:
+                why = f"{shown_url(url)}: TLS failed: {untrusted}"
+                raise NoResponse(why, hint="OAuth(tls=...) says whom to trust") from None
             raise NoResponse(f"{shown_url(url)}: {_reason(error)}") from None
 
     async def _read(self, response: "ClientResponse", url: str) -> HttpResponse:
@@ -360,6 +364,12 @@ def _refusal_in(error: BaseException) -> NoResponse | None:
                 return each.why
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+def _untrusted(error: BaseException) -> str:
+    """Say what is wrong with a certificate; empty where it is something else."""
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    return str(getattr(inner, "verify_message", ""))[:100]
 
 
 def _reason(error: BaseException) -> str:
