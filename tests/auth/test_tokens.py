@@ -11,7 +11,7 @@ import time
 import msgspec
 import pytest
 
-from accord.auth import FileStore, MemoryStore, OAuth
+from accord.auth import FileStore, MemoryStore, OAuth, tokens
 from accord.auth.credentials import ClientIdentity
 from accord.auth.tokens import Grant, default_path
 from accord.errors import FlowFailed
@@ -111,8 +111,33 @@ def test_a_file_that_is_no_json_is_told_and_kept(tmp_path):
         run(FileStore(path).read("k"))
     assert str(path) in caught.value.asked
     assert path.read_text() == "{broken"
-    path.write_text("[1]")
-    assert run(FileStore(path).read("k")) is None
+    for nothing in ("[1]", '{"k": 1}'):
+        path.write_text(nothing)
+        assert run(FileStore(path).read("k")) is None
+
+
+def test_a_lock_that_somebody_keeps_is_given_up_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "_LOCK_EXPECTED", 0.02)
+    store = FileStore(tmp_path / "tokens.json")
+
+    async def main():
+        async with store.lock("k"):
+            async with store.lock("other"):
+                pass
+            with pytest.raises(FlowFailed, match="another process keeps it"):
+                async with store.lock("k"):
+                    raise AssertionError("two hold one lock")
+
+    run(main())
+
+
+def test_what_cannot_be_written_changes_nothing_and_leaves_nothing(tmp_path):
+    store = FileStore(tmp_path / "tokens.json")
+    run(store.write("k", "v"))
+    with pytest.raises(UnicodeEncodeError):
+        run(store.write("k", "\ud800"))
+    assert run(store.read("k")) == "v"
+    assert [each.suffix for each in tmp_path.iterdir() if each != store.path] == [".lock"]
 
 
 def test_a_place_that_cannot_be_written_is_told_with_what_to_do(tmp_path):
