@@ -25,8 +25,8 @@ def put_in_order(schemas: Any, types: Iterable[Any]) -> None:
 
 
 def _same(values: Iterable[Any]) -> Hashable:
-    # True equals 1, and both may be among the choices.
-    return frozenset((type(value), value) for value in values)
+    # By text: True equals 1, and a default may look like choices and hold anything.
+    return frozenset(map(repr, values))
 
 
 def _choosing(node: Any) -> Iterator[JsonObject]:
