@@ -93,6 +93,20 @@ def test_without_scopes_none_are_named():
     assert "scope" not in query_of(authorization_url(asking()))
 
 
+def test_what_the_metadata_writes_into_the_url_does_not_stand_against_ours():
+    endpoint = f"{ISSUER}/authorize?state=theirs&client_id=other&code_challenge_method=plain&a=1"
+    url = authorization_url(asking(among(authorization_endpoint=endpoint)))
+    pairs = parse_qsl(urlsplit(url).query)
+    assert len(pairs) == len(dict(pairs))
+    ours = {"a": "1", "client_id": "me", "state": "s" * 32, "code_challenge_method": "S256"}
+    assert ours.items() <= dict(pairs).items()
+
+
+def test_who_asks_for_a_refresh_token_by_scope_asks_the_person():
+    query = query_of(authorization_url(asking(scopes=("a", "offline_access"))))
+    assert (query["prompt"], query["scope"]) == ("consent", "a offline_access")
+
+
 def test_the_challenge_of_pkce_is_that_of_the_rfc():
     assert challenge_of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == (
         "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
@@ -173,6 +187,9 @@ def test_an_error_is_told_with_what_to_change():
     with pytest.raises(FlowFailed, match="access_denied: not today") as caught:
         code_in(params, request)
     assert "declined" in caught.value.hint
+    with pytest.raises(FlowFailed) as caught:
+        code_in({"error": "server_error", "state": request.state}, request)
+    assert caught.value.hint == "try again later"
     with pytest.raises(FlowFailed, match="without a code"):
         code_in({"state": request.state}, request)
 
@@ -187,6 +204,11 @@ def test_an_error_about_the_resource_is_told_from_others():
             code_in(params | {"state": request.state}, request)
     with pytest.raises(FlowFailed) as caught:
         code_in({"error": "invalid_request", "state": request.state}, request)
+    assert not isinstance(caught.value, ResourceRejected)
+    # Who did not name it cannot leave it out either.
+    silent = asking(names_resource=False)
+    with pytest.raises(FlowFailed) as caught:
+        code_in({"error": "invalid_target", "state": silent.state}, silent)
     assert not isinstance(caught.value, ResourceRejected)
 
 

@@ -214,6 +214,9 @@ def test_consent_can_be_remembered_for_the_same_person_client_and_scopes():
     assert ">Allow</button>" in desk.authorize(desk.client(), scope="read").text
     answer = desk.authorize(client, scope="write", prompt="none")
     assert answer.returned["error"] == "consent_required"
+    later = Desk(store=desk.store, remember_consent=False)
+    later.cookie = desk.cookie
+    assert ">Allow</button>" in later.authorize(client, scope="read").text
 
 
 def test_a_person_without_a_password_is_still_asked():

@@ -69,6 +69,15 @@ def test_the_link_of_a_device_still_asks_the_person(desk):
     assert device.poll().error == "authorization_pending"
 
 
+def test_somebody_else_can_log_in_for_a_device(desk):
+    page = enter(desk, code(Television(desk)))
+    before = desk.cookie
+    page = desk.follow(desk.submit(page, step="leave"))
+    assert 'name="password"' in page.text
+    desk.cookie = before
+    assert 'name="password"' in desk.send("GET", "/device").text
+
+
 def test_a_device_that_is_denied_is_told(desk):
     device = Television(desk)
     desk.submit(enter(desk, code(device)), decision="deny")

@@ -154,7 +154,11 @@ def test_registration_can_be_turned_off():
 def test_registration_can_need_a_token():
     desk = Desk(registration_token="sesame")
     body = json.dumps({"redirect_uris": [RETURN]}).encode()
-    for given, status in (({}, 401), ({"authorization": "Bearer x"}, 401)):
+    for given, status in (
+        ({}, 401),
+        ({"authorization": "Bearer x"}, 401),
+        ({"authorization": "Basic sesame"}, 401),
+    ):
         answer = desk.send("POST", "/register", body=body, content_type="application/json", **given)
         assert answer.status == status
     answer = desk.send(
