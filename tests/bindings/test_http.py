@@ -29,6 +29,7 @@ def test_loopback_hosts_are_served(host):
         "localhost.evil.example",
         "localhost@evil.example",
         "localhost:80@evil.example",
+        "evil@localhost",
         "localhost:port",
         "localhost:99999",
         "localhost/x",
@@ -48,8 +49,15 @@ def test_other_hosts_are_refused_by_name(host):
 
 
 @pytest.mark.requirement("http.origin.validated")
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]"])
+def test_pages_of_the_same_machine_are_served(origin):
+    assert Guard().refuse(head(host="localhost", origin=origin)) is None
+
+
+@pytest.mark.requirement("http.origin.validated")
 @pytest.mark.parametrize(
-    "origin", ["null", "", "https://evil.example", "file://localhost", "http://[", "localhost"]
+    "origin",
+    ["null", "", "https://evil.example", "file://localhost", "http://[", "localhost", "http:"],
 )
 def test_other_origins_are_refused_by_name(origin):
     refusal = Guard().refuse(head(host="localhost", origin=origin))
@@ -72,7 +80,7 @@ def test_what_is_allowed_is_served_whatever_its_case():
     guard = guard_for(
         "https://Tools.Example:8443/mcp", ["Proxy", "other:1"], ["https://App.Example/"]
     )
-    for host in ("tools.example", "TOOLS.example:8443", "proxy:77", "other:1"):
+    for host in ("tools.example", "TOOLS.example:8443", "proxy:77", "other:1", "OTHER:1"):
         assert guard.refuse(head(host=host)) is None
     assert guard.refuse(head(host="other:2")) is not None
     for origin in ("https://tools.example:8443", "https://APP.example"):
@@ -87,6 +95,7 @@ def test_what_is_allowed_is_served_whatever_its_case():
         ("tools.example:*", "tools.example:77"),
         ("fe80::1", "[fe80::1]:8000"),
         ("[fe80::1]", "[fe80::1]"),
+        ("[fe80::1]", "[fe80::1]:8000"),
         ("[fe80::1]:80", "[fe80::1]:80"),
     ],
 )

@@ -28,8 +28,22 @@ def test_blank_lines_are_skipped(blank: bytes) -> None:
     assert read(blank, b"one\n", blank) == [b"one"]
 
 
-def test_a_last_line_needs_no_end() -> None:
-    assert read(b"one\ntwo") == [b"one", b"two"]
+@pytest.mark.parametrize("last", [[b"two"], [b"t", b"wo"], [b" two\r"]])
+def test_a_last_line_needs_no_end(last: list[bytes]) -> None:
+    assert read(b"one\n", *last) == [b"one", b"two"]
+
+
+def test_blanks_are_no_last_line() -> None:
+    assert read(b"one\n \t") == [b"one"]
+
+
+def test_a_reader_that_came_to_its_end_begins_anew() -> None:
+    reader = LineReader(10)
+    assert list(reader.feed(b"1234567890")) == []
+    assert reader.end() == b"1234567890"
+    assert reader.end() is None
+    assert list(reader.feed(b"0987654321")) == []
+    assert list(reader.feed(b"\n")) == [b"0987654321"]
 
 
 def test_an_input_without_anything_has_no_last_line() -> None:
@@ -39,6 +53,17 @@ def test_an_input_without_anything_has_no_last_line() -> None:
 @pytest.mark.parametrize("size", [99, 100])
 def test_a_line_up_to_the_limit_is_accepted(size: int) -> None:
     assert read(b"x" * size + b"\n") == [b"x" * size]
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [([], []), ([b"o", b"ne\n"], [b"one"]), ([b"x" * 101, b"\n"], ["too long"])],
+    ids=["first", "after one in pieces", "after one too long"],
+)
+def test_a_line_in_pieces_may_reach_the_limit(
+    before: list[bytes], found: list[bytes | str]
+) -> None:
+    assert read(*before, b"x" * 60, b"x" * 40, b"\n") == [*found, b"x" * 100]
 
 
 def test_a_line_above_the_limit_costs_no_other_line() -> None:

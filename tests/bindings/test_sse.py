@@ -33,9 +33,45 @@ def test_events_are_the_same_however_the_bytes_are_cut(size):
     assert decoder.retry == 700
 
 
+def test_an_event_is_written_field_by_field():
+    written = sse.encode(b"{}", name="endpoint", id="1", retry=700)
+    assert written == b"retry: 700\nevent: endpoint\nid: 1\ndata: {}\n\n"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=["newline", "return", "both"])
+def test_data_of_several_lines_is_written_line_by_line(end):
+    assert sse.encode(b"a" + end + b"b") == b"data: a\ndata: b\n\n"
+
+
 def test_what_was_encoded_is_decoded():
     written = sse.encode(b"a\r\nb\rc\nd", name="message", id="x") + sse.encode(b"{}")
     assert list(Decoder().feed(written)) == [Event(b"a\nb\nc\nd", "message", "x"), Event(b"{}")]
+
+
+def test_an_end_of_line_may_be_cut_and_nothing_come_between():
+    chunks = [b"data: a\r", b"", b"\ndata: b\r\n\r\n"]
+    decoder = Decoder()
+    assert [event for chunk in chunks for event in decoder.feed(chunk)] == [Event(b"a\nb")]
+
+
+@pytest.mark.parametrize(
+    ("before", "events"),
+    [(b"", [Event(b"x")]), (b"\n", []), (b": comment\n", [])],
+    ids=["first", "after a blank line", "after a comment"],
+)
+def test_a_byte_order_mark_is_one_only_at_the_beginning(before, events):
+    assert list(Decoder().feed(before + b"\xef\xbb\xbfdata: x\n\n")) == events
+
+
+def test_what_is_no_utf8_is_replaced_in_names_and_ids():
+    written = b"event: \xff\nid: \xff\ndata: x\n\n"
+    assert list(Decoder().feed(written)) == [Event(b"x", "\ufffd", "\ufffd")]
+
+
+def test_an_event_without_id_leaves_where_to_resume():
+    decoder = Decoder()
+    list(decoder.feed(b"id: 1\ndata: a\n\ndata: b\n\n"))
+    assert decoder.last_id == "1"
 
 
 def test_an_event_without_data_names_where_to_resume():
@@ -57,7 +93,25 @@ def test_a_stream_taken_up_again_forgets_what_was_incomplete():
     assert list(decoder.feed(b"id: 2\ndata: b\n\n")) == [Event(b"b", "message", "2")]
 
 
-@pytest.mark.parametrize("line", [b"retry: soon", b"retry: -1", b"retry: 9999999999999999"])
+def test_another_response_begins_like_a_first_one():
+    decoder = Decoder(limit=10)
+    list(decoder.feed(b"data: 12345\ndata: "))
+    decoder.restart()
+    assert list(decoder.feed(b"\xef\xbb\xbfdata: 1234567890\n\n")) == [Event(b"1234567890")]
+    list(decoder.feed(b"data: "))
+    decoder.restart()
+    assert list(decoder.feed(b"data: 1234")) == []
+
+
+def test_a_retry_may_last_for_years():
+    decoder = Decoder()
+    list(decoder.feed(b"retry: 999999999999\n\n"))
+    assert decoder.retry == 999_999_999_999
+
+
+@pytest.mark.parametrize(
+    "line", [b"retry: soon", b"retry: -1", b"retry: 9999999999999999", b"other: 5"]
+)
 def test_a_retry_that_is_no_time_is_ignored(line):
     decoder = Decoder()
     list(decoder.feed(line + b"\n\n"))
@@ -74,3 +128,11 @@ def test_an_id_with_a_null_character_is_ignored():
 def test_an_event_that_outgrows_the_limit_is_refused(chunk):
     with pytest.raises(EventTooLong, match="message_bytes"):
         list(Decoder(limit=10).feed(chunk))
+
+
+def test_events_up_to_the_limit_are_read_one_after_another():
+    decoder = Decoder(limit=10)
+    for chunk in (b"data: 1234", b"\n\n", b"data: 5678", b"\n\n"):
+        list(decoder.feed(chunk))
+    found = list(decoder.feed(b"data: 1234567890\n\ndata: 0987654321\n\n"))
+    assert found == [Event(b"1234567890"), Event(b"0987654321")]
