@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from datetime import timedelta
 
 import pytest
 
@@ -26,6 +27,21 @@ def test_silence_beyond_the_deadline_cancels_the_request_on_the_server(wayward, 
                 await client.call_tool("never", timeout=0.1)
             calls, named = await cancellations(client)
             assert [each["requestId"] for each in named] == calls[:1]
+
+    run(main())
+
+
+@pytest.mark.parametrize("wrong", ["3", True, timedelta(seconds=3)], ids=repr)
+def test_a_time_that_is_no_number_is_refused_before_anything_is_sent(wrong, wayward, run):
+    async def main():
+        with pytest.raises(TypeError, match=r"timeout is .*, expected a number of seconds"):
+            connect(wayward(), timeout=wrong)
+        async with connect(wayward()) as client:
+            for how in ("timeout", "cap"):
+                with pytest.raises(TypeError, match=f"{how} is .*, expected a number of seconds"):
+                    await client.call_tool("never", **{how: wrong})
+            calls, _ = await cancellations(client)
+            assert len(calls) == 1
 
     run(main())
 

@@ -85,6 +85,26 @@ def test_half_a_character_in_the_text_of_an_error_is_spelled_out() -> None:
     assert text(run(called(server, "look"))) == "no file caf\xe9 \\udce9"
 
 
+def test_the_one_error_in_a_group_of_tasks_reaches_the_caller() -> None:
+    server = Server("desk")
+
+    async def ask(what: str) -> None:
+        raise ToolError(f"no {what}")
+
+    async def both() -> None:
+        raise ExceptionGroup("two", [ToolError("one"), ToolError("two")])
+
+    @server.tool
+    async def one() -> str:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(ask("city"))
+        return "found"
+
+    server.add_tool(both)
+    assert text(run(called(server, "one"))) == "no city"
+    assert text(run(called(server, "both"))).startswith("tool both failed (reference ")
+
+
 def test_a_plain_function_may_hand_on_an_async_one() -> None:
     async def dig() -> int:
         return 3

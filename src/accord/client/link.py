@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord import errors
 from accord.bindings.headers import check_headers
 from accord.client.callbacks import Callbacks
-from accord.client.options import CallOptions, OnProgress, Settings
+from accord.client.options import CallOptions, OnProgress, Settings, check_seconds
 from accord.errors import (
     AccordError,
     ConnectionClosed,
@@ -283,6 +283,8 @@ class Link:
     def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
         refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
+        check_seconds("timeout", timeout)
+        check_seconds("cap", cap)
         timeout = self.settings.timeout if timeout is None else timeout
         cap = self.settings.cap if cap is None else cap
         return (

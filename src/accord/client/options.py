@@ -103,6 +103,16 @@ class ConnectOptions(TypedDict, total=False):
     limits: Limits
 
 
+def check_seconds(name: str, value: object) -> None:
+    """Refuse a time that is no number, such as a timedelta; None is a matter of who asks.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError(f"{name} is {value!r}, expected a number of seconds")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The options of a connection with their defaults."""
@@ -138,6 +148,8 @@ class Settings:
         for name, value in vars(self).items():
             if name.startswith("on_") and value is not None and not callable(value):
                 raise TypeError(f"{name} is {value!r}, expected a function")
+        for name in ("timeout", "cap", "connect_timeout", "exit_grace", "terminate_grace"):
+            check_seconds(name, getattr(self, name))
 
     def offered(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.

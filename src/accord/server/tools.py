@@ -116,6 +116,9 @@ class ToolEntry(msgspec.Struct):
             session.untrack(exchange)
 
     def _failed(self, error: BaseException, context: Context[Any]) -> CallToolResult:
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            # A group of tasks says nothing more of the one among them that failed.
+            error = error.exceptions[0]
         if isinstance(error, ToolError):
             return failure(str(error))
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
