@@ -300,6 +300,9 @@ def test_the_old_refresh_token_is_kept_when_none_comes_back():
     assert fields_of(sent)["refresh_token"] == "rt"
     assert fields_of(sent)["resource"] == "https://example.com/mcp"
     assert (grant.access_token, grant.refresh_token, grant.scopes) == ("new", "rt", ("a",))
+    for odd in (7, "", None):
+        grant, _ = drive(refresh(granted(), 0.0), lambda _: reply(said | {"refresh_token": odd}))  # noqa: B023
+        assert grant.refresh_token == "rt"
     grant, _ = drive(refresh(granted(), 0.0), lambda _: reply(said | {"refresh_token": "next"}))
     assert grant.refresh_token == "next"
 

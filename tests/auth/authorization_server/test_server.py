@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sqlite3
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
@@ -512,3 +513,24 @@ def test_secrets_are_in_no_log(caplog):
     for secret in (code, tokens["access_token"], tokens["refresh_token"], VERIFIER):
         assert secret not in caplog.text
     assert challenge_of(VERIFIER) not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        ({"auto_approve": "ada"}, []),
+        ({"users": {"ada": ADA}}, ["accord-auth.db"]),
+        ({"users": {"ada": ADA}, "store": None}, []),
+        ({"auto_approve": "ada", "store": "kept.db"}, ["kept.db"]),
+    ],
+    ids=["nobody is asked", "people", "people in memory", "a file by name"],
+)
+def test_state_is_in_a_file_unless_nobody_is_asked(given, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    auth = AuthorizationServer(**given)
+    store = auth.endpoints.store
+    assert store.count_clients() == 0
+    auth.close()
+    assert [each.name for each in tmp_path.iterdir()] == files
+    with pytest.raises(sqlite3.ProgrammingError):
+        store.count_clients()
