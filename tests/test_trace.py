@@ -77,6 +77,11 @@ def test_windows_line_ends_and_a_byte_order_mark_are_accepted():
     assert len(list(read(io.BytesIO(data)))) == 2
 
 
+def test_a_byte_order_mark_may_have_the_first_line_for_itself():
+    (record,) = read(io.BytesIO(b"\xef\xbb\xbf\n" + line_of(b"1") + b"\n"))
+    assert record.number == 2
+
+
 def test_the_last_line_may_lack_its_newline():
     assert len(list(read(io.BytesIO(line_of(b"1") + b"\n" + line_of(b"2"))))) == 2
 
@@ -103,10 +108,18 @@ def test_header_names_are_found_in_any_case():
 
 
 @pytest.mark.parametrize(
+    ("status", "is_refusal"), [(None, False), (200, False), (399, False), (400, True), (503, True)]
+)
+def test_a_request_is_refused_from_400_on(status, is_refusal):
+    assert HttpFacts(status=status).is_refusal is is_refusal
+
+
+@pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"", "the recording is empty"),
         (b"\n \n", "the recording is empty"),
+        (b"\xef\xbb\xbf", "the recording is empty"),
         (line_of(b"1") + b"\nnope\n", "line 2: not JSON at byte 0: expecting value"),
         (line_of(b"01") + b"\n", "line 1: not JSON at byte 28: expecting ',' delimiter"),
         ('{"é": x}\n'.encode(), "line 1: not JSON at byte 7: expecting value"),

@@ -5,6 +5,33 @@ from accord.bindings import headers
 JSON, STREAM = "application/json", "text/event-stream"
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"X-Trace": "a b\tc"}, {"authorization": "Bearer é"}, {"x": ""}]
+)
+def test_headers_of_ones_own_may_be_sent(given):
+    headers.check_headers(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"": "x"}, "'' is no name of a header"),
+        ({"a b": "x"}, "'a b' is no name of a header"),
+        ({"a:": "x"}, "'a:' is no name of a header"),
+        ({b"a": "x"}, "b'a' is no name of a header"),
+        ({"a": b"x"}, "the value of header a is no text on one line"),
+        ({"a": "secret\n"}, "the value of header a is no text on one line"),
+        ({"a": "secret\x7f"}, "the value of header a is no text on one line"),
+        ({"fine": "x", "MCP-Session-Id": "x"}, "header MCP-Session-Id is set by the transport"),
+        ({"content-length": "1"}, "header content-length is set by the transport"),
+    ],
+)
+def test_headers_that_would_break_a_request_are_refused(given, reason):
+    with pytest.raises(ValueError) as caught:
+        headers.check_headers(given)
+    assert str(caught.value) == reason
+
+
 @pytest.mark.requirement("session.id.visible-ascii")
 @pytest.mark.parametrize(
     ("text", "is_one"), [("a", True), ("!~", True), ("", False), ("a b", False), ("é", False)]
@@ -28,7 +55,10 @@ def test_session_ids_are_visible_ascii(text, is_one):
         ("*/*;q=0", False, False),
         ("*/*, text/event-stream;q=0", True, False),
         ("text/event-stream;q=0, */*", True, False),
+        ("*/*, text/*;q=0", True, False),
+        ("text/*, text/event-stream;q=0", False, False),
         ("application/json;profile=x;q=0.000", False, False),
+        ("application/json; Q = 0 ", False, False),
         ("application/json;q=1.0", True, False),
         (",,;;", False, False),
     ],
@@ -45,7 +75,7 @@ def test_the_most_specific_range_of_an_accept_header_decides(accept, takes_json,
         ("", "", None),
         ("application/json", JSON, None),
         (" Application/JSON ;charset=UTF-8", JSON, "utf-8"),
-        ('text/plain; a=b; Charset="latin1"', "text/plain", "latin1"),
+        ('text/plain; a=b; Charset= "latin1"', "text/plain", "latin1"),
     ],
 )
 def test_content_types_have_a_type_and_perhaps_a_charset(content_type, kind, charset):
