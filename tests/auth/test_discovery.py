@@ -121,6 +121,9 @@ def test_a_server_without_any_metadata_has_default_paths():
         "https://example.com/team/mcp#part",
         "https://example.com.evil.example/team/mcp",
         "https://example.com@evil.example/team/mcp",
+        f"{SERVER}?tenant=1",
+        "https://[bad",
+        "https://example.com:port/team/mcp",
         None,
         7,
     ],
@@ -140,6 +143,12 @@ def test_metadata_of_another_resource_is_refused(resource):
 )
 def test_a_resource_that_the_server_is_part_of_is_its_own(resource):
     assert belongs_to(resource, SERVER)
+    assert belongs_to(resource, f"{SERVER}?tenant=1")
+
+
+def test_a_query_that_a_resource_names_is_that_of_the_server():
+    assert belongs_to(f"{SERVER}?tenant=1", f"{SERVER}?tenant=1")
+    assert not belongs_to(f"{SERVER}?tenant=1", f"{SERVER}?tenant=2")
 
 
 @pytest.mark.requirement("auth.resource.canonical", "auth.resource.most-specific")
