@@ -16,6 +16,7 @@ from support.issuer import token
 from support.scripted_authorization import scripted
 from support.waiting import run
 
+REVISION = "2025-06-18"
 ACCORD = [sys.executable, "-m", "accord.cli.main"]
 
 
@@ -209,6 +210,7 @@ def test_oauth_on_the_command_line_shows_the_url_where_no_browser_is(tmp_path):
             assert code == 2
             assert f"{script.issuer}/authorize?" in err
             assert "neither a browser nor a terminal" in err
+            assert "try: use --grant client-credentials or --grant device, or a token with" in err
 
     run(main())
 
@@ -230,6 +232,28 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
             assert (code, "--client-id goes with --oauth" in err) == (2, True)
 
     run(main())
+
+
+def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tmp_path):
+    async def main():
+        async with scripted(metadata={"registration_endpoint": None}) as script:
+            env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "SECRET"}
+            only = ["--only", "lifecycle.version.server-echoes", "--revision", REVISION]
+            check = ["check", "server", script.url, "--oauth", *only, "--format", "json"]
+            code, _, err = await accord(*check, **env)
+            assert code == 2
+            assert "register the client by hand and name it: --client-id ID" in err
+            named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
+            code, out, err = await accord(*check, *named, **env)
+            assert (code, [each["verdict"] for each in json.loads(out)["results"]]) == (0, ["pass"])
+            (sent,), (head,) = script.forms("/token"), script.heads("/token")
+            assert (sent["client_id"], sent["scope"]) == ("me", "a")
+            assert head["Authorization"].startswith("Basic ")
+            code, _, err = await accord(*check[:3], "--client-id", "me")
+            assert (code, "--client-id goes with --oauth" in err) == (2, True)
+        assert list(tmp_path.iterdir()) == []
+
+    run(main(), seconds=60)
 
 
 def test_oauth_on_the_command_line_keeps_its_token(tmp_path):

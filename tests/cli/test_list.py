@@ -169,7 +169,14 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
         (["good.py", "--cwd", "nowhere"], "--cwd: there is no folder nowhere"),
         (["good.py", "--env", "X"], "argument --env: 'X' is no variable, expected K=V"),
         (["good.py", "--timeout", "x"], "argument --timeout: 'x' is no number of seconds"),
-        (["good.py", "--revision", "1"], "unknown revision '1'; known: 2024-11-05, "),
+        (
+            ["good.py", "--revision", "1"],
+            "unknown revision '1'; known: 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25\n",
+        ),
+        (
+            ["good.py", "--revision", "2026-07-28"],
+            "nobody can be spoken to under 2026-07-28 yet, which opens without a handshake",
+        ),
         (["good.py", "--format", "xml"], "unknown format 'xml'; known: text, json"),
     ],
 )

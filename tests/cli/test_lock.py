@@ -60,7 +60,8 @@ def test_a_change_fails_with_what_it_was_and_is(accord, small):
         '  + "string"',
         "prompt hello: removed",
         "prompt welcome: added",
-        f"5 changes since {lock}; if they are wanted, accord lock writes it anew",
+        f"5 changes since {lock}; if they are wanted:",
+        f"  accord lock {small} --output {lock}",
     ]
     done = accord("verify", small, "--lock", lock, "--format", "json")
     found = json.loads(done.stdout)

@@ -110,6 +110,13 @@ def test_whoever_listens_elsewhere_is_told_what_else_it_takes(tmp_path):
         until_sync(lambda: "public_url or allowed_hosts" in server.log)
 
 
+def test_both_forms_are_announced_where_both_are_served(tmp_path):
+    with running(tmp_path, *ACCORD_HTTP, "0", "--sse") as server:
+        at = f"http://127.0.0.1:{server.port}"
+        told = f"offer is served at {at}/mcp, and in the older form at {at}/sse; Ctrl-C ends"
+        until_sync(lambda: told in server.log)
+
+
 def test_an_address_that_is_taken_is_named(tmp_path):
     with running(tmp_path, *RUN) as server:
         port = str(server.port)

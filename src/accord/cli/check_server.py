@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from accord.cli import reporting
+from accord.cli.advice import in_options
+from accord.cli.connection import add_auth_options, auth_of, oauth_of
 from accord.cli.options import (
     UsageError,
-    add_bearer,
     add_env,
-    add_header,
     add_only,
     add_tools,
     given_token,
@@ -84,13 +84,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
 
 def _add_reaching(parser: argparse.ArgumentParser) -> None:
     """Add how the server is reached."""
-    add_header(parser)
-    add_bearer(parser)
-    parser.add_argument(
-        "--oauth",
-        action="store_true",
-        help="obtain a token as the server asks for it, for this check alone",
-    )
+    add_auth_options(parser, "for this check alone")
     parser.add_argument(
         "--other-bearer",
         metavar="TOKEN",
@@ -120,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         report = asyncio.run(_check(options, plan))
     except ConnectFailed as error:
-        complain(str(error))
+        complain(in_options(str(error)))
         return 2
     return reporting.deliver(report, form, options)
 
@@ -146,11 +140,10 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
     transport = _transport(options, is_url=isinstance(found, str))
     name = reporting.shown_target(options.target) or " ".join(options.command)
     headers = dict(options.header)
+    auth_of(options)  # refuses what makes no sense
     token = given_token(options)
     if token:
         headers["authorization"] = f"Bearer {token}"
-    if token and options.oauth:
-        raise UsageError("either --bearer or --oauth, not both")
     settings: dict[str, Any] = {
         "name": name,
         "headers": headers,
@@ -182,7 +175,8 @@ async def _authorized(subject: "Subject", options: argparse.Namespace) -> "Subje
         return subject
     from accord.check.probing.authorization import obtain
 
-    granted = await obtain(subject)
+    # A token that was kept would leave out the steps that are to be checked.
+    granted = await obtain(subject, oauth_of(options, name="accord check", is_kept=False))
     if granted is None:
         return subject
     headers = {**subject.headers, "authorization": f"Bearer {granted.token}"}
@@ -210,6 +204,10 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
     words += ['--bearer "$TOKEN"'] * bool(options.bearer)
     words += ["--oauth"] * options.oauth
+    named = {"client-id": options.client_id, "redirect-uri": options.redirect_uri}
+    words += [f"--{name} {quote(value)}" for name, value in named.items() if value is not None]
+    words += [f"--scope {quote(scope)}" for scope in options.scope or ()]
+    words += [f"--grant {quote(options.grant)}"] if options.grant else []
     words += ['--other-bearer "$OTHER"'] * bool(options.other_bearer)
     words += ['--foreign-bearer "$FOREIGN"'] * bool(options.foreign_bearer)
     words += [f"--env {quote(variable)}=..." for variable, _ in options.env]

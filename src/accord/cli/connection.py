@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from accord.cli.advice import in_options
 from accord.cli.options import (
     UsageError,
     add_bearer,
@@ -14,34 +15,32 @@ from accord.cli.options import (
     given_token,
     one_of,
     seconds,
+    spoken_revision,
+    spoken_revisions,
 )
 from accord.cli.target import command_of
 from accord.cli.terminal import complain, note
 from accord.errors import (
     ConnectFailed,
     ConnectionClosed,
+    FlowFailed,
     Forbidden,
+    MissingExtra,
     RemoteProtocolError,
     RequestError,
     Unauthorized,
 )
-from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from accord.auth import OAuth
     from accord.client import Client, ConnectOptions
     from accord.transports.http_authorization import Auth
 
-__all__ = ["add_auth_options", "add_options", "auth_of", "reach", "talk"]
+__all__ = ["add_auth_options", "add_options", "auth_of", "oauth_of", "reach", "talk"]
 
 _STDERR_SHOWN: Final = 15
-# What a program would be told, and what somebody at a terminal is.
-_ADVICE: Final = (
-    'pass auth="oauth" to obtain a token, or auth="..." with one',
-    "add --oauth to obtain a token, or --bearer TOKEN",
-)
-
 _SECRET: Final = "ACCORD_CLIENT_SECRET"  # noqa: S105  # the name of a variable
 _Grant: TypeAlias = Literal["authorization_code", "client_credentials", "device"]
 _MEANT: Final[dict[str, _Grant]] = {
@@ -63,17 +62,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="seconds to wait for the server to start, and for each answer (default: 30 and 60)",
     )
     parser.add_argument(
-        "--revision", metavar="R", help=f"the revision to speak: {', '.join(REVISION_IDS)}"
+        "--revision", metavar="R", help=f"the revision to speak: {', '.join(spoken_revisions())}"
     )
     add_auth_options(parser)
 
 
-def add_auth_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says how a server at a URL is told who we are."""
+def add_auth_options(parser: argparse.ArgumentParser, then: str = "and keep it") -> None:
+    """Add what says how a server at a URL is told who we are, and what becomes of a token."""
     add_header(parser)
     add_bearer(parser)
     parser.add_argument(
-        "--oauth", action="store_true", help="obtain a token as the server asks for it, and keep it"
+        "--oauth",
+        action="store_true",
+        help=f"obtain a token as the server asks for it, {then}",
     )
     parser.add_argument(
         "--client-id",
@@ -99,11 +100,15 @@ def add_auth_options(parser: argparse.ArgumentParser) -> None:
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
-    """Return what the command line says about authorization, for `connect`."""
+    """Return what the command line says about authorization, for `connect`.
+
+    Raises:
+        UsageError: it contradicts itself, or names what does not exist.
+    """
     if options.bearer is not None and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
-        return _oauth(options)
+        return oauth_of(options)
     for name in ("client_id", "redirect_uri", "scope", "grant"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
@@ -118,13 +123,25 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
         raise UsageError(f"--bearer: {error}") from None
 
 
-def _oauth(options: argparse.Namespace) -> "Auth":
-    from accord.auth import OAuth
+def oauth_of(
+    options: argparse.Namespace, *, name: str = "accord command line", is_kept: bool = True
+) -> "OAuth":
+    """Return how a token is obtained, as the command line says.
 
+    Args:
+        options: the parsed command line, with what `add_auth_options` added.
+        name: what a person reads when asked for consent.
+        is_kept: whether tokens outlive this process, and earlier ones are used.
+    """
+    try:
+        from accord.auth import MemoryStore, OAuth
+    except ImportError:
+        raise MissingExtra("auth", needed_for="obtaining a token") from None
     grant = one_of(options.grant or _GRANTS[0], _GRANTS, "grant")
     try:
         return OAuth(
-            client_name="accord command line",
+            client_name=name,
+            store=None if is_kept else MemoryStore(),
             client_id=options.client_id,
             # Never an argument: everybody on this machine can read those.
             client_secret=os.environ.get(_SECRET) if options.client_id else None,
@@ -133,7 +150,7 @@ def _oauth(options: argparse.Namespace) -> "Auth":
             grant=_MEANT[grant],
         )
     except ValueError as error:
-        raise UsageError(f"--oauth: {error}") from None
+        raise UsageError(f"--oauth: {in_options(str(error))}") from None
 
 
 class _Stderr:
@@ -206,8 +223,8 @@ def reach(
     except ConnectFailed as error:
         stderr.is_live = False
         return _unreachable(error, stderr, is_ours=found is not options.command)
-    except Unauthorized as error:
-        complain(str(error).replace(*_ADVICE))
+    except (Unauthorized, FlowFailed) as error:
+        complain(in_options(str(error)))
         return 2
     except Forbidden as error:
         complain(str(error))
@@ -252,7 +269,7 @@ def _settings(
         **callbacks,  # type: ignore[typeddict-item]  # callbacks of ours, by their names there
     }
     if options.revision is not None:
-        settings["revision"] = one_of(options.revision, REVISION_IDS, "revision")
+        settings["revision"] = spoken_revision(options.revision)
     auth = auth_of(options)
     if auth is not None:
         settings["auth"] = auth

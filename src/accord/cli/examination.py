@@ -27,6 +27,7 @@ from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, media_type
 from accord.bindings.shown import shown_url
+from accord.cli.advice import in_options
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
@@ -114,8 +115,8 @@ class Examination:
         except _Stopped:
             pass
 
-    def _note(self, name: str, verdict: Verdict, **facts: str) -> None:
-        step = Step(name=name, verdict=verdict, **facts)
+    def _note(self, name: str, verdict: Verdict, *, change: str = "", **facts: str) -> None:
+        step = Step(name=name, verdict=verdict, change=in_options(change), **facts)
         self.steps.append(step)
         self._report(step)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from accord.errors import AccordError
+from accord.types import REVISION_IDS, RevisionId
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +22,8 @@ __all__ = [
     "one_of",
     "port",
     "seconds",
+    "spoken_revision",
+    "spoken_revisions",
 ]
 
 Value = TypeVar("Value", bound=str)
@@ -37,6 +40,32 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
         if each.lower().replace(" ", "-") == plain:
             return each
     raise UsageError(f"unknown {what} {value!r}; known: {', '.join(known)}")
+
+
+def spoken_revisions() -> tuple[RevisionId, ...]:
+    """Return the revisions in which a server or client can be spoken to."""
+    from accord.protocol.revisions import REVISIONS
+
+    return tuple(row.id for row in REVISIONS.values() if row.handshake)
+
+
+def spoken_revision(named: str, *, done: str = "spoken to") -> RevisionId:
+    """Return the revision that was meant, one in which somebody can be spoken to.
+
+    Args:
+        named: what the user wrote.
+        done: what cannot be done to anybody in other revisions.
+
+    Raises:
+        UsageError: there is none of that name, or it opens without a handshake.
+    """
+    spoken = spoken_revisions()
+    if named.strip() in REVISION_IDS and named.strip() not in spoken:
+        raise UsageError(
+            f"nobody can be {done} under {named.strip()} yet, which opens without a handshake; "
+            "accord check trace judges recordings of it"
+        )
+    return one_of(named, spoken, "revision")
 
 
 def did_you_mean(

@@ -8,14 +8,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import UsageError, did_you_mean, one_of, spoken_revision
 from accord.cli.terminal import complain, painter, say, width
-from accord.types import REVISION_IDS, RevisionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from accord.check.report import Report
+    from accord.types import RevisionId
 
 __all__ = [
     "add_options",
@@ -95,22 +95,13 @@ def _form_of(path: Path, otherwise: str) -> str:
     return max(fitting)[1] if fitting else otherwise
 
 
-def checked_revisions(named: "Iterable[str]") -> list[RevisionId]:
+def checked_revisions(named: "Iterable[str]") -> "list[RevisionId]":
     """Return the revisions that a user chose to check under.
 
     Raises:
         UsageError: there is none of that name, or none that a check of a party speaks.
     """
-    from accord.protocol.revisions import REVISIONS
-
-    revisions: list[RevisionId] = [one_of(each, REVISION_IDS, "revision") for each in named]
-    for each in revisions:
-        if not REVISIONS[each].handshake:
-            raise UsageError(
-                f"nobody can be checked under {each} yet, which opens without a handshake; "
-                "accord check trace judges recordings of it"
-            )
-    return revisions
+    return [spoken_revision(each, done="checked") for each in named]
 
 
 def demand_requirements(only: "Iterable[str]") -> None:
@@ -119,8 +110,6 @@ def demand_requirements(only: "Iterable[str]") -> None:
     Raises:
         UsageError: there is nothing of that name, and what may have been meant.
     """
-    from difflib import get_close_matches
-
     from accord.check.outcomes import is_chosen
     from accord.protocol.catalogue import catalogue
 
@@ -128,11 +117,8 @@ def demand_requirements(only: "Iterable[str]") -> None:
     for each in only:
         if not any(is_chosen(id, [each]) for id in known):
             areas = {row.area for row in known.values()}
-            meant = get_close_matches(each, [*known, *areas], n=1)
-            hint = f"did you mean {meant[0]}? " if meant else ""
-            raise UsageError(
-                f"there is no requirement {each!r}; {hint}accord requirements lists them"
-            )
+            hint = did_you_mean(each, [*known, *areas]) or "; accord requirements lists them"
+            raise UsageError(f"there is no requirement {each!r}{hint}")
 
 
 def shown_target(target: str) -> str:

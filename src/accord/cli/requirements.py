@@ -4,10 +4,9 @@ import argparse
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import UsageError, did_you_mean, one_of
 from accord.cli.terminal import complain, painter, say, width
 from accord.types import REVISION_IDS, RevisionId
 
@@ -96,10 +95,9 @@ def _known_id(given: str, known: Iterable[str]) -> str:
     ids = list(known)
     if given in ids:
         return given
-    close = [each for each in ids if given and each.startswith(f"{given}.")][:5]
-    close = close or get_close_matches(given.lower(), ids, n=3, cutoff=0.6)
-    hint = f"; did you mean {' or '.join(close)}?" if close else "; `accord requirements` lists all"
-    raise UsageError(f"unknown requirement {given!r}{hint}")
+    within = [each for each in ids if given and each.startswith(f"{given}.")][:5]
+    hint = f"; did you mean {' or '.join(within)}?" if within else did_you_mean(given.lower(), ids)
+    raise UsageError(f"unknown requirement {given!r}{hint or '; `accord requirements` lists all'}")
 
 
 def _shown_level(row: "Requirement", revisions: Sequence[RevisionId]) -> str:

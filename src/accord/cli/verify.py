@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.cli.connection import add_options, talk
 from accord.cli.lock import LOCK
 from accord.cli.options import one_of
+from accord.cli.reporting import shown_target
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import harmless, painter, say
 
@@ -65,20 +66,20 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(client: "Client") -> int:
         found = changes(locked, await surface_of(client))
-        _show(found, form, options.lock)
+        _show(found, form, options)
         return 1 if found else 0
 
     return talk(options, options.target, options.rest, work)
 
 
-def _show(found: "list[Change]", form: str, lock: Path) -> None:
+def _show(found: "list[Change]", form: str, options: argparse.Namespace) -> None:
     if form == "json":
         import msgspec
 
         say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
         return
     if not found:
-        say(f"nothing changed since {lock}\n")
+        say(f"nothing changed since {options.lock}\n")
         return
     paint = painter()
     for change in found:
@@ -86,4 +87,14 @@ def _show(found: "list[Change]", form: str, lock: Path) -> None:
             style = _STYLES.get(line.strip()[:2])
             say((paint(style, line) if style else line) + "\n")
     count = f"{len(found)} change{'s' if len(found) > 1 else ''}"
-    say(f"{count} since {lock}; if they are wanted, accord lock writes it anew\n")
+    say(f"{count} since {options.lock}; if they are wanted:\n  {_accepting(options)}\n")
+
+
+def _accepting(options: argparse.Namespace) -> str:
+    """Return the command that writes the file anew."""
+    from shlex import join
+
+    words = ["accord", "lock", *([shown_target(options.target)] if options.target else [])]
+    if options.lock != LOCK:
+        words += ["--output", str(options.lock)]
+    return join([*words, *(["--", *options.command] if options.command else [])])

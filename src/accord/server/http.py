@@ -70,11 +70,14 @@ def _announce(server: "Server[Any]", app: Any, address: tuple[Any, ...]) -> None
     """Say where the server is, and what keeps others from reaching it."""
     from ipaddress import ip_address
 
+    from accord.transports.http_two_endpoints import STREAM
+
     host, port = address[:2]
     shown = f"[{host}]" if ":" in host else host
-    place = f"http://{shown}:{port}{app.options.path}"
-    print(f"{server.info.name} is served at {place}; Ctrl-C ends", file=sys.stderr, flush=True)
-    options = app.options
+    origin, options = f"http://{shown}:{port}", app.options
+    older = f", and in the older form at {origin}{STREAM}" if options.sse else ""
+    told = f"{server.info.name} is served at {origin}{options.path}{older}; Ctrl-C ends"
+    print(told, file=sys.stderr, flush=True)
     is_open = options.public_url is not None or any(options.allowed_hosts)
     if not is_open and not ip_address(host).is_loopback:
         log.warning(

@@ -9,8 +9,8 @@ from typing import Any, Final
 from accord.check.contract.cases import CaseError, CaseFile
 from accord.check.contract.contact import Contact, Way
 from accord.check.contract.tools import Rules
+from accord.protocol.revisions import REVISIONS
 from accord.server import Server
-from accord.types import REVISION_IDS
 
 __all__ = ["beside", "contact_of", "rules_of"]
 
@@ -51,8 +51,9 @@ def contact_of(file: CaseFile, path: Path) -> Contact:
     transport = file.transport
     if transport is not None and transport not in _TRANSPORTS:
         raise CaseError(f"{path}: transport is {transport!r}, expected {', '.join(_TRANSPORTS)}")
-    if file.revision is not None and file.revision not in REVISION_IDS:
-        known = ", ".join(REVISION_IDS)
+    spoken = [row.id for row in REVISIONS.values() if row.handshake]
+    if file.revision is not None and file.revision not in spoken:
+        known = ", ".join(spoken)
         raise CaseError(f"{path}: revision is {file.revision!r}, expected one of {known}")
     options: dict[str, Any] = {} if file.revision is None else {"revision": file.revision}
     if file.command:

@@ -1,7 +1,7 @@
 """Obtaining a token for a check, as a client does: by OAuth, asking a person where it must be."""
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,7 +12,8 @@ from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from accord.auth.tokens import Grant, TokenStore
+    from accord.auth import OAuth
+    from accord.auth.tokens import Grant
 
 __all__ = ["Granted", "obtain"]
 
@@ -38,7 +39,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         return f"Granted(client_id={self.client_id!r})"
 
 
-async def obtain(subject: Subject, oauth: Any = None) -> Granted | None:
+async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | None:
     """Obtain a token for a server that asks for one; None where it does not.
 
     Args:
@@ -61,10 +62,11 @@ async def obtain(subject: Subject, oauth: Any = None) -> Granted | None:
         return None
     try:
         await oauth.challenged(Challenge(url=subject.url, status=401, values=challenge))
-        grant = await _stored(oauth.store, subject.url)
+        grant = await _stored(oauth, subject.url)
         if grant is None:
             raise FlowFailed("token", asked=subject.url, came="no token", hint="")
-        return await _renewed(subject.url, grant)
+        # A secret that was given is not stored with the grant, and has to be shown for another.
+        return await _renewed(subject.url, grant, may_ask=oauth.client_secret is None)
     except AuthError as error:
         raise ConnectFailed(f"{subject.name}: no token could be obtained: {error}") from None
 
@@ -85,23 +87,26 @@ async def _challenge_of(subject: Subject) -> tuple[str, ...] | None:
     return () if challenge is None else (challenge,)
 
 
-async def _stored(store: "TokenStore", url: str) -> "Grant | None":
+async def _stored(oauth: "OAuth", url: str) -> "Grant | None":
     from accord.auth.discovery import canonical_resource
     from accord.auth.tokens import Grant
 
-    key = await store.read(f"server {canonical_resource(url)}")
+    store = oauth.store
+    assert store is not None
+    name = f"server {canonical_resource(url)} {oauth.client_id or ''}".rstrip()
+    key = await store.read(name)
     text = None if key is None else await store.read(key)
     return None if text is None else msgspec.json.decode(text, type=Grant)
 
 
-async def _renewed(url: str, grant: "Grant") -> Granted:
+async def _renewed(url: str, grant: "Grant", *, may_ask: bool) -> Granted:
     """Renew a token before anything rests on it: an older one may be revoked by that."""
     from accord.auth.flow import refresh
     from accord.auth.sending import AddressPolicy, GuardedSender
 
     is_rotated = None
     lifetime = grant.lifetime if grant.expires_at is not None else None
-    if grant.refresh_token is not None and grant.client.client_secret is None:
+    if may_ask and grant.refresh_token is not None and grant.client.client_secret is None:
         try:
             newer = await GuardedSender(AddressPolicy.beside(url)).run(refresh(grant, time.time()))
         except FlowFailed:

@@ -155,7 +155,7 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
             async with asyncio.timeout(_STARTING):
                 while url is None and (line := await process.stderr.readline()):
                     said.append(line.decode(errors="replace").rstrip())
-                    if found := re.search(r"is served at (http://\S+?);", said[-1]):
+                    if found := re.search(r"is served at (http://[^\s,;]+)", said[-1]):
                         url = found[1]
         if url is None:
             raise ConnectFailed(

@@ -1,0 +1,70 @@
+"""What failures advise: options of the command line, not parameters of Python."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import accord
+from accord.cli.advice import in_options
+
+SOURCES = Path(accord.__file__).parent
+OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redirect_port")
+
+
+@pytest.mark.parametrize(
+    ("told", "typed"),
+    [
+        (
+            "pass OAuth(client_id=...), with redirect URI http://h:8/x, and OAuth(redirect_port=8)",
+            "name it: --client-id ID --redirect-uri http://h:8/x",
+        ),
+        (
+            "end what uses it, or choose another redirect_port or redirect_uri",
+            "end what uses it, or choose another --redirect-uri",
+        ),
+        (
+            "use another grant, as in OAuth(grant='client_credentials')",
+            "use another grant, as in --grant client-credentials",
+        ),
+        (
+            "some servers want OAuth(resource='omit'); else wait",
+            "some servers want OAuth(resource='omit') in a program; else wait",
+        ),
+        ("try again later", "try again later"),
+    ],
+)
+def test_what_a_program_would_pass_is_named_as_an_option(told, typed):
+    assert in_options(told) == typed
+
+
+def hints():
+    """Return what the sources advise: texts that name parameters of ours."""
+    places = [*(SOURCES / "auth").glob("*.py"), SOURCES / "transports" / "http_authorization.py"]
+    for place in places:
+        tree = ast.parse(place.read_text())
+        parts = {id(part) for node in ast.walk(tree) for part in getattr(node, "values", ())}
+        docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if _has_doc(node)}
+        for node in ast.walk(tree):
+            text = None if id(node) in parts else _text(node)
+            if text is not None and text not in docs and any(each in text for each in OF_PYTHON):
+                yield text
+
+
+def _has_doc(node):
+    return isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _text(node):
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(each) or "X" for each in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def test_every_advice_of_the_flows_has_its_words_for_the_command_line():
+    found = list(hints())
+    assert len(found) > 10
+    for text in found:
+        typed = in_options(text)
+        left = [each for each in OF_PYTHON if each in typed.replace("in a program", "")]
+        assert not left or "in a program" in typed, (text, typed)
