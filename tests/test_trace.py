@@ -136,6 +136,7 @@ def test_a_request_is_refused_from_400_on(status, is_refusal):
         (line_of(b"NaN") + b"\n", "line 1: cannot be decoded: the constant NaN is no JSON"),
         (b'["\\ud800"]\n', "line 1: expected `object`, got `array`"),
         (b'{"from":"\\ud800","message":1}\n', "line 1: cannot be decoded: "),
+        (b'{"raw":"\\ud800","from":"proxy"}\n', "line 1: invalid enum value 'proxy'"),
         (b'{"raw":"\\ud800","from":"proxy"}\n', 'expected "client" or "server"'),
         (line_of(b"[" * 100_000 + b"]" * 100_000) + b"\n", "line 1: nested too deeply"),
     ],

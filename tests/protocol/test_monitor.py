@@ -77,6 +77,11 @@ def test_the_revision_may_be_told(revision):
     assert monitor.conversation.current is REVISIONS[revision]
 
 
+def test_where_the_revision_is_told_nothing_is_held_back():
+    found = watched(Monitor(revision=LATEST), [C.request(1, "tools/list")])
+    assert requirements(found) == ["lifecycle.initialize.first"]
+
+
 def test_as_long_as_nobody_names_one_there_is_none():
     monitor = Monitor()
     assert watched(monitor, [C.request(1, "ping"), S.result(1, {})]) == []
@@ -340,9 +345,16 @@ def test_an_error_without_id_must_not_answer_a_notification(revision):
 
 
 @pytest.mark.requirement("jsonrpc.response.id-echo")
-def test_an_error_without_id_must_not_answer_a_readable_request():
-    _, found = judge([C.request(1, "ping"), S.error(None)], "2025-06-18")
+@pytest.mark.parametrize(("asker", "other"), [(C, S), (S, C)], ids=["server", "client"])
+def test_an_error_without_id_must_not_answer_a_readable_request(asker, other):
+    _, found = judge([asker.request(1, "ping"), other.error(None)], "2025-06-18")
     assert requirements(found) == ["jsonrpc.response.id-echo"]
+
+
+@pytest.mark.parametrize("party", [C, S], ids=["client", "server"])
+def test_an_error_without_id_that_is_said_first_answers_nothing(party):
+    found = watched(Monitor(revision="2025-06-18"), [party.error(None)])
+    assert "jsonrpc.response.id-echo" in requirements(found)
 
 
 @pytest.mark.parametrize("number", ["1e400", "9" * 5000])
@@ -372,6 +384,23 @@ def test_an_answer_is_overdue_when_patience_is_over():
     assert requirements(found) == ["jsonrpc.request.answered"]
     assert found[0].party == "server"
     assert found[0].why == "leaves tools/list (id 1) unanswered for 10 s"
+
+
+def test_patience_lasts_five_minutes_unless_told():
+    said = [*opening(LATEST), C.request(1, "ping").at(1.0), S.request(2, "ping").at(301.0)]
+    monitor = Monitor()
+    assert watched(monitor, said) == []
+    assert requirements(watched(monitor, [S.request(3, "ping").at(301.5)])) == [
+        "jsonrpc.request.answered"
+    ]
+
+
+@pytest.mark.parametrize("patience", [0.0, -5.0])
+def test_without_patience_an_answer_has_to_come_before_the_next_moment(patience):
+    request = C.request(1, "tools/list").at(1.0)
+    assert overdue([request, C.request(2, "ping").at(1.0)], patience) == []
+    found = overdue([request, C.request(2, "ping").at(1.5)], patience)
+    assert requirements(found) == ["jsonrpc.request.answered"]
 
 
 @pytest.mark.requirement("jsonrpc.response.client-sends")
