@@ -6,8 +6,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pytest
+from typing_extensions import TypeAliasType
 
 from accord.server.schemas import schema_of
+
+Pace = TypeAliasType("Pace", Literal["slow", "fast"])
 
 
 class Size(enum.Enum):
@@ -63,6 +66,13 @@ def test_choices_in_fields_stand_as_they_were_written(type_, output):
     assert ["small", "large"] in found
     assert ["fast", "slow"] not in found
     assert ["large", "small"] not in found
+
+
+def test_choices_that_have_a_name_stand_as_they_were_written():
+    class Walk(msgspec.Struct):
+        pace: Pace
+
+    assert schema_of(Walk, output=True)["properties"]["pace"]["enum"] == ["slow", "fast"]
 
 
 def test_choices_of_numbers_stand_as_they_were_written():

@@ -469,6 +469,7 @@ def test_type_statements_and_type_parameters_are_read():
     properties = signature.input_schema["properties"]
     assert properties["a"] == {"type": "array", "items": {"type": "integer"}}
     assert properties["c"] == {"type": "integer"}
+    assert properties["e"]["items"] == {"type": "integer"}
     args = signature.bind(b'{"a":[1],"b":{"x":[1,"a",{"y":null}]},"c":1}').args
     assert args == ([1], {"x": [1, "a", {"y": None}]}, 1, "now", [])
 

@@ -56,6 +56,8 @@ def _written(type_: Any, seen: set[Hashable]) -> Iterator[list[Any]]:
 
 
 def _parts(type_: Any, origin: Any) -> list[Any]:
+    if hasattr(type_, "__value__"):  # a name for another type
+        return [type_.__value__, *get_args(type_)]
     if not is_structured(origin or type_):
         return list(get_args(type_))
     try:

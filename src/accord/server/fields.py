@@ -7,7 +7,15 @@ from typing import Any, NamedTuple, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, UNSET
 
-__all__ = ["Field", "fields_of", "is_named_tuple", "is_structured", "key_of", "written_doc"]
+__all__ = [
+    "Field",
+    "fields_of",
+    "filled",
+    "is_named_tuple",
+    "is_structured",
+    "key_of",
+    "written_doc",
+]
 
 
 class Field(NamedTuple):
@@ -119,7 +127,7 @@ def _hints(type_: Any, cls: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     # A variable may mean one thing in a class and another in the class it is made from.
     owners = {name: each for each in reversed(cls.__mro__) for name in _annotated_in(each)}
     return {
-        name: _filled(hint, meanings.get(owners.get(name, cls), {})) for name, hint in hints.items()
+        name: filled(hint, meanings.get(owners.get(name, cls), {})) for name, hint in hints.items()
     }
 
 
@@ -127,7 +135,7 @@ def _collect_meanings(type_: Any, around: dict[Any, Any], found: dict[Any, Any])
     """Find what stands for the variables of a class and of those it is made from."""
     cls = get_origin(type_) or type_
     variables = getattr(cls, "__parameters__", ())
-    given = [_filled(each, around) for each in get_args(type_)]
+    given = [filled(each, around) for each in get_args(type_)]
     meanings = dict(zip(variables, given, strict=False))
     if meanings:
         found.setdefault(cls, meanings)
@@ -141,8 +149,8 @@ def _annotated_in(cls: type) -> Iterable[str]:
     return annotations
 
 
-def _filled(hint: Any, meanings: Mapping[Any, Any]) -> Any:
-    """Put what variables mean in their place."""
+def filled(hint: Any, meanings: Mapping[Any, Any]) -> Any:
+    """Put what type variables mean in their place."""
     if isinstance(hint, typing.TypeVar):
         return meanings.get(hint, hint)
     variables = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()

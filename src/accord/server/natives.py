@@ -21,6 +21,7 @@ from accord.errors import RegistrationError
 from accord.server.fields import (
     Field,
     fields_of,
+    filled,
     is_named_tuple,
     is_structured,
     key_of,
@@ -130,7 +131,8 @@ class _Rewriter:
             # A recursive alias such as that of JSON itself: deeper parts are taken as they come.
             return Any
         self._aliases.append(alias)
-        made = self.rewrite(alias.__value__)
+        meanings = dict(zip(alias.__type_params__, get_args(alias), strict=False))
+        made = self.rewrite(filled(alias.__value__, meanings))
         self._aliases.pop()
         return made
 
