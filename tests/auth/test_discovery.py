@@ -226,7 +226,11 @@ def test_a_server_that_answers_every_path_with_a_page_may_have_metadata_at_its_r
     assert urls(asked) == [SUFFIXED, ROOT, place]
     assert not found.server.is_assumed
     with pytest.raises(FlowFailed, match="RFC 9728"):
-        drive(discover(SERVER, named=SUFFIXED), {SUFFIXED: page})
+        drive(discover(SERVER, named=SUFFIXED), {SUFFIXED: page, ROOT: reply(RESOURCE)})
+    good = {SUFFIXED: page, ROOT: reply(RESOURCE), OAUTH: reply(METADATA)}
+    found, asked = drive(discover(SERVER, named="/gone"), good)
+    assert found.server.issuer == ISSUER
+    assert urls(asked) == ["https://example.com/gone", SUFFIXED, ROOT, OAUTH]
 
 
 def test_the_preferred_of_several_issuers_is_taken():
