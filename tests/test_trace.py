@@ -145,6 +145,10 @@ def test_what_is_broken_is_named_with_its_line(data, reason):
     assert reason in refusal(data)
 
 
+def test_a_line_that_has_an_end_is_not_said_to_be_cut_off():
+    assert refusal(b"nope\n") == "line 1: not JSON at byte 0: expecting value"
+
+
 def test_the_error_carries_the_line():
     with pytest.raises(TraceError) as caught:
         list(read(lines(line_of(b"1"), b"{")))

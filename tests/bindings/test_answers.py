@@ -21,6 +21,7 @@ from accord.bindings.answers import (
         b'{"method": "ping", "result": 1}',
         b'{"id": 1, "error": "text"}',
         b"[" * 10_000,
+        b'{"more": ' + b"[" * 10_000,
     ],
 )
 def test_what_is_no_response_is_none(body):
@@ -47,6 +48,8 @@ def test_a_response_is_found_with_or_without_an_id():
         (b"a < b", "a < b"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         (b"y" * 500, "y" * 117 + "..."),
+        (b"y" * 120, "y" * 120),
+        (b"y" * 201 + b"<title>far away</title>", "y" * 117 + "..."),
     ],
 )
 def test_an_excerpt_is_one_line_that_people_can_read(body, text):
@@ -59,7 +62,9 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
         (401, "text/plain", b"no", "HTTP 401: no (it wants authorization"),
         (404, "", b"", "HTTP 404 (nothing is served at this path"),
         (499, "", b"x", "HTTP 499: x"),
+        (300, "", b"", "HTTP 300 (the server redirects elsewhere"),
         (307, "", b"", "HTTP 307 (the server redirects elsewhere"),
+        (204, "", b"", "HTTP 204 (no answer to the request)"),
         (200, "text/html", b"<p>hi", "HTTP 200: hi (the body is text/html, expected JSON"),
         (200, "application/json", b"{}", "HTTP 200: {} (no answer to the request)"),
         (
@@ -74,10 +79,24 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
             b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "bad"}}',
             "HTTP 400: bad (the server did not accept",
         ),
+        (400, "", b'{"result": 1}', 'HTTP 400: {"result": 1} (the server did not accept'),
     ],
 )
 def test_what_came_instead_of_an_answer_is_explained(status, kind, body, words):
     assert explain(status, kind, body).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("status", "get", "text"),
+    [
+        (405, True, "HTTP 405"),
+        (405, False, "HTTP 405 (this path takes no POST; is it the endpoint of an MCP server?)"),
+        (401, True, "HTTP 401 (it wants authorization)"),
+        (499, False, "HTTP 499"),
+    ],
+)
+def test_a_hint_is_given_where_there_is_one_for_the_method(status, get, text):
+    assert explain(status, "", b"", get=get) == text
 
 
 @pytest.mark.parametrize(
@@ -142,6 +161,7 @@ def test_a_redirect_leads_nowhere_but_the_same_host(base, location, url):
         (None, None),
         ("3", 3.0),
         (" 0 ", 0.0),
+        (" " * 9 + "5", 5.0),
         ("-1", None),
         ("1.5", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", None),

@@ -222,6 +222,15 @@ def test_applying_judges_and_takes_the_step_whatever_the_verdict():
     assert conversation.open_exchange(CLIENT, 1) is not None
 
 
+def test_a_step_may_break_several_rules():
+    conversation = walk(3)
+    conversation.advance(ask(CLIENT, 1, "ping"))
+    assert set(requirements(conversation.judge(ask(CLIENT, 1, "prompts/list")))) == {
+        "jsonrpc.request.id-unique",
+        "lifecycle.capabilities.respected",
+    }
+
+
 # Exchanges
 
 
@@ -305,19 +314,18 @@ def test_the_highest_progress_is_kept(values, kept):
 
 
 @pytest.mark.parametrize(
-    ("token", "found"), [("t", True), (1, False), (True, False), (None, False), ([], False)]
+    ("token", "found"), [("t", 0), (1, 1), ("1", None), (True, None), (None, None), ([], None)]
 )
 def test_progress_that_crossed_a_cancellation_is_recognised(token, found):
     conversation = walk(3)
-    step = ask(CLIENT, 1, "ping", token="t")
-    other = ask(CLIENT, 2, "ping")
-    for each in (step, other):
+    asked = [ask(CLIENT, 1, "ping", token="t"), ask(CLIENT, 2, "ping", token=1)]
+    for each in (*asked, ask(CLIENT, 3, "ping")):
         conversation.advance(each)
         conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": each.id}))
     body = {"progressToken": token, "progress": 1}
     assert conversation.concerned(SERVER, "notifications/progress", body) is None
     crossed = conversation.crossed(SERVER, "notifications/progress", body)
-    assert crossed is (step.exchange if found else None)
+    assert crossed is (None if found is None else asked[found].exchange)
     assert conversation.crossed(SERVER, "notifications/message", body) is None
 
 

@@ -169,6 +169,13 @@ def test_a_client_that_falls_back_to_the_handshake_is_followed():
     assert monitor.revision == "2025-06-18"
 
 
+def test_a_handshake_that_is_asked_for_twice_is_judged_whole():
+    monitor = Monitor()
+    client, server, ready = opening("2025-06-18")
+    watched(monitor, [C.request(1, "tools/list", modern()), client, client, server, ready])
+    assert monitor.messages == 5
+
+
 def test_messages_beside_the_handshake_are_judged_by_their_own_revision():
     monitor = Monitor()
     client, server, ready = opening("2025-06-18", server=TOOLS)
