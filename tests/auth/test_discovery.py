@@ -233,6 +233,18 @@ def test_a_server_that_answers_every_path_with_a_page_may_have_metadata_at_its_r
     assert urls(asked) == ["https://example.com/gone", SUFFIXED, ROOT, OAUTH]
 
 
+def test_an_issuer_that_answers_with_a_page_may_have_metadata_elsewhere():
+    page = HttpResponse(status=200, body=b"<html>")
+    known = {SUFFIXED: reply(RESOURCE), OAUTH: page}
+    openid = f"{ISSUER}/.well-known/openid-configuration"
+    found, _ = drive(discover(SERVER), known | {openid: reply(METADATA)})
+    assert found.server.issuer == ISSUER
+    with pytest.raises(FlowFailed) as caught:
+        drive(discover(SERVER), known)
+    assert f"{OAUTH} (HTTP 200" in str(caught.value)
+    assert openid in str(caught.value)
+
+
 def test_the_preferred_of_several_issuers_is_taken():
     second = "https://second.example"
     said = RESOURCE | {"authorization_servers": [ISSUER, second]}
