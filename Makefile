@@ -20,8 +20,11 @@ test: .venv/ready
 	@$(MAKE) --no-print-directory foreign
 
 # A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
-# passes then is named all the same: it is unsteady, and worth a look of ours.
-second_look = || { test $$? -eq 1 && echo "A second look at what failed, one at a time:" && \
+# passes then is named all the same: it is unsteady, and worth a look of ours. Where a whole file
+# failed, before its tests were known (no `::` in the name of what failed), no others have run.
+FAILED := .pytest_cache/v/cache/lastfailed
+second_look = || { test $$? -eq 1 && ! grep -v :: $(FAILED) | grep -q true && \
+	echo "A second look at what failed, one at a time:" && \
 	$(1) --last-failed --last-failed-no-failures none --verbose $(2); }
 
 lint: .venv/ready
