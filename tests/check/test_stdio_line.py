@@ -89,6 +89,16 @@ def test_a_server_that_ignores_signals_is_killed():
     assert not is_running(carrier.pid)
 
 
+def test_how_a_server_ended_is_known_however_short_its_time_to_leave(caplog):
+    async def run():
+        async with launched("ignores signals", leaving=0) as line:
+            await line.initialize(NEW)
+            return line.carrier
+
+    assert asyncio.run(run()).exit_code == -signal.SIGKILL
+    assert [each for each in caplog.records if each.name == "asyncio"] == []
+
+
 def test_a_server_that_stays_is_waited_for_in_vain_only_once():
     async def run():
         subject = awkward("stays", leaving=0.3)

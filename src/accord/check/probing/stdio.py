@@ -22,8 +22,8 @@ _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024
 _STDERR_KEPT: Final = 40
 _LAST_WORDS: Final = 1.0
-# How long readers may take to end once their process has.
-_CLOSING: Final = 3.0
+# How long readers, and whoever waits for the exit status, may take once a process has ended.
+_CLOSING: Final = 10.0
 
 
 # How long who is known to stay is asked to leave.
@@ -203,7 +203,13 @@ class StdioCarrier:
         for reader in self._readers:
             reader.cancel()
         await asyncio.wait(self._readers, timeout=_CLOSING)
-        # Pipes that a survivor holds open would keep the transport alive.
         transport = getattr(self._process, "_transport", None)
         if transport is not None:
+            if self.exit_code is None:
+                # While pipes are open, which a survivor may hold, nobody is told of the end; and a
+                # transport that is closed before takes the exit status from who waits for it.
+                for pipe in map(transport.get_pipe_transport, range(3)):
+                    if not pipe.is_closing():
+                        pipe.close()
+                await self._exited(_CLOSING)
             transport.close()
