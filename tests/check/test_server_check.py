@@ -210,16 +210,16 @@ def test_a_tool_that_destroys_is_not_called():
 
 
 @pytest.mark.parametrize(
-    ("habit", "reason"),
+    ("habit", "patience", "reason"),
     [
-        ("exits", r"exit code 1.*no configuration"),
-        ("floods", "floods the line"),
-        ("hangs", "did not come within"),
+        ("exits", 30, r"exit code 1.*no configuration"),
+        ("floods", 30, "floods the line"),
+        ("hangs", 1, "did not come within"),
     ],
 )
-def test_a_server_that_never_opens_a_conversation_cannot_be_reached(habit, reason):
+def test_a_server_that_never_opens_a_conversation_cannot_be_reached(habit, patience, reason):
     with pytest.raises(ConnectFailed, match=reason):
-        checked(awkward(habit, patience=1, leaving=0.3))
+        checked(awkward(habit, patience=patience, leaving=0.3))
 
 
 def test_a_server_that_ends_at_once_cannot_be_reached_under_a_chosen_revision():

@@ -172,7 +172,7 @@ def test_a_named_pipe_is_read_too(on_terminal, tmp_path):
     writer = threading.Thread(target=pipe.write_text, args=[text_of([*GOOD, *pings])])
     writer.start()
     code, shown = on_terminal("check", "trace", pipe)
-    writer.join(timeout=60)
+    writer.join(timeout=120)
     assert code == 0
     assert "no violations" in shown
 
