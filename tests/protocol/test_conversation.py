@@ -90,6 +90,12 @@ def test_nothing_else_moves_the_phase(phase, sender, kind, name):
     assert conversation.phase is PHASES[phase]
 
 
+def test_a_request_that_names_a_revision_without_handshake_opens_none():
+    conversation = Conversation()
+    conversation.advance(ask(CLIENT, 1, "initialize", body=OPENING, revision=NEWEST))
+    assert conversation.phase is Phase.OPENING
+
+
 def test_an_error_returns_to_the_beginning():
     conversation = walk(1)
     conversation.advance(answer(conversation, SERVER, "open", FAULT))
@@ -526,6 +532,13 @@ def test_a_discovery_teaches_what_a_server_can_do():
     assert conversation.capabilities(CLIENT) is None
 
 
+def test_a_discovery_that_fails_teaches_nothing():
+    conversation = Conversation(revision=NEWEST)
+    conversation.advance(ask(CLIENT, 1, "server/discover", revision=NEWEST))
+    conversation.advance(answer(conversation, SERVER, 1, FAULT))
+    assert conversation.capabilities(SERVER) is None
+
+
 def test_paths_that_were_flattened_before_are_taken_as_they_are():
     paths = frozenset({"tools", "tools.listChanged"})
     assert capability_paths(paths) is paths
@@ -536,4 +549,16 @@ def test_a_conversation_is_blank_until_something_is_open_in_it():
     conversation.begin(LATEST, server={"tools": {}})
     assert conversation.is_blank
     conversation.advance(ask(CLIENT, 1, "tools/list", token=5))
+    assert not conversation.is_blank
+
+
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+def test_what_either_party_asked_or_cancelled_is_left_of_a_conversation(sender):
+    conversation = walk(3)
+    conversation.advance(ask(sender, 1, "ping"))
+    assert not conversation.is_blank
+    conversation.advance(answer(conversation, OTHER[sender], 1))
+    assert conversation.is_blank
+    conversation.advance(ask(sender, 2, "ping"))
+    conversation.advance(tell(conversation, sender, "cancelled", {"requestId": 2}))
     assert not conversation.is_blank

@@ -216,6 +216,23 @@ def test_the_mere_word_opens_nothing(text):
     assert monitor.messages == 2
 
 
+@pytest.mark.parametrize(
+    ("told", "before", "speaker"),
+    [
+        (MODERN, [], C),
+        (None, opening(LATEST), C),
+        (None, [C.request(1, "tools/list", modern())], S),
+    ],
+    ids=["where the revision is told", "in a handshake revision", "by a server"],
+)
+def test_an_opening_that_opens_nothing_anew_is_judged_at_once(told, before, speaker):
+    monitor = Monitor(revision=told)
+    watched(monitor, before)
+    params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": INFO}
+    assert watched(monitor, [speaker.request(9, "initialize", params)])
+    assert monitor.messages == len(before) + 1
+
+
 def test_initialize_that_names_a_revision_without_handshake_opens_none():
     monitor = Monitor()
     watched(monitor, [C.request(1, "tools/list", modern()), C.request(2, "initialize", modern())])
