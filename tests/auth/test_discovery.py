@@ -6,6 +6,7 @@ from accord.auth.discovery import (
     belongs_to,
     canonical_resource,
     discover,
+    is_same_issuer,
     metadata_urls,
     resource_metadata_urls,
 )
@@ -184,6 +185,23 @@ def test_metadata_of_another_issuer_is_not_used(issuer):
         drive(discover(SERVER), {SUFFIXED: reply(RESOURCE), OAUTH: reply(said)})
     assert caught.value.step == "authorization server metadata"
     assert ISSUER in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "same"),
+    [
+        ("https://a.example/", "https://a.example", True),
+        ("https://a.example", "https://a.example/", True),
+        ("https://a.example/x", "https://a.example/x", True),
+        ("https://a.example/x/", "https://a.example/x", False),
+        ("https://a.example/x", "https://a.example/x/", False),
+        ("https://A.example", "https://a.example", False),
+        (None, "https://a.example", False),
+        (["https://a.example"], "https://a.example", False),
+    ],
+)
+def test_issuers_are_compared_as_they_are_written(said, expected, same):
+    assert is_same_issuer(said, expected) is same
 
 
 def test_a_slash_that_means_nothing_makes_no_other_issuer():
