@@ -14,3 +14,7 @@ def test_the_examples_in_the_docstrings_hold() -> None:
 def test_a_keyword_like_no_other_is_told_with_those_that_exist() -> None:
     with pytest.raises(TypeError, match="tool\\(\\) has no keyword 'q'; it has name, timeout"):
         keywords.refuse_unknown("tool()", ["q"], ["timeout", "name"])
+
+
+def test_keywords_that_exist_are_passed_on() -> None:
+    keywords.refuse_unknown("tool()", ["timeout", "name"], ["name", "timeout"])

@@ -48,6 +48,21 @@ def test_of_several_headers_the_bearer_challenge_that_says_most_is_found():
     assert bearer_challenge(["Basic"]) is None
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("Bearer", ((), "", None)),
+        ('Bearer scope="", error="", resource_metadata=""', ((), "", None)),
+        ("Bearer resource_metadata=https://h.example/x", ((), "", "https://h.example/x")),
+    ],
+    ids=["nothing", "nothing in quotes", "metadata"],
+)
+def test_what_a_challenge_leaves_out_is_empty(value, said):
+    found = bearer_challenge([value])
+    assert found is not None
+    assert (found.scopes, found.error, found.resource_metadata) == said
+
+
 def test_a_header_made_to_be_slow_is_read_in_no_time():
     for value in ('Bearer a="' + "\\" * 100_000, "a=" * 50_000, "Bearer " + " ,=" * 30_000):
         parse_challenges([value])

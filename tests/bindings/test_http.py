@@ -293,6 +293,18 @@ def test_a_gate_remembers_heads_but_neither_long_nor_all_of_them():
     assert len(one._known) <= 512
 
 
+def test_a_gate_remembers_more_than_one_head():
+    one = gate()
+    first = one.judge("GET", {b"host": b"localhost"})
+    one.judge("GET", {b"host": b"localhost:1"})
+    assert one.judge("GET", {b"host": b"localhost"}) is first
+
+
+def test_a_gate_answers_in_the_form_that_is_accepted():
+    headers = {b"content-type": b"application/json", b"accept": b"application/json"}
+    assert gate().judge("POST", headers).form == "json"
+
+
 def test_a_gate_survives_any_bytes():
     verdict = gate().judge("POST", {b"host": b"\xff\xfe", b"origin": b"\x80"})
     assert verdict.foreign is not None

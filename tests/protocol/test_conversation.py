@@ -264,6 +264,18 @@ def test_of_two_requests_under_one_id_the_first_is_answered():
     assert conversation.parties[CLIENT].tokens == {}
 
 
+def test_the_refusal_of_the_second_request_may_come_after_the_answer_to_the_first():
+    conversation = walk(3)
+    first = ask(CLIENT, 1, "tools/list")
+    conversation.advance(first)
+    conversation.advance(ask(CLIENT, 1, "ping"))
+    conversation.advance(answer(conversation, SERVER, 1))
+    assert conversation.open_exchange(CLIENT, 1) is None
+    assert conversation.answered_by(SERVER, 1) is first.exchange
+    conversation.advance(answer(conversation, SERVER, 1, FAULT))
+    assert first.exchange.duplicates == 0
+
+
 def test_the_answer_to_a_cancelled_request_is_known_once():
     conversation = walk(3)
     step = ask(CLIENT, 1, "ping", token="t")

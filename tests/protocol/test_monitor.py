@@ -59,7 +59,24 @@ def test_the_revision_is_the_one_the_server_chose():
     client, _, _ = opening(LATEST)
     _, server, ready = opening("2025-03-26")
     assert watched(monitor, [client, server, ready]) == []
+    assert monitor.close() == []
     assert monitor.revision == "2025-03-26"
+
+
+def test_without_an_answer_the_revision_is_the_one_that_the_client_asked_for():
+    monitor = Monitor()
+    client, _, _ = opening("2025-03-26")
+    watched(monitor, [client, C.request(2, "ping", {})])
+    monitor.close()
+    assert monitor.revision == "2025-03-26"
+
+
+def test_a_fallback_to_what_nobody_knows_changes_nothing():
+    monitor = Monitor()
+    unknown = C.request(2, "initialize", {"protocolVersion": "2027-01-01"})
+    watched(monitor, [C.request(1, "tools/list", modern()), unknown])
+    monitor.close()
+    assert monitor.revision == MODERN
 
 
 def test_the_revision_is_found_in_meta():
