@@ -8,8 +8,20 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Final, Protocol, TextIO
 
-__all__ = ["Advance", "complain", "harmless", "note", "painter", "progress", "say", "width"]
+__all__ = [
+    "Advance",
+    "complain",
+    "harmless",
+    "interruptible",
+    "note",
+    "painter",
+    "progress",
+    "say",
+    "width",
+]
 
+# Seconds after which an interruption that was lost is tried again.
+_AGAIN: Final = 0.05
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -86,6 +98,32 @@ def painter() -> Callable[[str, str], str]:
 
     colours = Console(file=sys.stdout)._color_system
     return lambda style, text: Style.parse(style).render(text, color_system=colours)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the work also where Python drops it, as in callbacks of garbage collection.
+
+    The library that generates arguments has such a callback, and much is collected meanwhile.
+    """
+    from _thread import interrupt_main
+    from threading import Timer
+
+    before = sys.unraisablehook
+
+    def try_again(lost: "sys.UnraisableHookArgs") -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            timer = Timer(_AGAIN, interrupt_main)
+            timer.daemon = True
+            timer.start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = try_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 class Advance(Protocol):

@@ -11,7 +11,7 @@ from accord.cli.connection import add_options, reach
 from accord.cli.options import UsageError, add_tools, one_of
 from accord.cli.reporting import shown_target
 from accord.cli.target import add_target, demand_target
-from accord.cli.terminal import complain, painter, progress, say
+from accord.cli.terminal import complain, interruptible, painter, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -203,12 +203,13 @@ def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
 def _ran(contact: "Contact", rules: "Rules | None", file: "CaseFile") -> "list[Ran]":
     from accord.check.contract.running import all_tests, run_tests
 
-    try:
-        tests = all_tests(contact, rules, file.case)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    with progress("testing", len(tests)) as done:
-        return run_tests(contact, tests, step=done)
+    with interruptible():
+        try:
+            tests = all_tests(contact, rules, file.case)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        with progress("testing", len(tests)) as done:
+            return run_tests(contact, tests, step=done)
 
 
 def _deliver(options: argparse.Namespace, ran: "Sequence[Ran]", form: str | None) -> int:
