@@ -31,6 +31,7 @@ from accord.bindings.challenge import bearer_challenge, parse_challenges
         ("", []),
         (",,,", []),
         ('="', []),
+        ('="x", Bearer scope=a', [("bearer", {"scope": "a"})]),
         ('Bearer scope="unterminated', [("bearer", {})]),
     ],
     ids=str,

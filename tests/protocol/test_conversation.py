@@ -276,6 +276,13 @@ def test_the_refusal_of_the_second_request_may_come_after_the_answer_to_the_firs
     assert first.exchange.duplicates == 0
 
 
+@pytest.mark.requirement("cancellation.initialize.excluded")
+def test_an_opening_cannot_be_cancelled():
+    conversation = walk(1)
+    conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": "open"}))
+    assert conversation.open_exchange(CLIENT, "open") is not None
+
+
 def test_the_answer_to_a_cancelled_request_is_known_once():
     conversation = walk(3)
     step = ask(CLIENT, 1, "ping", token="t")
@@ -318,7 +325,7 @@ def test_what_is_no_id_finds_no_exchange(key):
 
 @pytest.mark.parametrize(
     ("values", "kept"),
-    [((1, 2), 2), ((2, 1), 2), ((0, -1), 0), ((0.5, "x"), 0.5), ((1, True), 1), ((None,), None)],
+    [((1, 2), 2), ((2, 1), 2), ((0, -1), 0), ((0.5, "x"), 0.5), ((0, True), 0), ((None,), None)],
     ids=str,
 )
 def test_the_highest_progress_is_kept(values, kept):

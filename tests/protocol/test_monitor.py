@@ -128,6 +128,13 @@ def test_an_answer_that_names_no_revision_with_handshake_decides_nothing(named):
     assert monitor.revision == LATEST
 
 
+def test_a_client_answers_no_opening():
+    monitor = Monitor()
+    watched(monitor, [C.result(1, {"protocolVersion": LATEST})])
+    monitor.close()
+    assert monitor.revision is None
+
+
 def test_the_opening_is_judged_by_the_revision_it_leads_to():
     # Clients have declared elicitation since 2025-06-18, and nobody knew the name before.
     client, server, ready = opening("2024-11-05")
@@ -198,6 +205,8 @@ def test_messages_beside_the_handshake_are_judged_by_their_own_revision():
     client, server, ready = opening("2025-06-18", server=TOOLS)
     said = [
         client,
+        S.request("open", "ping"),
+        S.error("other"),
         C.request(1, "tools/list", modern()),
         server,
         ready,
@@ -283,6 +292,29 @@ def test_a_batch_may_be_refused_as_a_whole():
     ]
     _, found = judge(said, LATEST, client={"roots": {"listChanged": True}})
     assert requirements(found) == ["jsonrpc.batch.removed"]
+
+
+def test_a_batch_that_opens_may_be_refused_as_a_whole():
+    client, _, _ = opening("2025-03-26")
+    monitor = Monitor(revision="2025-03-26")
+    said = [
+        C.batch(client, C.request(1, "ping")).at(1.0),
+        S.error(None, -32600, "not in a batch").at(2.0),
+        C.request(2, "ping").at(900.0),
+    ]
+    found = watched(monitor, said)
+    assert requirements(found) == ["lifecycle.initialize.not-in-batch"]
+
+
+def test_a_batch_of_answers_leaves_the_requests_of_its_sender_open():
+    said = [
+        C.request(1, "ping").at(1.0),
+        S.request(1, "ping").at(1.0),
+        C.batch(C.result(1, {})).at(2.0),
+        C.notify("roots/list_changed").at(900.0),
+    ]
+    _, found = judge(said, LATEST, client={"roots": {"listChanged": True}})
+    assert requirements(found) == ["jsonrpc.batch.removed", "jsonrpc.request.answered"]
 
 
 def test_a_batch_may_be_answered_all_the_same():
