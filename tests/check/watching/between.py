@@ -109,14 +109,15 @@ class Host:
         return self.hear(1 << 60)
 
     def close_input(self):
-        if self._write is not None:
-            os.close(self._write)
-            self._write = None
+        # Taken first: whoever speaks later closes it too, and its number may be another's then.
+        write, self._write = self._write, None
+        if write is not None:
+            os.close(write)
 
     def close_output(self):
-        if self._read is not None:
-            os.close(self._read)
-            self._read = None
+        read, self._read = self._read, None
+        if read is not None:
+            os.close(read)
 
     def close(self):
         self.close_input()
