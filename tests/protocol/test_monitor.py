@@ -758,6 +758,14 @@ def test_the_refusal_of_a_message_of_which_only_the_id_was_readable_is_no_breach
     ]
 
 
+@pytest.mark.parametrize("reply", [S.result(7, {}), S.error(None)], ids=["result", "second error"])
+def test_a_message_of_which_only_the_id_was_readable_excuses_one_error_and_no_result(reply):
+    half_read = C.json({"jsonrpc": "1.0", "id": 7, "method": "ping"})
+    refused = [] if "result" in reply.message else [S.error(7, -32600)]
+    found = watched(Monitor(), [*opening(LATEST), half_read, *refused, reply])
+    assert [each.party for each in found] == ["client", "server"]
+
+
 @pytest.mark.parametrize("revision", [None, *REVISIONS])
 @pytest.mark.parametrize("opens", [False, True], ids=["from the start", "after the opening"])
 def test_hostile_input_never_raises(revision, opens):
