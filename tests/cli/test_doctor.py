@@ -1,6 +1,7 @@
 """`accord doctor`, and tokens on the command line."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -107,6 +108,39 @@ def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, ch
             assert step.asked
             assert examination.is_sound == (verdict != "failed")
             assert examination.is_reachable
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "told"),
+    [
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: /login?token=SECRET\r\nContent-Length: 0\r\n\r\n",
+            "warning",
+            "redirects to, http://127.0.0.1:{port}/login",
+        ),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "failed", "the answer is no HTTP"),
+    ],
+    ids=["redirect", "other protocol"],
+)
+def test_what_is_no_server_of_ours_is_told_as_what_it_is(answer, verdict, told):
+    async def main():
+        async def serve(reader, writer):
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            examination = Examination(f"http://127.0.0.1:{port}/mcp")
+            await examination.run()
+            (step,) = [each for each in examination.steps if each.name == "http"]
+            assert step.verdict == verdict
+            assert told.format(port=port) in f"{step.came} {step.change}"
+            assert "SECRET" not in str(examination.steps)
 
     run(main())
 

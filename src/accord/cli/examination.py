@@ -6,7 +6,7 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,6 +33,9 @@ from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.transports.http_authorization import Auth
 from accord.types import REVISION_IDS
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
 
 __all__ = ["Examination", "Step", "Verdict"]
 
@@ -186,30 +189,32 @@ class Examination:
         asked = f"POST {self._shown} initialize, without a token"
         try:
             async with asyncio.timeout(self._seconds):
-                status, values, kind, body = await self._post()
+                status, headers, body = await self._post()
         except (OSError, TimeoutError, ValueError, AccordError) as error:
             change = "is it an HTTP server?"
             return self._stop("http", asked=asked, came=_reason(error), change=change)
+        kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300:
             self._note("http", "ok", asked=asked, came=f"{came}: open to everybody")
         elif status == 401:
             self._is_protected = True
             self._note("http", "ok", asked=asked, came=f"HTTP {status}: protected")
-            self._read_challenge(values)
+            self._read_challenge(headers.getall("WWW-Authenticate", []))
         elif status in (404, 405):
             # It may still be of the older form; connecting will say.
             change = "check the path; servers often use /mcp"
             self._note("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
-            change = "use the URL that it redirects to"
+            place = shown_url(headers.get("Location", ""), self.url)
+            change = f"use the URL that it redirects to, {place}"
             self._note("http", "warning", asked=asked, came=came, change=change)
         else:
             change = "see the log of the server"
             self._note("http", "failed", asked=asked, came=came, change=change)
         return None
 
-    async def _post(self) -> tuple[int, list[str], str, bytes]:
+    async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
         import aiohttp
 
         params = {
@@ -229,10 +234,10 @@ class Examination:
                     allow_redirects=False,
                 ) as response,
             ):
-                values = response.headers.getall("WWW-Authenticate", [])
-                kind = media_type(response.headers.get("Content-Type"))
                 body = b"" if response.status < 300 else await response.content.read(_BODY)
-                return response.status, values, kind, body
+                return response.status, response.headers, body
+        except aiohttp.ClientResponseError:
+            raise OSError(None, "the answer is no HTTP") from None
         except aiohttp.ClientError as error:
             raise OSError(None, _reason(error)) from None
 
