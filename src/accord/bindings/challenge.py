@@ -76,7 +76,7 @@ def _parse(text: str) -> list[AuthChallenge]:
             found.append(AuthChallenge(scheme, params))
         scheme, params, at = word[1].lower(), {}, word.end()
         credentials = _CREDENTIALS.match(text, at)
-        if credentials is not None and _PARAM.match(text, at) is None:
+        if credentials is not None:
             at = credentials.end()
     if scheme:
         found.append(AuthChallenge(scheme, params))
