@@ -78,7 +78,7 @@ def test_credentials_may_stand_in_the_form():
 @pytest.mark.parametrize(
     "answer",
     [
-        {"active": False},
+        {"active": False, **claims()},
         {},
         {"active": "true", **claims()},
         {"active": True, **claims(aud="https://other.example/mcp")},
@@ -115,7 +115,12 @@ def test_the_audience_is_that_of_the_server_by_default():
         endpoint = Endpoint(active=True, **claims())
         unbound = verifier(endpoint, audience=None)
         assert await unbound.verify("opaque") is None
-        assert await unbound.for_audience(RESOURCE).verify("opaque") is not None
+        ours, theirs = (unbound.for_audience(each) for each in (RESOURCE, "https://x.example"))
+        both = await asyncio.gather(ours.verify("opaque"), theirs.verify("opaque"))
+        assert both[0] is not None
+        assert both[1] is None
+        again = unbound.for_audience("https://y.example")
+        assert await again.verify("opaque") is None
         fixed = verifier(endpoint)
         assert fixed.for_audience("https://x.example") is fixed
 

@@ -257,7 +257,9 @@ def found(answers, issuer=ISSUER):
             if answer is None:
                 request = flow.throw(NoResponse("connection refused"))
             elif isinstance(answer, int):
-                request = flow.send(HttpResponse(status=answer))
+                request = flow.send(HttpResponse(status=answer, body=b'{"error": "x"}'))
+            elif isinstance(answer, bytes):
+                request = flow.send(HttpResponse(status=200, body=answer))
             else:
                 request = flow.send(HttpResponse(status=200, body=json.dumps(answer).encode()))
     except StopIteration as end:
@@ -270,7 +272,9 @@ SAID = {"issuer": ISSUER, "jwks_uri": URL}
 
 
 @pytest.mark.parametrize("place", [OPENID, OAUTH])
-@pytest.mark.parametrize("other", [404, None, {"issuer": ISSUER}], ids=["absent", "down", "bare"])
+@pytest.mark.parametrize(
+    "other", [404, None, {"issuer": ISSUER}, b"<html>"], ids=["absent", "down", "bare", "a page"]
+)
 def test_keys_are_found_by_the_metadata_of_the_issuer(place, other):
     answers = {OPENID: other, OAUTH: other, place: SAID, URL: jwks("a")}
     names, asked = found(answers)

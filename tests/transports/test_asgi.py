@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import math
+import time
 from contextlib import asynccontextmanager
 
 import pytest
 
-from accord import Context, Server
+from accord import Context, Principal, Server
 from accord.transports import http_sessions
 from accord.transports.asgi import HttpApp
+from accord.transports.http_exchange import HttpExchange
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of
@@ -454,6 +457,36 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
         assert [each.id for each in app.sessions] == [client.session]
 
     run(scenario())
+
+
+def test_a_session_that_is_used_now_and_then_goes_on():
+    async def scenario():
+        app = offer().asgi(session_idle=100.0)
+        client = Asgi(app)
+        await client.open()
+        began = app.now()
+        app.now = lambda: began + 90
+        assert (await client.post(request(1, "ping"))).status == 200
+        app.sessions.sweep(began + 180)
+        assert (await client.post(request(2, "ping"))).status == 200
+        app.sessions.sweep(began + 191)
+        assert (await client.post(request(3, "ping"))).status == 404
+
+    run(scenario())
+
+
+def test_what_a_request_asks_for_goes_on_as_long_as_its_token_is_good():
+    app = offer().asgi()
+
+    def seconds(expires_at):
+        ann = Principal("ann", expires_at=expires_at)
+        scope = {"method": "GET", "headers": [], "accord.principal": ann}
+        return app.sessions.lease(HttpExchange(app, scope, None, None)) - app.now()
+
+    assert seconds(None) == math.inf
+    assert 500 < seconds(time.time() + 600) <= 600
+    # Whoever verified it allows for clocks that differ.
+    assert 50 < seconds(time.time() - 5) <= 60
 
 
 def test_an_ended_session_leaves_nothing_behind():
