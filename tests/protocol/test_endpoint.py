@@ -928,6 +928,14 @@ def test_answers_in_a_refused_batch_fail_their_requests(role):
     assert requirements(failed.error.violations) == ["jsonrpc.batch.removed"]
 
 
+def test_requests_in_a_refused_batch_are_no_answers_to_ours():
+    pair = opened(WITHOUT_BATCHES[0])
+    ours, _ = pair.server.request("ping")
+    refused = only(pair.server.receive(batch(request(ours.id, "ping"))))
+    assert isinstance(refused, Refused)
+    assert pair.server.close() == [ours]
+
+
 @pytest.mark.requirement("lifecycle.initialize.not-in-batch")
 @pytest.mark.parametrize("ready", [False, True], ids=["before the opening", "after it"])
 def test_initialize_is_no_part_of_a_batch(ready):
@@ -1233,8 +1241,11 @@ def test_without_handshake_a_server_asks_nothing():
     assert "jsonrpc.client-only-initiates" in breach(server.request, "roots/list", revision=NEWEST)
 
 
-def test_capabilities_learned_by_discovery_are_remembered():
+@pytest.mark.parametrize("is_begun", [False, True], ids=["unopened", "opened elsewhere"])
+def test_capabilities_learned_by_discovery_are_remembered(is_begun):
     client = stateless_client()
+    if is_begun:
+        client.conversation.begin(NEWEST, server={"prompts": {}})
     exchange, _ = client.request("server/discover", revision=NEWEST)
     body = {
         "resultType": "complete",

@@ -227,6 +227,13 @@ def test_a_refused_handshake_leaves_the_choice_open():
     assert monitor.revision == MODERN
 
 
+def test_a_told_revision_is_not_given_up_for_one_in_meta():
+    monitor = Monitor(revision="2025-06-18")
+    said = [C.request(1, "tools/list", modern()), S.result(1, {"tools": []})]
+    found = watched(monitor, [*opening("2025-06-18", server=TOOLS), *said], "2025-06-18")
+    assert "result.type.present" not in requirements(found)
+
+
 def test_a_told_revision_is_not_given_up_for_a_handshake():
     monitor = Monitor(revision=MODERN)
     found = watched(monitor, opening(LATEST))
