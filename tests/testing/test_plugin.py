@@ -77,6 +77,29 @@ def test_the_marker_chooses_transports_and_revisions(project: pytest.Pytester) -
     assert "test_where[stdio-2025-03-26]" in out
 
 
+def test_what_the_marker_cannot_mean_is_refused(project: pytest.Pytester) -> None:
+    told = {
+        "revision=['2025-06-18']": "takes allow, revisions, transports by keyword, not revision",
+        "'memory'": "takes allow, revisions, transports by keyword, not 'memory'",
+        "transports='memory'": "(transports=...) takes a list",
+        "transports=['pigeon']": "no transport is called 'pigeon'; there are memory, stdio",
+        "transports=['stdio:soon']": "there is no revision 'soon'; those known are 2024-11-05",
+    }
+    for number, marker in enumerate(told):
+        code = """
+            import pytest
+
+            @pytest.mark.accord({marker})
+            async def test_where(connect_to):
+                pass
+        """
+        project.makepyfile(**{f"test_{number}": code.format(marker=marker)})
+    result = project.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:cov")
+    result.assert_outcomes(errors=len(told))
+    for words in told.values():
+        assert words in str(result.stdout)
+
+
 def test_http_is_a_transport_like_the_others(project: pytest.Pytester) -> None:
     code = """
         import pytest

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from accord.types import RevisionId
 
 _FIXTURES: Final = frozenset({"accord_link", "connect_to", "accord_client", "accord_snapshot"})
+_KEYWORDS: Final = frozenset({"transports", "revisions", "allow"})
 # A test that waits longer than this waits for something that will not come.
 _TIMEOUT: Final = "60"
 
@@ -157,6 +158,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     transports = _choice(node, metafunc.config, "transports")
     revisions = _choice(node, metafunc.config, "revisions") or _all_revisions()
     links = [link for transport in transports for link in _links(transport, revisions)]
+    _refuse_unknown(node, links)
     metafunc.parametrize(
         "accord_link", links, indirect=True, ids=["-".join(link) for link in links]
     )
@@ -166,6 +168,30 @@ def _links(transport: str, revisions: list[str]) -> list[tuple[str, str]]:
     """Combine a transport with the revisions, or with the one it names itself."""
     name, _, named = transport.partition(":")
     return [(name, revision) for revision in ([named] if named else revisions)]
+
+
+def _refuse_unknown(node: pytest.Item | pytest.Collector, links: list[tuple[str, str]]) -> None:
+    """Fail for what would be run over or in something else than its author meant."""
+    from accord.protocol.revisions import REVISIONS
+    from accord.testing.connection import TRANSPORTS
+
+    for marker in node.iter_markers("accord"):
+        if marker.args or not marker.kwargs.keys() <= _KEYWORDS:
+            given = ", ".join([*map(repr, marker.args), *marker.kwargs])
+            known = ", ".join(sorted(_KEYWORDS))
+            pytest.fail(f"pytest.mark.accord takes {known} by keyword, not {given}", pytrace=False)
+        for name, value in marker.kwargs.items():
+            if isinstance(value, str):
+                pytest.fail(f"pytest.mark.accord({name}=...) takes a list", pytrace=False)
+    for transport, revision in links:
+        if transport not in TRANSPORTS:
+            known = ", ".join(TRANSPORTS)
+            pytest.fail(f"no transport is called {transport!r}; there are {known}", pytrace=False)
+        if revision not in REVISIONS:
+            known = ", ".join(REVISIONS)
+            pytest.fail(
+                f"there is no revision {revision!r}; those known are {known}", pytrace=False
+            )
 
 
 def _all_revisions() -> list[str]:
