@@ -928,6 +928,16 @@ def test_answers_in_a_refused_batch_fail_their_requests(role):
     assert requirements(failed.error.violations) == ["jsonrpc.batch.removed"]
 
 
+def test_a_malformed_request_is_no_answer_to_ours():
+    pair = opened(LATEST)
+    ours, _ = pair.server.request("ping")
+    message = b'{"jsonrpc":"2.0","id":%d,"method":"ping","params":5}' % ours.id
+    refused = only(pair.server.receive(message))
+    assert error_of(refused) == (ours.id, -32600)
+    assert b'"data"' not in refused.reply
+    assert pair.server.close() == [ours]
+
+
 def test_requests_in_a_refused_batch_are_no_answers_to_ours():
     pair = opened(WITHOUT_BATCHES[0])
     ours, _ = pair.server.request("ping")

@@ -525,6 +525,17 @@ def test_progress_without_a_time_renews_nothing():
     assert requirements(overdue(said)) == ["jsonrpc.request.answered"]
 
 
+def test_progress_that_crossed_a_cancellation_is_no_breach():
+    params = {"name": "x", "arguments": {}, "_meta": {"progressToken": "t"}}
+    said = [
+        C.request(1, "tools/call", params),
+        C.notify("cancelled", {"requestId": 1}),
+        S.notify("progress", {"progressToken": "t", "progress": 1}),
+    ]
+    _, found = judge(said, LATEST, server=TOOLS)
+    assert found == []
+
+
 def test_late_progress_of_an_overdue_request_is_no_second_breach():
     meta = {"_meta": {"progressToken": "t"}}
     said = [

@@ -447,6 +447,45 @@ def test_a_derived_type_demands_what_the_revision_demands() -> None:
         msgspec.json.decode(b"{}", type=derive(t.EmptyResult, NEWEST))
 
 
+TASK = b'{"taskId":"1","status":"working","createdAt":"","lastUpdatedAt":""%b}'
+
+
+@pytest.mark.parametrize(
+    ("type_", "revision", "text", "fits"),
+    [
+        (t.SamplingMessage, "2025-06-18", b'{"role":"user","content":[]}', False),
+        (t.SamplingMessage, "2025-11-25", b'{"role":"user","content":[]}', True),
+        (t.CancelledParams, "2025-06-18", b"{}", False),
+        (t.CancelledParams, "2025-06-18", b'{"requestId":null}', False),
+        (t.CancelledParams, "2025-06-18", b'{"requestId":1}', True),
+        (t.CancelledParams, "2025-11-25", b"{}", True),
+        (t.Task, "2025-11-25", TASK % b"", False),
+        (t.Task, "2025-11-25", TASK % b',"ttl":null', True),
+        (t.Task, "2025-11-25", TASK % b',"ttl":1', True),
+        (t.EmptyResult, NEWEST, b'{"resultType":null}', False),
+    ],
+)
+def test_a_derived_type_reads_what_the_revision_allows(
+    type_: Any, revision: RevisionId, text: bytes, fits: bool
+) -> None:
+    derived = derive(type_, revision)
+    if fits:
+        msgspec.json.decode(text, type=derived)
+    else:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(text, type=derived)
+
+
+def test_a_derived_block_keeps_its_kind() -> None:
+    assert wire(derive(t.TextContent, OLDEST)(text="x")) == {"type": "text", "text": "x"}
+
+
+def test_text_in_place_of_a_block_keeps_its_meta() -> None:
+    use = t.ToolUseContent("u1", "weather", {}, meta={"k": 1})
+    narrowed = narrow(t.SamplingMessage("assistant", use), "2025-06-18")
+    assert wire(narrowed)["content"]["_meta"] == {"k": 1}
+
+
 @pytest.mark.parametrize("type_", [t.DiscoverParams, list[t.DiscoverParams]], ids=str)
 def test_a_type_that_a_revision_does_not_have_cannot_be_derived(type_: Any) -> None:
     with pytest.raises(LocalProtocolError, match="does not exist in 2025-11-25"):
