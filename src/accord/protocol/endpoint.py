@@ -280,6 +280,16 @@ class Endpoint:
         conversation = self.conversation
         id = None if frame.id is UNSET else frame.id
         exchange = conversation.answered_by(self.peer, id)
+        result, misfit = None, None
+        if exchange is not None and not exchange.cancelled and frame.error is UNSET:
+            try:
+                result = decode_result(frame, exchange)
+            except (ValueError, RecursionError) as error:
+                misfit = lowered(error)
+            else:
+                # What a server says of itself has to be learned.
+                if exchange.name != "server/discover" and conversation.dismiss(exchange):
+                    return ResultReceived(exchange, result)
         step = Step(
             sender=self.peer,
             kind=frame.kind,
@@ -303,13 +313,12 @@ class Endpoint:
             fault.is_received = True
             return FaultReceived(exchange, fault)
         assert exchange is not None  # a result has an id
-        try:
-            step.body = decode_result(frame, exchange)
-        except (ValueError, RecursionError) as error:
-            why = f"result of {exchange.name} does not fit {exchange.revision.id}: {lowered(error)}"
+        if misfit is not None:
+            why = f"result of {exchange.name} does not fit {exchange.revision.id}: {misfit}"
             return self._lose(id, why, violations)
+        step.body = result
         conversation.advance(step)
-        return ResultReceived(exchange, step.body, violations)
+        return ResultReceived(exchange, result, violations)
 
     # -- sending
 
