@@ -28,7 +28,7 @@ class Singles:
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
         self._declared: frozenset[str] = frozenset()
-        self._declared_by: tuple[int, ...] = ()
+        self._declared_by = -1
         self._spare: dict[RevisionId, list[Endpoint]] = {}
 
     def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
@@ -44,12 +44,13 @@ class Singles:
 
     def _paths(self) -> frozenset[str]:
         """Return what the server declares, as paths; that depends on what it has anything of."""
-        server = self._server
+        server, resources = self._server, self._server.resource_entries
+        # Generations only grow, so that their sum tells any change.
         by = (
-            server.tool_entries.generation,
-            server.prompt_entries.generation,
-            server.resource_entries.fixed.generation,
-            server.resource_entries.templates.generation,
+            server.tool_entries.generation
+            + server.prompt_entries.generation
+            + resources.fixed.generation
+            + resources.templates.generation
         )
         if by != self._declared_by:
             self._declared = capability_paths(server.capabilities(is_lasting=False))
@@ -59,14 +60,15 @@ class Singles:
 
     def end(self, session: Session) -> None:
         """Take a session back, unless its work goes on: then it ends by itself."""
-        if session.dispatcher.running:
+        dispatcher, endpoint = session.dispatcher, session.endpoint
+        if dispatcher.running:
             return
-        conversation = session.endpoint.conversation
-        session.dispatcher.let_go()
-        client, server = conversation.parties["client"], conversation.parties["server"]
+        dispatcher.let_go()
+        conversation = endpoint.conversation
+        client, server = conversation.parties.values()
         # What a client said when it opened is nothing that the next one said.
         is_reusable = client.capabilities is None and server.capabilities is self._declared
         if is_reusable and conversation.revision is not None and conversation.is_blank:
             spare = self._spare.setdefault(conversation.revision.id, [])
             if len(spare) < _SPARE_MOST:
-                spare.append(session.endpoint)
+                spare.append(endpoint)

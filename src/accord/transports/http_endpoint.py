@@ -115,9 +115,14 @@ class HttpEndpoint:
             return await self._accept(post, events)
         if not post.is_over and post.stream is None:
             await post.settled()
-        if not session.is_kept:
-            return await self._answer_unkept(post)
-        return await self._answer(post)
+        if session.is_kept:
+            return await self._answer(post)
+        if session.id:
+            return await self._answer_first(post)
+        try:
+            return await self._answer(post)
+        finally:
+            session.let_go()
 
     def _session_for(self, post: Post, body: bytes, verdict: Verdict) -> HttpSession | http.Refusal:
         """Find the session of a request, or begin one for `initialize`."""
@@ -160,10 +165,10 @@ class HttpEndpoint:
             return await post.refuse(http.Refusal(400, why))
         return await post.empty(202)  # http.post.accepted-202
 
-    async def _answer_unkept(self, post: Post) -> None:
+    async def _answer_first(self, post: Post) -> None:
         """Answer the first request of a session; only if it opened one, the session is kept."""
         session = post.owner
-        if session.id and session.session.is_begun and session.session.dispatcher.closed is None:
+        if session.session.is_begun and session.session.dispatcher.closed is None:
             session.is_kept = True
             self._app.sessions.keep(session)
             await self._answer(post, session.id)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, Final
 
 from accord.bindings import http, sse
@@ -60,7 +61,7 @@ class HttpSession:
         self.id = id
         self.principal = principal
         self.used: float = app.now()
-        self.ends_at = float("inf")
+        self.ends_at = inf
         self.admits: Callable[[], Awaitable[bool]] | None = None
         self.is_kept = False
         self.is_opened = False
