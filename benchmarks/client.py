@@ -8,7 +8,7 @@ futures by id; over HTTP, prepared bytes and a few connections.
 import asyncio
 import itertools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from measure import (
     Round,
     Worker,
     best,
+    one_core,
     per_second,
     worker,
 )
@@ -180,14 +181,15 @@ def clients(effort: Effort) -> list[Figure]:
 def http_clients(effort: Effort) -> list[Figure]:
     """Clients over HTTP, against the raw app."""
     with serving("json", ["bare"]) as (servers, _):
-        alone, together = _measured(effort, str(servers["bare"].port))
+        server = servers["bare"]
+        alone, together = _measured(effort, str(server.port), servers=[server.pid])
     return [
         *_lines("HTTP client calls per s, one in flight", alone),
         *_lines(f"HTTP client calls per s, {WIDTH} in flight", together, 10, 30),
     ]
 
 
-def _measured(effort: Effort, *where: str) -> list[dict[str, Reading]]:
+def _measured(effort: Effort, *where: str, servers: Sequence[int] = ()) -> list[dict[str, Reading]]:
     workers = {who: Worker("client.py", who, *where) for who in CONTENDERS}
 
     def rounds(width: int) -> dict[str, Round]:
@@ -197,7 +199,11 @@ def _measured(effort: Effort, *where: str) -> list[dict[str, Reading]]:
         return {who: of(each) for who, each in workers.items()}
 
     try:
-        return [best(rounds(1), effort), best(rounds(WIDTH), effort)]
+        for each in workers.values():
+            each.round(1)  # by now it is connected
+        with one_core(*servers, *(pid for each in workers.values() for pid in each.pids)):
+            alone = best(rounds(1), effort)
+        return [alone, best(rounds(WIDTH), effort)]
     finally:
         for each in workers.values():
             each.close()

@@ -208,6 +208,13 @@ class Worker:
         seconds, cpu = map(float, answer.split())
         return Reading(seconds, cpu)
 
+    @property
+    def pids(self) -> list[int]:
+        """The process and those that it has launched."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        launched = [pid for task in tasks for pid in (task / "children").read_text().split()]
+        return [self.process.pid, *map(int, launched)]
+
     def close(self) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
