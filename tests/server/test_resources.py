@@ -530,6 +530,8 @@ def test_contents_are_kept_and_completed() -> None:
     ]
     assert contents(fixed("x://dir"), "x://dir", own).contents == [own]
     assert contents(fixed("x://dir"), "x://dir", (own, "c")).contents[1].text == "c"
+    words, picture = contents(fixed("x://dir"), "x://dir", ["a", Image(PNG)]).contents
+    assert (words.text, picture.mime_type) == ("a", "image/png")
 
 
 def test_a_whole_result_is_kept_and_completed() -> None:

@@ -46,6 +46,8 @@ __all__ = [
 # Longer URIs name nothing here: matching a template costs time for every character.
 _LONGEST_URI: Final = 8192
 _EXPRESSION: Final = re.compile(r"\{[^}]*\}")
+# What makes a list one of contents, rather than JSON.
+_PARTS: Final = (ResourceContents, Image, Audio)
 _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
 
 
@@ -364,7 +366,7 @@ def contents(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> R
         case ReadResourceResult():
             parts = [_content(entry, uri, part) for part in value.contents]
             return msgspec.structs.replace(value, contents=parts)
-        case list() | tuple() if any(isinstance(part, ResourceContents) for part in value):
+        case list() | tuple() if any(isinstance(part, _PARTS) for part in value):
             return ReadResourceResult([_content(entry, uri, part) for part in value])
         case _:
             return ReadResourceResult([_content(entry, uri, value)])
