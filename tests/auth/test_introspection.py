@@ -45,10 +45,12 @@ def verify(endpoint, **settings):
 
 @pytest.mark.requirement("auth.token.validated")
 def test_an_active_token_says_who_somebody_is():
-    endpoint = Endpoint(active=True, **claims(scope="read write"))
-    found = verify(endpoint, issuer=ISSUER)
-    assert (found.subject, found.client_id, found.issuer) == ("ann", "laptop", ISSUER)
-    assert found.scopes == {"read", "write"}
+    said = claims(scope="read write")
+    for settings in ({"issuer": ISSUER}, {}):
+        found = verify(Endpoint(active=True, **said), **settings)
+        assert (found.subject, found.client_id, found.issuer) == ("ann", "laptop", ISSUER)
+        assert found.scopes == {"read", "write"}
+        assert found.expires_at == said["exp"]
 
 
 def test_the_question_is_a_form_with_our_credentials_in_a_header():
@@ -101,6 +103,7 @@ def test_an_issuer_may_leave_out_what_it_has_looked_at():
 
 def test_an_issuer_that_tells_no_audience_needs_that_to_be_said():
     answer = {"active": True, **claims(aud=None)}
+    assert verify(Endpoint(**answer), audience=None) is None
     assert verify(Endpoint(**answer), audience=[]) is not None
     assert verify(Endpoint(**{**answer, "aud": []}), audience=[]) is not None
     assert verify(Endpoint(**answer), clients=["laptop"]).client_id == "laptop"

@@ -13,6 +13,7 @@ from accord.errors import (
     RequestTimeout,
     ResourceNotFound,
 )
+from accord.runtime.watchdog import Watchdog
 from accord.testing import run_in_virtual_time
 from support.endpoints import batch, request
 from support.waiting import LONG, run, until
@@ -47,6 +48,26 @@ def test_a_handler_may_take_its_time(party, join) -> None:
         assert not server.running
 
     run(main())
+
+
+def test_a_watchdog_knows_how_many_handlers_run(party, join) -> None:
+    seen: list[int] = []
+
+    async def main() -> None:
+        watchdog = Watchdog(threshold=0.04)
+
+        async def slow(params: Any) -> t.CallToolResult:
+            seen.append(watchdog._running)
+            await asyncio.sleep(0)
+            return TEXT
+
+        client, _ = await join(server=party("server", tools_call=slow), watchdog=watchdog)
+        await asyncio.gather(*(client.request("tools/call", call()) for _ in range(2)))
+        seen.append(watchdog._running)
+
+    run(main())
+    assert max(seen) == 2
+    assert seen[-1] == 0
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -447,7 +447,7 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
     monkeypatch.setattr(http_sessions, "_UNOPENED_MOST", 0.0)
 
     async def scenario():
-        client = Asgi(offer().asgi())
+        client = Asgi(offer().asgi(sessions=3))
         await client.post(initialize())
         await client.open()
         app = client.app
@@ -455,6 +455,12 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
         await asyncio.sleep(0.01)
         app.sessions.sweep(app.now())
         assert [each.id for each in app.sessions] == [client.session]
+        # What has ended makes no room a second time.
+        assert (await Asgi(app).post(initialize())).status == 200
+        await Asgi(app).open()
+        assert (await Asgi(app).post(initialize())).status == 200
+        assert len(app.sessions) == 3
+        assert client.session in [each.id for each in app.sessions]
 
     run(scenario())
 
