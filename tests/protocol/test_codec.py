@@ -458,6 +458,19 @@ def test_a_batch_at_the_limit_of_its_length_passes_and_one_message_more_is_refus
     assert str(error) == "batch of 4 messages exceeds the limit of 3 (batch_length)"
 
 
+@pytest.mark.parametrize(
+    ("data", "limit"),
+    [
+        (b" " * (16 * 1024 * 1024 + 1), "the limit of 16777216 bytes"),
+        (nested(129), "deeper than 128 levels"),
+        (b"[%b]" % b",".join([b"1"] * 257), "the limit of 256 (batch_length)"),
+    ],
+    ids=["bytes", "depth", "batch"],
+)
+def test_there_are_limits_though_nobody_gave_any(data, limit):
+    assert limit in str(malformed(data))
+
+
 DEPTHS = {
     "no brackets": (b"1", 0),
     "brackets in a string": (b'["[[{{[["]', 1),

@@ -431,6 +431,13 @@ def test_an_error_without_id_must_not_answer_a_readable_request(asker, other):
     assert requirements(found) == ["jsonrpc.response.id-echo"]
 
 
+@pytest.mark.parametrize(("status", "is_breach"), [(200, True), (400, False)])
+def test_an_error_without_id_may_refuse_a_request_of_http_as_such(status, is_breach):
+    said = [C.request(1, "ping").over(method="POST"), S.error(None).over(status=status)]
+    found = watched(Monitor(revision="2025-06-18"), said, "2025-06-18", transport="http")
+    assert ("jsonrpc.response.id-echo" in requirements(found)) is is_breach
+
+
 @pytest.mark.parametrize("party", [C, S], ids=["client", "server"])
 def test_an_error_without_id_that_is_said_first_answers_nothing(party):
     found = watched(Monitor(revision="2025-06-18"), [party.error(None)])
