@@ -78,6 +78,13 @@ def test_a_revision_that_no_check_speaks_is_refused(accord):
         assert "nobody can be checked under 2026-07-28 yet" in done.stderr
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_the_check(accord, tmp_path):
+    at = tmp_path / "none" / "report.html"
+    done = accord("check", "server", "--output", at, *awkward("hangs"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{at}: there is no folder {at.parent}" in done.stderr
+
+
 def test_every_revision_that_the_server_speaks_is_checked(accord):
     only = ("--only", "lifecycle.version.server-echoes", "--format", "json")
     shown = json.loads(accord("check", "server", *only, *awkward("none")).stdout)

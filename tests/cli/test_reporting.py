@@ -123,9 +123,11 @@ def test_there_may_be_no_file_to_show(monkeypatch, tmp_path):
 
 
 def test_a_report_that_cannot_be_written_is_complained_about(bad, tmp_path, capsys):
-    path = tmp_path / "no" / "report.html"
-    assert main(["check", "trace", str(bad), "--output", str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"accord: {path}: ")
+    assert main(["check", "trace", str(bad), "--output", "/dev/full"]) == 2
+    assert capsys.readouterr().err.startswith("accord: /dev/full: ")
+    with pytest.raises(SystemExit):
+        main(["check", "trace", str(bad), "--output", str(tmp_path)])
+    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
 
 
 def test_options_have_the_agreed_defaults():

@@ -114,7 +114,8 @@ def test_what_is_printed_takes_the_form_asked_for(accord):
         (("--transport", "memory", *loose("good")), "a command is reached over stdio"),
         (("--transport", "http", *loose("good")), "only a URL is reached over http"),
         (("--transport", "stdio", "http://127.0.0.1:1/mcp"), "a URL is reached over http or sse"),
-        (("--output", "/", *loose("good")), "/: Is a directory"),
+        (("--output", "/dev/full", *loose("good")), "/dev/full: No space left on device"),
+        (("--output", "none/x", *loose("good")), "none/x: there is no folder none"),
         (("--", "accord-no-such-command"), "accord-no-such-command"),
     ],
 )

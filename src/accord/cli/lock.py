@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.connection import add_options, talk
+from accord.cli.options import output_file
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, note, say
 
@@ -43,7 +44,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        type=Path,
+        type=output_file,
         default=LOCK,
         help=f"where to write it; - prints it (default: {LOCK})",
     )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from accord.errors import AccordError
@@ -20,6 +21,7 @@ __all__ = [
     "did_you_mean",
     "given_token",
     "one_of",
+    "output_file",
     "port",
     "seconds",
     "spoken_revision",
@@ -90,6 +92,21 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
     return value
+
+
+def output_file(text: str) -> Path:
+    """Read the name of a file that is written in the end, for argparse.
+
+    That nothing can be written there is said before the work, not after it.
+    """
+    import argparse
+
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: Is a directory")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}")
+    return path
 
 
 def port(text: str) -> int:

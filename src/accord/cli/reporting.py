@@ -8,7 +8,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import UsageError, did_you_mean, one_of, spoken_revision
+from accord.cli.options import (
+    UsageError,
+    did_you_mean,
+    one_of,
+    output_file,
+    spoken_revision,
+)
 from accord.cli.terminal import complain, painter, say, width
 
 if TYPE_CHECKING:
@@ -63,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        type=Path,
+        type=output_file,
         action="append",
         default=[],
         help="write the report to a file; may be repeated, each in the form its ending says",

@@ -8,7 +8,7 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.connection import add_options, reach
-from accord.cli.options import UsageError, add_tools, one_of
+from accord.cli.options import UsageError, add_tools, one_of, output_file
 from accord.cli.reporting import shown_target
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, interruptible, painter, progress, say
@@ -79,7 +79,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        type=Path,
+        type=output_file,
         action="append",
         default=[],
         help="write the report to a file, .xml JUnit, .json JSON, else text; may be repeated",
