@@ -191,7 +191,10 @@ def test_a_pinned_issuer_may_lack_the_slash_that_means_nothing():
     [
         {"authenticate": "header"},
         {"redirect_uri": "https://example.com/callback"},
+        {"redirect_uri": "http://example.com/callback"},
+        {"redirect_uri": "https://localhost/x"},
         {"redirect_uri": "http://localhost/x?y=1"},
+        {"redirect_uri": "http://localhost/x#y"},
         {"redirect_uri": "http://user@localhost/x"},
         {"redirect_uri": "http://localhost/x", "redirect_port": 1},
         {"trust": ["sso.corp"]},

@@ -221,7 +221,10 @@ def test_a_stored_token_is_used_and_its_secrets_stand_nowhere_else(tmp_path):
             assert script.seen == []
             keys = list(json.loads(store.path.read_text()))
             assert grant.access_token not in str(keys)
+            for key in (f"client {grant.issuer}", oauth._issuer_key(script.url)):
+                await store.write(key, "{}")
             await oauth.forget(script.url)
+            assert await oauth.token(script.url) is None
             assert await OAuth(store=store).token(script.url) is None
             assert json.loads(store.path.read_text()) == {}
 
