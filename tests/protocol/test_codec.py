@@ -187,6 +187,12 @@ NO_MESSAGE = {
         7,
         "message is a request and a response at once",
     ),
+    "request and error at once": (
+        request(b'"id":7,"method":"x","error":{"code":1,"message":"m"}'),
+        VERSION,
+        7,
+        "message is a request and a response at once",
+    ),
     "id null": (
         request(b'"id":null,"method":"x"'),
         ID_NULL,

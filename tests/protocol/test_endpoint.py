@@ -288,6 +288,7 @@ def test_an_unknown_notification_is_ignored():
     event = only(pair.server.receive(notification("no/such")))
     assert isinstance(event, Refused)
     assert event.reply is None
+    assert event.is_ignored
 
 
 def test_a_notification_of_the_wrong_party_is_ignored():
@@ -444,6 +445,7 @@ def test_an_answer_to_nothing_is_ignored(revision, reply):
     event = only(pair.client.receive(reply))
     assert isinstance(event, Refused)
     assert event.reply is None
+    assert not event.is_ignored
     assert len(event.violations) == 1
 
 
@@ -661,6 +663,7 @@ def test_an_answer_that_crossed_its_cancellation_is_ignored(reply):
     event = only(pair.client.receive(late))
     assert isinstance(event, Refused)
     assert "which was cancelled" in event.why
+    assert event.is_ignored
     assert event.violations == ()
     assert len(only(pair.client.receive(late)).violations) == 1
 
@@ -763,11 +766,24 @@ def test_progress_that_crossed_a_cancellation_is_ignored_and_blames_nobody(token
     cancel = pair.client.notify("notifications/cancelled", t.CancelledParams(ours.id))
     event = only(pair.client.receive(progress))
     assert isinstance(event, Refused)
+    assert event.is_ignored
     assert event.violations == ()
     pair.server.receive(cancel)
     assert breach(pair.server.notify, "notifications/progress", t.ProgressParams(token, 2)) == [
         "progress.notification.active-only"
     ]
+
+
+def test_a_token_of_a_cancelled_request_may_name_the_next():
+    pair = opened(LATEST)
+    params = t.CallToolParams("x", meta={"progressToken": "t"})
+    first, _ = pair.client.request("tools/call", params)
+    pair.client.notify("notifications/cancelled", t.CancelledParams(first.id))
+    second, _ = pair.client.request("tools/call", params)
+    report = notification("progress", {"progressToken": "t", "progress": 1})
+    event = only(pair.client.receive(report))
+    assert isinstance(event, NotificationReceived)
+    assert event.exchange is second
 
 
 @pytest.mark.requirement("progress.token.unique")

@@ -390,8 +390,21 @@ def test_a_form_is_written_in_the_older_words() -> None:
     }
 
 
-def test_a_form_in_the_older_words_stays() -> None:
-    question = t.ElicitParams("?", {"type": "object", "properties": {"a": {"type": "string"}}})
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "string"},
+        {"type": "string", "title": "A", "description": "b", "enum": ["x"], "enumNames": ["X"]},
+        {"type": "string", "format": "date", "minLength": 1, "maxLength": 9},
+        {"type": "number", "minimum": 1, "maximum": 2},
+        {"type": "integer", "minimum": 1, "maximum": 2},
+        {"type": "boolean", "default": True},
+    ],
+    ids=["plain", "choice", "text", "number", "integer", "boolean"],
+)
+def test_a_form_in_the_older_words_stays(field: dict[str, Any]) -> None:
+    form = {"type": "object", "properties": {"a": field}, "required": ["a"]}
+    question = t.ElicitParams("?", form)
     assert narrow(question, "2025-06-18") is question
 
 
