@@ -465,6 +465,16 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
     run(scenario())
 
 
+def test_a_session_that_was_just_begun_has_time_to_be_used():
+    async def scenario():
+        app = offer().asgi()
+        await Asgi(app).post(initialize())
+        app.sessions.sweep(app.now() + 1)
+        assert len(app.sessions) == 1
+
+    run(scenario())
+
+
 def test_a_session_that_is_used_now_and_then_goes_on():
     async def scenario():
         app = offer().asgi(session_idle=100.0)
