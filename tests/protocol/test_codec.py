@@ -435,8 +435,9 @@ def nested(depth: int) -> bytes:
     return request(b'"id":1,"method":"x","params":%b%b' % (b"[" * (depth - 1), b"]" * (depth - 1)))
 
 
-def test_a_message_at_the_limit_of_bytes_passes_and_one_byte_more_is_refused():
-    data = request(b'"id":1,"method":"x"')
+@pytest.mark.parametrize("method", ["x", "é"])
+def test_a_message_at_the_limit_of_bytes_passes_and_one_byte_more_is_refused(method):
+    data = request(b'"id":1,"method":"%b"' % method.encode())
     assert Codec(Limits(message_bytes=len(data))).decode(data)
     error = malformed(data, Limits(message_bytes=len(data) - 1))
     assert (error.code, error.id) == (-32600, None)
