@@ -237,5 +237,13 @@ def test_a_token_of_another_resource_in_the_store_is_not_used(tmp_path):
         async with scripted() as script:
             await keep(store, script, resource="https://other.example/mcp")
             assert await OAuth(store=store).token(script.url) is None
+            grant = await keep(store, script, expires_at=None)
+            assert await OAuth(store=store).token(script.url) == grant.access_token
+            assert (
+                await OAuth(store=store, issuer="https://other.example").token(script.url) is None
+            )
+            # Nor is what some other version has written.
+            await store.write(grant.key, '{"version": 2}')
+            assert await OAuth(store=store).token(script.url) is None
 
     run(main())
