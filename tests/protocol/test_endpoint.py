@@ -465,6 +465,20 @@ def test_an_answer_that_was_not_declared_is_reported_and_delivered():
     assert requirements(event.violations) == ["tools.capability.declared"]
 
 
+@pytest.mark.parametrize(
+    ("more", "data"), [(b"", None), (b',"data":null', None), (b',"data":{"a":1}', {"a": 1})]
+)
+def test_an_error_arrives_with_all_that_it_says(more, data):
+    pair = opened(LATEST)
+    ours, _ = pair.client.request("ping")
+    body = b'{"code":-5,"message":"no"%b}' % more
+    event = only(pair.client.receive(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (ours.id, body)))
+    assert isinstance(event, FaultReceived)
+    assert event.exchange is ours
+    assert (event.error.code, event.error.message, event.error.data) == (-5, "no", data)
+    assert event.error.is_received
+
+
 def test_a_second_answer_is_ignored():
     pair = opened(LATEST)
     exchange, _ = pair.client.request("ping")
