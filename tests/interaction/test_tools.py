@@ -275,7 +275,7 @@ async def test_results_are_decoded_into_the_type_the_caller_wants(connect_to: An
         points = await client.call_tool("points", result_type=list[tools.Point])
         assert points == [tools.Point(1), tools.Point(2)]
         assert await client.call_tool("text", result_type=str) == "plain"
-        with pytest.raises(RemoteProtocolError, match="not a int"):
+        with pytest.raises(RemoteProtocolError, match="does not fit int"):
             await client.call_tool("text", result_type=int)
         with pytest.raises(ToolError, match="window"):
             await client.call_tool("refuse", result_type=str)
