@@ -642,6 +642,36 @@ def test_what_held_passes_with_its_count():
     assert verdict(monitor, "lifecycle.initialized.sent").message == "held"
 
 
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize(
+    ("method", "params", "result", "areas"),
+    [
+        ("ping", None, {}, {"ping"}),
+        (
+            "tools/list",
+            None,
+            {"tools": [{"name": "x", "description": "y", "inputSchema": {"type": "object"}}]},
+            {"schema", "tools"},
+        ),
+        ("tools/call", {"name": "x"}, {"content": [{"type": "text", "text": "y"}]}, {"tools"}),
+        ("resources/list", None, {"resources": [{"uri": "a:b", "name": "x"}]}, {"resources"}),
+        ("resources/read", {"uri": "a:b"}, {"contents": []}, {"resources"}),
+        ("prompts/list", None, {"prompts": [{"name": "x"}]}, {"prompts"}),
+        ("prompts/get", {"name": "x"}, {"messages": []}, {"prompts"}),
+        ("logging/setLevel", {"level": "info"}, {}, {"logging"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_was_not_said_is_not_exercised(method, params, result, areas, revision):
+    from accord.protocol.catalogue import catalogue
+
+    offers = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
+    said = [C.request(1, method, params), S.result(1, result)]
+    monitor, _ = judge(said, revision, server=offers)
+    found = {catalogue()[id].area for id, tally in monitor.tallies.items() if tally.exercised}
+    assert found - {"jsonrpc", "lifecycle", "practice"} <= areas
+
+
 def test_what_should_be_is_a_warning():
     tool = {"name": "x", "inputSchema": {"type": "object"}}
     said = [C.request(1, "tools/list"), S.result(1, {"tools": [tool]})]
