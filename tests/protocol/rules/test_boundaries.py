@@ -8,7 +8,7 @@ import pytest
 
 from accord.protocol.monitor import Monitor
 from protocol.rules.pairs._samples import CACHE, TEXT, TOOL, asked, called, discovered, tools
-from support.traces import META, C, S, Said, judge, records
+from support.traces import META, C, S, Said, judge, opening, records
 
 NEWEST_WITH_HANDSHAKE = "2025-11-25"
 STATELESS = "2026-07-28"
@@ -115,3 +115,32 @@ def test_a_log_message_after_the_request_failed_is_too_late() -> None:
     call = C.request(1, "tools/call", {"name": "add", "_meta": {f"{META}logLevel": "info"}})
     log = S.notify("message", {"level": "info", "data": "hello"})
     assert reported([call, S.error(1), log], STATELESS) == ["logging.own-stream-only"]
+
+
+@pytest.mark.parametrize(
+    ("sender", "member", "value", "requirement"),
+    [
+        ("client", "protocolVersion", 5, "initialize.protocol-version"),
+        ("client", "capabilities", [], "initialize.client-capabilities"),
+        ("client", "clientInfo", "x", "initialize.client-info"),
+        ("client", "clientInfo", {"name": 5, "version": "1"}, "implementation.name-and-version"),
+        ("server", "protocolVersion", 5, "initialize-result.protocol-version"),
+        ("server", "capabilities", [], "initialize-result.server-capabilities"),
+        ("server", "serverInfo", "x", "initialize-result.server-info"),
+        ("server", "serverInfo", {"name": "x", "version": 1}, "implementation.name-and-version"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_member_of_the_opening_that_is_of_another_type_is_reported(
+    sender: str, member: str, value: Any, requirement: str
+) -> None:
+    client, server, _ = opening(NEWEST_WITH_HANDSHAKE)
+    broken, holder = (client, "params") if sender == "client" else (server, "result")
+    broken.message[holder][member] = value
+    monitor = Monitor(revision=NEWEST_WITH_HANDSHAKE)
+    found = [
+        (each.requirement, each.party)
+        for record in records([client, server], NEWEST_WITH_HANDSHAKE)
+        for each in monitor.observe(record)
+    ]
+    assert (f"lifecycle.{requirement}", sender) in found
