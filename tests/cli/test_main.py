@@ -4,11 +4,13 @@ import subprocess
 import sys
 from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from accord.cli.main import _described, main
 from accord.cli.options import one_of
+from support.waiting import until_sync
 
 
 def test_the_version_is_that_of_the_package(accord):
@@ -153,3 +155,41 @@ def test_main_returns_the_exit_code(capsys):
 def test_a_value_is_found_in_any_spelling():
     for spelling in ("MUST NOT", "must not", "must-not", "Must_Not"):
         assert one_of(spelling, ("MUST", "MUST NOT"), "level") == "MUST NOT"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("ctrl_c", ["heeded", "ignored"])
+def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, ctrl_c):
+    """A shell makes what it starts in the background ignore Ctrl-C."""
+    told = tmp_path / "pid"
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"
+    launched = [sys.executable, "-c", code, str(told)]
+    ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if ctrl_c == "ignored" else []
+    process = subprocess.Popen(
+        [*ignoring, sys.executable, "-m", "accord.cli.main", "list", "--", *launched],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        until_sync(lambda: told.exists() and told.read_text().endswith("."))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode, out, err) == (130, b"", b"")
+    until_sync(lambda: is_gone(int(told.read_text()[:-1])))
+
+
+def is_gone(pid):
+    """Tell whether a process ended; it may still be there for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False

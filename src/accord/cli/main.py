@@ -4,9 +4,12 @@ Exit codes: 0 fine, 1 what was checked or called failed, 2 could not be done, 13
 """
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from threading import current_thread, main_thread
 from typing import Final, NoReturn
 
 from accord.cli.parsing import Parser
@@ -34,6 +37,8 @@ _COMMANDS: Final = (
     "requirements",
 )
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
+# Those that take signals themselves, and end well by them.
+_ENDING: Final = ("run", "watch")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -75,7 +80,8 @@ def main(args: Sequence[str] | None = None) -> int:
         words, command = _split(sys.argv[1:] if args is None else args)
         options = _parsed(words)
         options.command = command
-        code: int = options.run(options)
+        with nullcontext() if options.named in _ENDING else _ended_as_interrupted():
+            code: int = options.run(options)
     except KeyboardInterrupt:
         return 130
     except AccordError as error:
@@ -89,6 +95,26 @@ def main(args: Sequence[str] | None = None) -> int:
         complain(f"internal error, please report it: {_described(error)}")
         return 2
     return code
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Let a request to end stop a command as Ctrl-C does: what it launched ends with it."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def _interrupt(*_: object) -> None:
+    # Shells let what they start in the background ignore Ctrl-C, but nobody ignores this.
+    if not callable(signal.getsignal(signal.SIGINT)):
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
