@@ -317,7 +317,7 @@ def test_on_loopback_the_url_is_the_one_that_the_client_uses(host):
     assert on_a_path.headers == answer.headers
 
 
-@pytest.mark.parametrize("port", ["8000", None, ""], ids=["text", "none", "empty"])
+@pytest.mark.parametrize("port", ["8000", None, "", "0"], ids=["text", "none", "empty", "0"])
 def test_servers_tell_in_several_ways_where_they_listen(port):
     assert local({"server": ("127.0.0.1", port)}, host="localhost:8000").status == 401
 

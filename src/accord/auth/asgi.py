@@ -238,7 +238,7 @@ class Guard:
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
         # A socket in the file system has no port; some servers tell one as text.
-        port = int(server[1]) if server is not None and server[1] else None
+        port = None if server is None else int(server[1] or 0) or None
         origin = _origin(host, scope.get("scheme", "http"), port)
         if origin is None:
             why = "only requests to localhost are served; set public_url for others"
