@@ -72,6 +72,8 @@ def test_scopes_are_found_where_issuers_put_them(changes, scopes):
 def test_a_client_that_acts_for_itself_is_its_own_subject():
     found = verify(token(sub=None, client_id=None, azp="robot"))
     assert (found.subject, found.client_id) == ("robot", "robot")
+    for nobody in (7, ""):
+        assert verify(token(client_id=nobody, azp="robot")).client_id == "robot"
 
 
 def test_rsa_keys_and_tokens_without_key_id_work():
@@ -186,6 +188,7 @@ NOW = int(time.time())
         {"exp": 1e300},
         {"nbf": NOW + 300},
         {"nbf": "x"},
+        {"nbf": True},
         {"iat": NOW + 300},
         {"sub": None, "client_id": None},
         {"sub": 7, "client_id": None},
@@ -206,6 +209,7 @@ NOW = int(time.time())
         "expiry is beyond time",
         "not yet",
         "not before is text",
+        "not before is true",
         "issued later",
         "nobody",
         "subject is a number",

@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -297,7 +296,7 @@ def _moment(claims: Mapping[str, Any], name: str) -> float | None:
     found = claims.get(name)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found) if abs(found) < _LAST_MOMENT and math.isfinite(found) else None
+    return float(found) if abs(found) < _LAST_MOMENT else None
 
 
 # Later than this no date can be written.
