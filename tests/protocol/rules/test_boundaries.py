@@ -144,3 +144,21 @@ def test_a_member_of_the_opening_that_is_of_another_type_is_reported(
         for each in monitor.observe(record)
     ]
     assert (f"lifecycle.{requirement}", sender) in found
+
+
+@pytest.mark.parametrize(
+    ("transport", "headers", "breaches"),
+    [("http", {"accept": "*/*"}, 1), ("http", {}, 0), ("sse", {"accept": "*/*"}, 0)],
+    ids=["http", "headers not recorded", "sse"],
+)
+def test_headers_are_missed_where_those_of_a_post_were_recorded(
+    transport: str, headers: dict[str, str], breaches: int
+) -> None:
+    said = [C.request(1, "tools/list").over(method="POST", headers=headers)]
+    monitor = Monitor(revision=STATELESS)
+    found = [
+        each.requirement
+        for record in records(said, STATELESS)
+        for each in monitor.observe(msgspec.structs.replace(record, transport=transport))
+    ]
+    assert found.count("http.post.metadata-headers") == breaches
