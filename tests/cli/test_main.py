@@ -18,6 +18,13 @@ def test_the_version_is_that_of_the_package(accord):
     assert (done.returncode, done.stdout) == (0, f"accord {version('accord')}\n")
 
 
+def test_the_package_is_the_command_too():
+    done = subprocess.run(
+        [sys.executable, "-m", "accord", "--version"], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (f"accord {version('accord')}\n", "")
+
+
 def test_help_shows_commands_and_examples(accord):
     done = accord("--help")
     assert done.returncode == 0
