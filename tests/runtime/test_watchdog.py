@@ -57,6 +57,24 @@ def test_handlers_that_await_are_not_named(caplog) -> None:
     assert blocked(caplog) == []
 
 
+def test_a_loop_that_waits_for_events_is_not_blocked_however_late_it_is(caplog) -> None:
+    class Starved(Watchdog):
+        """Has got no time for its heartbeat."""
+
+        def _beat(self) -> None:
+            self._beat_at = time.monotonic() - 10
+
+    async def main() -> None:
+        watchdog = Starved(threshold=1.2)  # it looks every 0.3 s
+        watchdog.enter()
+        await asyncio.sleep(0.75)
+        watchdog.leave()
+        watchdog._beating = False
+
+    run(main())
+    assert blocked(caplog) == []
+
+
 def test_a_blocked_loop_without_handlers_is_nobodys_fault(caplog) -> None:
     async def main() -> None:
         watchdog = Watchdog(threshold=0.04)

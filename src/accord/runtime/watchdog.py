@@ -6,6 +6,7 @@ process has neither.
 
 import asyncio
 import logging
+import selectors
 import sys
 import threading
 import time
@@ -68,9 +69,8 @@ class Watchdog:
             late = time.monotonic() - beat
             if not (self._running and self._beating and late > self._threshold):
                 continue
-            if beat != reported:
+            if beat != reported and self._report(late):
                 reported = beat
-                self._report(late)
             if self.while_blocked is not None:
                 self.while_blocked()
 
@@ -82,13 +82,16 @@ class Watchdog:
                 self._watched = False
             return not self._watched
 
-    def _report(self, late: float) -> None:
+    def _report(self, late: float) -> bool:
+        """Say who is at fault; returns whether anybody is."""
         try:
             task = asyncio.current_task(self.loop)
         except RuntimeError:
-            return
+            return False
         name = "something" if task is None else task.get_name()
         frame = sys._current_frames().get(self._loop_thread)
+        if task is None and frame is not None and frame.f_code.co_filename == selectors.__file__:
+            return False  # it waits for events, and is late because the machine is busy
         place = traceback.extract_stack(frame)[-1] if frame is not None else None
         where = f" at {place.filename}:{place.lineno}" if place is not None else ""
         log.warning(
@@ -98,3 +101,4 @@ class Watchdog:
             late,
             where,
         )
+        return True
