@@ -9,10 +9,11 @@ import time
 
 import pytest
 
+from accord import Server
 from accord.auth.discovery import ResourceMetadata
 from accord.cli.examination import Examination
 from accord.cli.token_facts import token_facts
-from support.http_server import free_port
+from support.http_server import free_port, serving
 from support.issuer import token
 from support.scripted_authorization import scripted
 from support.waiting import run
@@ -121,8 +122,13 @@ def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, ch
             "redirects to, http://127.0.0.1:{port}/login",
         ),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "failed", "the answer is no HTTP"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<h1>!",
+            "warning",
+            "is it the URL of an MCP server?",
+        ),
     ],
-    ids=["redirect", "other protocol"],
+    ids=["redirect", "other protocol", "page"],
 )
 def test_what_is_no_server_of_ours_is_told_as_what_it_is(answer, verdict, told):
     async def main():
@@ -143,6 +149,13 @@ def test_what_is_no_server_of_ours_is_told_as_what_it_is(answer, verdict, told):
             assert "SECRET" not in str(examination.steps)
 
     run(main())
+
+
+def test_no_session_is_left_behind():
+    app = Server("desk").asgi()
+    with serving(app) as port:
+        code, steps, _ = run(examined(f"http://127.0.0.1:{port}/mcp"))
+        assert (code, steps["initialize"]["verdict"], len(app.sessions)) == (0, "ok", 0)
 
 
 def test_a_token_is_read_and_compared_with_what_the_server_says_of_itself():

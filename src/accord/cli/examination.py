@@ -1,6 +1,7 @@
 """Every step from a name to the first list of a server, each with what was asked and what came."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -25,7 +26,7 @@ from accord.auth.http import NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
-from accord.bindings.headers import ACCEPT_BOTH, media_type
+from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.shown import shown_url
 from accord.cli.advice import in_options
 from accord.cli.token_facts import token_facts
@@ -35,6 +36,7 @@ from accord.transports.http_authorization import Auth
 from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
+    from aiohttp import ClientSession
     from multidict import CIMultiDictProxy
 
 __all__ = ["Examination", "Step", "Verdict"]
@@ -43,6 +45,7 @@ Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _SOON: Final = 14 * 86_400
 _BODY: Final = 4_096
+_ENDING: Final = 3.0
 _ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
 
 
@@ -195,7 +198,10 @@ class Examination:
             return self._stop("http", asked=asked, came=_reason(error), change=change)
         kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
-        if status < 300:
+        if status < 300 and kind not in ACCEPT_BOTH.split(", "):
+            change = "is it the URL of an MCP server? they often end in /mcp"
+            self._note("http", "warning", asked=asked, came=came, change=change)
+        elif status < 300:
             self._note("http", "ok", asked=asked, came=f"{came}: open to everybody")
         elif status == 401:
             self._is_protected = True
@@ -235,6 +241,8 @@ class Examination:
                 ) as response,
             ):
                 body = b"" if response.status < 300 else await response.content.read(_BODY)
+                if opened := response.headers.get(SESSION):
+                    await _end(session, self.url, {**headers, SESSION: opened})
                 return response.status, response.headers, body
         except aiohttp.ClientResponseError:
             raise OSError(None, "the answer is no HTTP") from None
@@ -419,6 +427,15 @@ class _Watched:
     async def challenged(self, challenge: Any) -> bool:
         again: bool = await self._inner.challenged(challenge)
         return again
+
+
+async def _end(http: "ClientSession", url: str, headers: dict[str, str]) -> None:
+    """End a session to which nobody will come back, if the server lets us."""
+    import aiohttp
+
+    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(_ENDING), http.delete(url, headers=headers):
+            pass
 
 
 def _reason(error: BaseException) -> str:
