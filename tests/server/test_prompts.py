@@ -203,6 +203,8 @@ def assistant(content: Any) -> PromptMessage:
         (["a", "b"], [user(TEXT), user(TextContent("b"))]),
         (("a", "b"), [user(TEXT), user(TextContent("b"))]),
         (("user", "a"), [user(TEXT)]),
+        (("user", "a", "a"), [user(TextContent("user")), user(TEXT), user(TEXT)]),
+        ((TEXT, IMAGE), [user(TEXT), user(IMAGE)]),
         (("assistant", "a"), [assistant(TEXT)]),
         (("assistant", IMAGE), [assistant(IMAGE)]),
         (("assistant", ["a", IMAGE]), [assistant(TEXT), assistant(IMAGE)]),

@@ -155,8 +155,9 @@ class Reader:
         (Reader().method, "method"),
         (functools.partial(note, "a"), "note"),
         (lambda: "x", "note://today"),
+        (lambda page="1": page, "note://today"),
     ],
-    ids=["object", "method", "partial", "lambda"],
+    ids=["object", "method", "partial", "lambda", "defaults"],
 )
 def test_anything_callable_can_read(function: Callable[..., Any], name: str) -> None:
     assert entry("note://today", function).item.name == name
@@ -344,6 +345,8 @@ def test_both_kinds_are_disabled_enabled_and_removed_by_uri_or_template() -> Non
     assert resources.find("x://1/c") is not None
     with pytest.raises(KeyError, match="x://none"):
         resources.disable("x://a", "x://none")
+    with pytest.raises(KeyError, match="none}"):
+        resources.disable("x://a", "x://{none}")
     assert resources.is_enabled("x://a")
     assert resources.remove("x://a").key == "x://a"
     assert resources.remove("x://{b}/c").key == "x://{b}/c"
@@ -377,7 +380,7 @@ def test_variables_become_arguments_of_their_types() -> None:
     assert made.signature.call(made.function, made.bind({"id": "7"}), None) == "7 False"
 
 
-def listed(tags: list[str], numbers: list[int] | None = None, text: str = "") -> str:
+def listed(tags: list[str], numbers: list[int] | None = None, text: str | list[str] = "") -> str:
     return f"{tags} {numbers} {text}"
 
 
@@ -420,7 +423,7 @@ def test_a_variable_that_does_not_fit_is_refused_and_named() -> None:
 def test_not_found_names_the_uri_and_has_the_code_of_the_revision(revision: str, code: int) -> None:
     error = not_found("note://gone")
     assert isinstance(error, ResourceNotFound)
-    assert "note://gone" in error.message
+    assert error.message == "resource 'note://gone' not found"
     assert refusal(error, revision) == {
         "code": code,
         "message": error.message,
