@@ -254,10 +254,10 @@ def test_an_authorizer_that_breaks_is_one_clear_error():
 
 
 def test_no_time_runs_out_while_somebody_is_asked():
-    gate, keys = Gate("one"), Keys("one", "two", pause=1.5)
+    gate, keys = Gate("one"), Keys("one", "two", pause=2.5)
 
     async def work(url):
-        async with connect(f"{url}/mcp", auth=keys, connect_timeout=1, timeout=1) as client:
+        async with connect(f"{url}/mcp", auth=keys, connect_timeout=2, timeout=2) as client:
             gate.good = {"two"}
             await client.ping()
         assert len(keys.challenges) == 2
