@@ -194,6 +194,24 @@ def test_resuming_needs_everything_that_came_later():
     run(scenario())
 
 
+class ForgetfulStore(MemoryEventStore):
+    """Fails once."""
+
+    def append(self, session, stream, number, event):
+        if number == 1:
+            raise OSError("the disk is full")
+        super().append(session, stream, number, event)
+
+
+def test_a_stream_of_which_an_event_was_not_kept_is_not_resumed_any_more():
+    async def scenario():
+        stream = kept(store=ForgetfulStore())
+        say(stream, *range(4))
+        assert not any(stream.resume(number) for number in range(4))
+
+    run(scenario())
+
+
 def test_nothing_is_missing_for_who_has_everything_even_if_nothing_is_kept():
     async def scenario():
         store = MemoryEventStore()

@@ -176,7 +176,7 @@ class Stream:
     def resume(self, number: int) -> bool:
         """Let the next reader begin after an event; false where what follows is not there."""
         missed: Sequence[bytes] | None = ()
-        if number != self.count - 1:
+        if self._store is None or number != self.count - 1:
             missed = self._missed(number)
         if missed is None:
             return False
