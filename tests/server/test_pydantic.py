@@ -312,6 +312,15 @@ def test_a_pydantic_dataclass_is_validated():
     assert refusal(Even, {"n": 1}) == 'argument "value.n": has to be even'
 
 
+def test_validators_in_the_fields_of_other_classes_count():
+    @dataclass
+    class Even:
+        n: Annotated[int, AfterValidator(even)]
+
+    assert bound(Even, {"n": 2}) == Even(2)
+    assert "has to be even" in refusal(Even, {"n": 1})
+
+
 def test_what_pydantic_refuses_is_refused_with_its_reason():
     class Odd: ...
 

@@ -17,6 +17,7 @@ from annotated_types import Gt
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, json
+from typing_extensions import TypeAliasType
 
 from accord.errors import RegistrationError, ToolError
 from accord.server.schemas import encode
@@ -474,6 +475,24 @@ def test_type_statements_and_type_parameters_are_read():
     assert args == ([1], {"x": [1, "a", {"y": None}]}, 1, "now", [])
 
 
+Many = TypeVar("Many", int, str)
+Bound = TypeVar("Bound", bound=int)
+Ids = TypeAliasType("Ids", list[int])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "told"),
+    [
+        (Many, [], "expected an integer or a string, got an array"),
+        (Bound, "a", 'expected an integer, got a string ("a")'),
+        (tuple[Ids, Ids], [[1], 2], "expected an array, got an integer (2)"),
+    ],
+    ids=["one of several", "bound", "an alias twice"],
+)
+def test_type_variables_and_aliases_say_what_they_take(annotation: Any, given: Any, told: str):
+    assert refusal(taking(annotation), {"value": given}).endswith(told)
+
+
 # Descriptions and defaults
 
 
@@ -566,6 +585,9 @@ def test_a_string_stays_one_where_a_string_is_wanted(annotation: Any):
 
 
 def test_a_string_that_holds_no_object_is_refused():
+    assert refusal(taking(int | list[int]), {"value": "5"}) == (
+        'argument "value": expected an integer or an array, got a string ("5")'
+    )
     assert refusal(taking(list[int]), {"value": "5"}) == (
         'argument "value": expected an array, got a string ("5")'
     )
@@ -770,6 +792,7 @@ def test_an_empty_string_is_as_good_as_none_where_there_is_a_default():
 
 def test_names_that_are_not_parameters_are_ignored():
     assert inspect(add).bind_strings({"a": "1", "b": "2", "c": "3"}).args == (1, 2)
+    assert inspect(add).bind_strings({"a": " 1 ", "b": "2", "c": "3"}).args == (1, 2)
 
 
 def test_values_of_templates_may_be_lists_already():
@@ -797,6 +820,20 @@ class Plan:
     tasks: dict[str, list[Task]]
 
 
+class Dated(msgspec.Struct):
+    task: Annotated[Task, Meta(description="which")]
+
+
+class Place(msgspec.Struct, array_like=True):
+    x: Annotated[int, "to the east"]
+    y: int = 1
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
 class Limited(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     at_most: Annotated[int, Gt(0), "how many"]
 
@@ -810,14 +847,51 @@ class Limited(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
             {"tasks": {"now": [{"title": "a", "done": True}]}},
             {"tasks": {"now": [{"title": "a", "done": True, "after": None}]}},
         ),
+        (
+            Dated,
+            {"task": {"title": "a"}},
+            {"task": {"title": "a", "done": False, "after": None}},
+        ),
     ],
-    ids=["alone", "within others"],
+    ids=["alone", "within others", "described"],
 )
 def test_a_dataclass_that_came_without_its_defaults_is_written_with_them(annotation, given, whole):
     signature = taking(annotation)
     (value,) = signature.bind(json.encode({"value": given})).args
     assert isinstance(value, annotation)
     assert json.decode(encode(value)) == whole
+
+
+def test_only_what_is_a_sequence_is_read_from_an_array():
+    assert taking(Place).bind(b'{"value":[3]}').args == (Place(3),)
+    told = 'argument "value": expected an object, got an array'
+    assert refusal(taking(Task), {"value": ["a"]}) == told
+    assert refusal(taking(Pair), {"value": [1, 2, 3]}) == told
+
+
+@dataclass
+class Near:
+    x: int = 0
+
+
+@dataclass
+class Far:
+    y: int = 0
+    x: int = 0
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "value"),
+    [
+        (Near | Far, {"y": 1}, Far(1)),
+        (Near | Far, {"x": 1}, Near(1)),
+        (Near | Far, {"y": 1, "x": 1}, Far(1, 1)),
+        (Annotated[str, Meta(min_length=1)] | dt.date, "2025-01-02", dt.date(2025, 1, 2)),
+    ],
+    ids=["another key", "one key", "two keys", "limited text"],
+)
+def test_of_several_types_that_fit_the_closest_is_read(annotation: Any, given: Any, value: Any):
+    assert taking(annotation).bind(json.encode({"value": given})).args == (value,)
 
 
 def test_a_recursive_dataclass_has_one_definition():
