@@ -3,7 +3,9 @@
 import asyncio
 import gzip
 import re
+import socket
 import ssl
+import struct
 import zlib
 from contextlib import asynccontextmanager
 
@@ -239,6 +241,81 @@ def test_a_request_that_met_a_closing_server_counts_as_not_sent():
             await asking
         await sender.close()
         listening.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [[b""], [OK, b"HTTP/1.1 2"]],
+    ids=["of a new connection", "in the middle of an answer"],
+)
+def test_a_request_that_was_read_before_a_reset_counts_as_sent(answers):
+    async def main():
+        is_read, may_reset = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader, writer):
+            for each in answers:
+                await reader.readuntil(b"{}")
+                writer.write(each)
+            is_read.set()
+            await may_reset.wait()
+            at_once = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            writer.transport.abort()
+
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        for _ in answers[1:]:
+            await whole(await ask(sender, url))
+        asking = asyncio.create_task(ask(sender, url))
+        await is_read.wait()
+        await until(lambda: any(each._head_size == len(answers[-1]) for each in sender._open))
+        may_reset.set()
+        with pytest.raises(Cut, match="the server closed the connection"):
+            await asking
+        await sender.close()
+        listening.close()
+
+    run(main())
+
+
+def test_an_answer_that_comes_before_the_request_was_read_ends_its_connection():
+    async def main():
+        heads = []
+        is_over = asyncio.Event()
+
+        async def serve(reader, writer):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(OK)
+            await is_over.wait()
+            writer.transport.abort()
+
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        for body in (b"x" * 24_000_000, b"{}"):
+            assert await whole(await ask(sender, url, body)) == b"ok"
+        assert len(heads) == 2
+        is_over.set()
+        await sender.close()
+        listening.close()
+
+    run(main())
+
+
+def test_an_answer_that_was_too_much_to_read_ahead_does_not_stop_the_next():
+    size = 256 * 1024 + 1  # complete at the very moment that it is too much
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
+
+    async def main():
+        async with answering(large, OK) as (server, sender):
+            response = await ask(sender, server.url)
+            await until(lambda: response.is_kept)
+            response.close()
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert server.connections == 1
 
     run(main())
 
