@@ -298,6 +298,81 @@ def test_the_listening_stream_comes_back_where_it_was():
     run(main())
 
 
+def test_a_listening_stream_that_often_ends_is_followed_all_the_same():
+    def listen(request, reply):
+        count = len(server.seen("GET"))
+        reply.stream()
+        reply.event(log_message(count), id=f"n{count}", retry=1)
+        return reply.end()
+
+    server = RawServer(GET=listen)
+
+    async def main():
+        heard = []
+        async with server, connect(server.url, on_log=lambda each: heard.append(each.data)):
+            await until(lambda: len(heard) > 12)
+
+    run(main())
+
+
+def test_a_listening_that_was_given_up_begins_again_with_the_next_call(monkeypatch):
+    monkeypatch.setattr("accord.transports.http_streamable._LISTENING_FAILURES", 1)
+
+    def listen(request, reply):
+        if len(server.seen("GET")) == 1:
+            return reply.empty(503)
+        reply.stream()
+        reply.event({"jsonrpc": "2.0", "id": "s1", "method": "ping"})
+        return asyncio.sleep(60)
+
+    server = RawServer(GET=listen)
+
+    async def main():
+        async with server, connect(server.url) as client:
+            wire = client._link.wire
+            await until(lambda: wire._form._has_given_up)
+            await client.call_tool("echo", headers={"X-Of-Call": "1"})
+            (answered,) = await until(lambda: server.seen("response"))
+            assert "x-of-call" in server.seen("tools/call")[0].headers
+            assert "x-of-call" not in answered.headers
+
+    run(main())
+
+
+def test_the_listening_of_a_session_that_is_gone_does_not_go_on():
+    is_renewed = asyncio.Event()
+
+    async def listen(request, reply):
+        reply.stream()
+        if request.session == "session-1":
+            reply.event(log_message("first"), id="n", retry=1)
+            await is_renewed.wait()
+            reply.end()
+        else:
+            reply.event(log_message("second"))
+            is_renewed.set()
+            await asyncio.sleep(60)
+
+    server = RawServer(GET=listen)
+
+    async def main():
+        heard = []
+        async with (
+            server,
+            connect(server.url, on_log=lambda each: heard.append(each.data)) as client,
+        ):
+            await until(lambda: heard)
+            server.sessions.clear()
+            await client.ping()
+            await until(lambda: len(heard) == 2)
+            for _ in range(5):
+                await client.ping()
+            listening = [each.session for each in server.seen("GET")]
+            assert listening == ["session-1", "session-2"]
+
+    run(main())
+
+
 def test_a_server_that_forgot_the_event_is_listened_to_from_now_on():
     def listen(request, reply):
         if "last-event-id" in request.headers:
