@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,10 @@ from hypothesis import HealthCheck, settings
 # How fast examples are made, and how long each takes, says more about the machine than about us.
 settings.register_profile("accord", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("accord")
+
+# Shells let what they start in the background ignore Ctrl-C, and processes pass that on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
