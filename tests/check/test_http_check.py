@@ -139,6 +139,19 @@ def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_
     assert caplog.records == []
 
 
+def test_a_file_that_logs_without_end_while_it_starts_is_served(tmp_path):
+    place = tmp_path / "chatty.py"
+    place.write_text(
+        "import sys, accord\nprint('x' * 300_000, file=sys.stderr)\nit = accord.Server('it')\n"
+    )
+
+    async def run():
+        async with asyncio.timeout(60), served(str(place), "http", {}) as url:
+            return url
+
+    assert asyncio.run(run()).endswith("/mcp")
+
+
 def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
     async def answer_once(reader, writer):
         await reader.readuntil(b"{}")

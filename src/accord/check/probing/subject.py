@@ -153,7 +153,7 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STARTING):
-                while url is None and (line := await process.stderr.readline()):
+                while url is None and (line := await _line_of(process.stderr)):
                     said.append(line.decode(errors="replace").rstrip())
                     if found := re.search(r"is served at (http://[^\s,;]+)", said[-1]):
                         url = found[1]
@@ -175,6 +175,15 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
             await process.wait()
         if drain is not None:
             await drain
+
+
+async def _line_of(stream: asyncio.StreamReader) -> bytes:
+    """Read a line; of one beyond all measure only the end, which is empty at the end alone."""
+    while True:
+        try:
+            return await stream.readline()
+        except ValueError:  # it was too long, and is gone
+            continue
 
 
 def _unserved(place: str, said: Sequence[str]) -> str:
