@@ -10,9 +10,10 @@ import threading
 import pytest
 
 from accord.client import blocking, connect
-from accord.errors import ConnectFailed, ConnectionClosed, RequestError
+from accord.errors import ConnectFailed, ConnectionClosed, InternalError, RequestError
 from accord.protocol.codec import Limits
 from accord.transports.http import HttpClientOptions
+from accord.transports.http_senders import sender_for
 from support.raw_http import RawServer
 from support.waiting import run, until, until_sync
 
@@ -138,6 +139,34 @@ def test_secrets_in_a_url_stay_out_of_errors():
             assert f"127.0.0.1:{server.port}/mcp" in str(caught.value)
 
     run(main())
+
+
+class Mistaken:
+    """Sends requests, but fails at calls in a way that it should not."""
+
+    def __init__(self, sender):
+        self.sender = sender
+
+    async def send(self, method, url, headers, body=None):
+        if body is not None and b"tools/call" in body:
+            raise ZeroDivisionError
+        return await self.sender.send(method, url, headers, body)
+
+
+def test_a_mistake_of_the_sender_fails_its_call_alone(caplog):
+    async def main():
+        async with RawServer() as server:
+            sender = sender_for(server.url, HttpClientOptions())
+            options = HttpClientOptions(sender=Mistaken(sender))
+            async with connect(server.url, http=options) as client:
+                with pytest.raises(InternalError, match="internal error of the client"):
+                    await client.call_tool("x")
+                await client.ping()
+            await sender.close()
+
+    run(main())
+    assert "a task of the connection failed" in caplog.text
+    caplog.clear()
 
 
 def test_no_connection_says_so():

@@ -433,6 +433,8 @@ def test_fifty_calls_after_a_restart_get_fifty_answers_in_one_new_session():
             assert second.message["id"] != first.message["id"]
             told = server.seen("notifications/initialized")
             assert [each.session for each in told] == ["session-1", "session-2"]
+            versions = {each.headers.get("mcp-protocol-version") for each in told}
+            assert versions == {first.message["params"]["protocolVersion"]}
 
     run(main())
 
@@ -773,6 +775,52 @@ def test_a_server_that_asks_to_come_later_is_obeyed():
         async with server, connect(server.url) as client:
             await client.ping()
             assert len(server.seen("ping")) == 2
+
+    run(main())
+
+
+def test_a_server_that_asks_to_come_much_later_is_not_waited_for():
+    def busy(request, reply):
+        reply.empty(503, Retry_After="3600")
+
+    async def main():
+        async with RawServer(ping=busy) as server, connect(server.url, http=QUICK) as client:
+            with pytest.raises(RequestError, match="HTTP 503"):
+                await client.ping(timeout=60)
+            assert len(server.seen("ping")) == 1
+
+    run(main())
+
+
+def test_a_call_that_is_cancelled_before_it_may_come_again_is_not_heard_of_any_more():
+    def busy(request, reply):
+        reply.empty(503, Retry_After="30")
+
+    async def main():
+        patient = HttpClientOptions(patience=60, listen=False)
+        async with (
+            RawServer(tools__call=busy) as server,
+            connect(server.url, http=patient) as client,
+        ):
+            given_up = asyncio.ensure_future(client.call_tool("given_up"))
+            await until(lambda: server.seen("tools/call"))
+            messages = client._link.wire._messages.values()
+            (call,) = [each for each in messages if each.name == "tools/call"]
+            await until(lambda: not call.is_sent)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            await client.ping()
+            assert not server.seen("notifications/cancelled")
+            assert len(server.seen("tools/call")) == 1
+
+    run(main())
+
+
+def test_a_server_that_is_gone_does_not_hold_up_closing():
+    async def main():
+        async with RawServer() as server, connect(server.url) as client:
+            await client.ping()
+            await server.stop()
 
     run(main())
 

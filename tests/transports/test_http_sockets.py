@@ -281,6 +281,17 @@ def test_a_request_that_was_read_before_a_reset_counts_as_sent(answers):
     run(main())
 
 
+def test_a_request_that_a_used_connection_was_closed_after_counts_as_sent():
+    async def main():
+        async with answering(OK, None) as (server, sender):
+            await whole(await ask(sender, server.url))
+            with pytest.raises(Cut, match="the server closed the connection"):
+                await ask(sender, server.url)
+            assert len(server.heads) == 2
+
+    run(main())
+
+
 def test_an_answer_that_comes_before_the_request_was_read_ends_its_connection():
     async def main():
         heads = []
