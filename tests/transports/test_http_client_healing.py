@@ -882,6 +882,110 @@ def test_fifty_calls_after_a_restart_get_fifty_answers_in_the_older_form_too():
     run(main())
 
 
+FIRST = "/messages?id=1"
+
+
+@pytest.mark.parametrize("is_renewed", [False, True], ids=["before the new session", "after it"])
+def test_a_call_that_was_taken_when_its_stream_had_broken_is_a_clear_error(is_renewed):
+    async def main():
+        may_answer, may_listen = asyncio.Event(), asyncio.Event()
+
+        async def take(request, reply):
+            await may_answer.wait()
+            reply.empty(202)
+
+        async def listen(request, reply):
+            if server.opened:
+                await may_listen.wait()
+            await server.listen(request, reply)
+
+        server = OlderServer(tools__call=take, GET=listen)
+        async with server, connect(server.url) as client:
+            calling = asyncio.ensure_future(client.call_tool("x", timeout=60))
+            await until(lambda: server.seen("tools/call"))
+            server.drop()
+            await until(lambda: len(server.seen("GET")) == 2)
+            if is_renewed:
+                may_listen.set()
+                await until(lambda: len(server.seen("notifications/initialized")) == 2)
+            may_answer.set()
+            with pytest.raises(ConnectionClosed, match="the stream ended before the answer"):
+                await calling
+            may_listen.set()
+            await client.ping()
+
+    run(main())
+
+
+def test_a_call_that_was_not_taken_when_its_stream_had_broken_is_sent_again():
+    async def main():
+        may_answer = asyncio.Event()
+
+        async def take(request, reply):
+            if request.path == FIRST:
+                await may_answer.wait()
+                reply.empty(404)
+            else:
+                server.take(request, reply)
+
+        server = OlderServer(tools__call=take)
+        async with server, connect(server.url) as client:
+            calling = asyncio.ensure_future(client.call_tool("echo", {"n": 1}))
+            await until(lambda: server.seen("tools/call"))
+            server.drop()
+            await until(lambda: len(server.seen("notifications/initialized")) == 2)
+            may_answer.set()
+            assert said(await calling) == {"n": 1}
+
+    run(main())
+
+
+def test_nothing_is_sent_where_no_stream_brings_the_answer():
+    def take(request, reply):
+        return reply.empty(202) if request.path == FIRST else server.take(request, reply)
+
+    server = OlderServer(tools__call=take)
+
+    async def main():
+        async with server, connect(server.url) as client:
+            await client.ping()
+            server.drop()
+            await until(lambda: client._link.wire._form._broken is not None)
+            assert said(await client.call_tool("echo", {"n": 1}, timeout=60)) == {"n": 1}
+            assert [each.path for each in server.seen("tools/call")] == ["/messages?id=2"]
+
+    run(main())
+
+
+def test_a_stream_of_the_older_form_that_is_refused_for_a_moment_is_asked_for_again():
+    def listen(request, reply):
+        return server.listen(request, reply) if len(server.seen("GET")) != 2 else reply.empty(502)
+
+    server = OlderServer(GET=listen)
+
+    async def main():
+        async with server, connect(server.url) as client:
+            server.drop()
+            await until(lambda: len(server.seen("notifications/initialized")) == 2)
+            await client.ping()
+
+    run(main())
+
+
+def test_streams_of_the_older_form_may_break_as_often_as_they_like_if_they_last(monkeypatch):
+    monkeypatch.setattr("accord.transports.http_sse._BRIEF", -1.0)
+
+    async def main():
+        async with OlderServer() as server, connect(server.url) as client:
+            told = "notifications/initialized"
+            for times in range(2, 9):
+                server.drop()
+                await until(lambda times=times: len(server.seen(told)) == times)
+            await client.ping()
+
+    run(main())
+
+
 def test_a_server_of_the_older_form_that_does_not_come_back_ends_the_connection():
     async def main():
         server = OlderServer()

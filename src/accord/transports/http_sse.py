@@ -169,7 +169,8 @@ class TwoEndpoints:
             with contextlib.closing(response):
                 body = await carrier.beginning(response)
             if response.status in OK:
-                if session is not self.session and carrier.is_waiting(message):
+                is_gone = session is not self.session or session is self._broken
+                if is_gone and carrier.is_waiting(message):
                     carrier.cut(message, "the stream ended before the answer")
                 return None
             if response.status != 404 or message.opens:
