@@ -1,5 +1,5 @@
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, time
 from enum import Enum
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -22,7 +22,7 @@ class Order(msgspec.Struct):
     size: Size = Size.SMALL
     how: Literal["sent", "fetched"] = "sent"
     gift: bool = False
-    day: date | None = None
+    day: Annotated[date | None, msgspec.Meta(description="when")] = None
 
 
 @dataclass
@@ -57,7 +57,7 @@ def test_fields_become_a_flat_schema_of_primitives() -> None:
     assert properties["size"]["enum"] == ["small", "large"]
     assert properties["how"]["enum"] == ["sent", "fetched"]
     assert properties["gift"] == {"type": "boolean", "default": False}
-    assert properties["day"] == {"type": "string", "format": "date"}
+    assert properties["day"] == {"type": "string", "format": "date", "description": "when"}
     assert {field["type"] for field in properties.values()} <= {
         "string",
         "number",
@@ -125,6 +125,16 @@ def test_what_has_no_fields_and_is_no_single_value_is_no_form(type_: Any, told: 
         ),
         pytest.param(
             date, {"type": "string", "format": "date"}, "2025-06-18", date(2025, 6, 18), id="date"
+        ),
+        pytest.param(
+            Literal[3, 1, 2],
+            {"type": "integer", "minimum": 1, "maximum": 3},
+            2,
+            2,
+            id="choice of numbers",
+        ),
+        pytest.param(
+            time, {"type": "string"}, "10:30:00", time(10, 30), id="a format that forms lack"
         ),
     ],
 )

@@ -93,6 +93,11 @@ def _field(what: str, schema: Any) -> JsonObject:
     kept = {key: field[key] for key in _KEPT if field.get(key) is not None}
     if kept.get("format") not in (None, *_FORMATS):
         del kept["format"]
+    if kept["type"] != "string" and "enum" in kept:
+        # Forms know choices of strings alone; of numbers they know the range.
+        values = kept.pop("enum")
+        if kept["type"] != "boolean":
+            kept |= {"minimum": min(values), "maximum": max(values)}
     return kept
 
 
