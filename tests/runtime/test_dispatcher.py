@@ -530,13 +530,15 @@ def test_closing_fails_what_waits_cancels_what_runs_and_tells_the_peer(party, jo
         client, server = await join(client=client_party, server=server_party)
         waiting = asyncio.ensure_future(client.request("tools/call", call()))
         await until(lambda: server.running)
+        client.spawn(never(None))
+        client.close(ConnectionClosed("gone"))
         client.close()
-        client.close()
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed, match="gone"):
             await waiting
         assert client_party.sent[-1]["method"] == "notifications/cancelled"
+        assert await client.drained(LONG)
         assert await server.drained(LONG)
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed, match="gone"):
             await client.request("ping")
         client.notify("notifications/roots/list_changed")
 

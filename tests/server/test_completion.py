@@ -35,7 +35,7 @@ def order(
     way: Literal["fried", "boiled", "Frozen"] = "fried",
     hot: bool = False,
     count: int = 1,
-    mixed: Literal["a", 1] | Size | None = None,
+    mixed: Literal["a", 1, None] | Size = "a",  # noqa: PYI061
 ) -> str:
     return dish
 

@@ -111,6 +111,7 @@ def test_most_of_the_corpus_has_an_output_schema():
         list[str | Image],
         tuple[Image, str],
         list[Image] | str,
+        list[list[TextContent]],
         list,
         list[Any],
         CallToolResult,
@@ -292,6 +293,7 @@ def test_an_image_may_be_a_file(tmp_path):
     assert (image.data, image.mime_type) == (b"x", "image/jpeg")
     with pytest.raises(FileNotFoundError):
         Image(path=tmp_path / "missing.png")
+    assert Image(path=path, mime_type="image/avif").mime_type == "image/avif"
 
 
 def test_an_image_is_data_or_a_file():

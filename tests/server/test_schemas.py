@@ -1,6 +1,8 @@
 """Schemas of types: references inlined, recursion kept, other libraries by adapters."""
 
 import datetime as dt
+import ipaddress
+import pathlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -126,6 +128,19 @@ def test_dates_tell_their_format_when_they_are_read():
     assert schema_of(list[dt.time])["items"] == {"type": "string", "format": "time"}
     # A date without a zone is not what the format promises.
     assert schema_of(dt.datetime, output=True) == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "schema"),
+    [
+        (ipaddress.IPv4Address, {"type": "string", "format": "ipv4"}),
+        (ipaddress.IPv6Network, {"type": "string"}),
+        (pathlib.Path, {"type": "string", "format": "path"}),
+    ],
+    ids=["address", "network", "path"],
+)
+def test_what_is_written_as_text_tells_its_format(type_: Any, schema: Any):
+    assert schema_of(type_) == schema
 
 
 def test_limits_of_a_union_go_to_the_members_that_can_have_them():

@@ -74,6 +74,15 @@ def test_only_what_there_is_is_declared() -> None:
     assert capabilities.resources is None
 
 
+@pytest.mark.parametrize("uri", ["note://today", "note://{name}"], ids=["fixed", "template"])
+def test_resources_of_either_kind_are_declared(uri: str) -> None:
+    server = Server("desk")
+    server.add_resource(uri, lambda name="": name)
+    capabilities = server.capabilities()
+    assert capabilities.resources is not None
+    assert (capabilities.completions is not None) == ("{" in uri)
+
+
 def test_files_and_directories_are_resources(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("alpha")
     server = Server("desk")

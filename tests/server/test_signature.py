@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import enum
 import functools
+import pathlib
 import sys
 import types
 from collections.abc import Callable
@@ -597,6 +598,7 @@ def test_a_string_that_holds_no_object_is_refused():
 
 
 REFUSALS = [
+    (pathlib.Path, 5, 'argument "value": expected a string, got an integer (5)'),
     (int, "two", 'argument "value": expected an integer, got a string ("two")'),
     (int, 1.5, 'argument "value": expected an integer, got a number (1.5)'),
     (int, True, 'argument "value": expected an integer, got a boolean (true)'),
