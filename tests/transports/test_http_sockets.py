@@ -74,6 +74,12 @@ async def answering(*answers, options=None, tls=None):
         listening.close()
 
 
+def reset(writer):
+    at_once = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    writer.transport.abort()
+
+
 async def whole(response):
     found = b""
     while chunk := await response.chunk():
@@ -200,6 +206,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
             for _ in range(2):
                 assert await whole(await ask(sender, server.url)) == b"ok"
             assert server.connections == 2
+            await until(lambda: len(sender._open) == 1)
 
     run(main())
 
@@ -260,9 +267,7 @@ def test_a_request_that_was_read_before_a_reset_counts_as_sent(answers):
                 writer.write(each)
             is_read.set()
             await may_reset.wait()
-            at_once = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-            writer.transport.abort()
+            reset(writer)
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
@@ -288,6 +293,52 @@ def test_a_request_that_a_used_connection_was_closed_after_counts_as_sent():
             with pytest.raises(Cut, match="the server closed the connection"):
                 await ask(sender, server.url)
             assert len(server.heads) == 2
+
+    run(main())
+
+
+def test_an_answer_without_length_that_is_reset_is_not_taken_for_whole():
+    async def main():
+        may_reset = asyncio.Event()
+
+        async def serve(reader, writer):
+            await reader.readuntil(b"{}")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nhal")
+            await may_reset.wait()
+            reset(writer)
+
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        response = await ask(sender, url)
+        assert await response.chunk()
+        may_reset.set()
+        with pytest.raises(Cut, match="broke in the middle of the answer"):
+            await whole(response)
+        await sender.close()
+        listening.close()
+
+    run(main())
+
+
+def test_a_header_that_comes_twice_is_one_with_both_values():
+    twice = b"HTTP/1.1 200 OK\r\nX-Way: a\r\nx-way: b\r\nContent-Length: 2\r\n\r\nok"
+
+    async def main():
+        async with answering(twice) as (server, sender):
+            response = await ask(sender, server.url)
+            assert response.header("X-Way") == "a, b"
+            response.close()
+
+    run(main())
+
+
+def test_heads_that_never_come_again_are_not_kept():
+    async def main():
+        async with answering(*[OK] * 70) as (server, sender):
+            for number in range(70):
+                await whole(await ask(sender, server.url, X_Number=str(number)))
+            assert len(sender._heads) <= 64
 
     run(main())
 
