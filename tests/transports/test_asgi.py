@@ -506,6 +506,48 @@ def test_what_a_request_asks_for_goes_on_as_long_as_its_token_is_good():
     assert 0 < seconds(time.time() - 5) <= 60
 
 
+def test_a_token_that_is_over_ends_no_session_in_which_something_is_under_way():
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        (session,) = client.app.sessions
+        session.ends_at = now = client.app.now()
+        waiting = client.start("POST", json.dumps(call(1, "wait", name="x")).encode())
+        await until(lambda: session.session.dispatcher.running)
+        assert not session.is_due(now)
+        await client.post(call(2, "free", name="x"))
+        await waiting.done()
+        assert session.is_due(now)
+        assert not client.app.waiting
+
+    run(scenario())
+
+
+def test_a_verifier_that_fails_keeps_nobody_and_lets_nobody_go(caplog):
+    async def fails():
+        raise RuntimeError("out of order")
+
+    async def is_revoked():
+        return False
+
+    async def scenario():
+        client = Asgi(offer().asgi())
+        await client.open()
+        listening = []
+        for admitted in (fails, is_revoked, fails):
+            scope = {**client.scope("GET"), "accord.admitted": admitted}
+            listening.append(Exchange(client.app, scope, b""))
+            await until(lambda: listening[-1].sent)
+        await client.app._recheck()
+        await listening[1].done()
+        assert [each.task.done() for each in listening] == [False, True, False]
+        await client.start("DELETE").done()
+        await asyncio.gather(*(each.done() for each in listening))
+
+    run(scenario())
+    assert "out of order" in caplog.text
+
+
 def test_an_ended_session_leaves_nothing_behind():
     async def scenario():
         client = Asgi(offer().asgi())
