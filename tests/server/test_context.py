@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from accord import Context, Server, connect
 from accord.errors import RequestTimeout
-from support.waiting import run, until
+from accord.types import PromptReference
+from support.waiting import LONG, run, until
 
 
 @dataclass
@@ -170,5 +172,84 @@ def test_a_question_that_nobody_answers_is_given_up_in_time() -> None:
         async with connect(served(ask), on_sample=model) as client:
             assert await client.call_tool("ask", result_type=str) == "nobody"
             await gave_up.wait()
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
+def test_work_in_threads_sees_that_it_is_cancelled_and_is_forgotten(kind: str) -> None:
+    contexts: list[Context] = []
+    stopped: list[bool] = []
+
+    def work(ctx: Context) -> str:
+        contexts.append(ctx)
+        end = time.monotonic() + LONG
+        try:
+            while not ctx.is_cancelled and time.monotonic() < end:
+                time.sleep(0.001)
+        finally:
+            stopped.append(ctx.is_cancelled)
+        return "x"
+
+    async def main() -> None:
+        server = served(work)
+        server.add_resource("x://work", work)
+        server.add_prompt(work)
+        async with connect(server) as client:
+            ask = {
+                "tool": lambda: client.call_tool("work"),
+                "resource": lambda: client.read_resource("x://work"),
+                "prompt": lambda: client.get_prompt("work"),
+            }[kind]
+            waiting = [asyncio.ensure_future(ask()) for _ in range(2)]
+            await until(lambda: len(contexts) == 2)
+            for each in waiting:
+                each.cancel()
+            await until(lambda: len(stopped) == 2)
+            await until(lambda: not contexts[0].session._contexts)
+
+    run(main())
+    assert stopped == [True, True]
+
+
+def test_a_plain_tool_sees_that_its_time_is_over() -> None:
+    begun: list[bool] = []
+    seen: list[bool] = []
+
+    def work(ctx: Context) -> str:
+        end = time.monotonic() + LONG
+        try:
+            begun.append(True)
+            while time.monotonic() < end:
+                time.sleep(0.001)
+        finally:
+            while not ctx.is_cancelled and time.monotonic() < end:
+                time.sleep(0.001)
+            seen.append(ctx.is_cancelled)
+        return "x"
+
+    async def main() -> None:
+        server = Server("desk")
+        server.add_tool(work, timeout=0.05)
+        async with connect(server) as client:
+            while not begun:  # a busy machine may not come to it in time
+                assert (await client.call_tool("work")).is_error
+            await until(lambda: seen)
+
+    run(main())
+    assert seen == [True]
+
+
+def test_a_completer_has_a_context() -> None:
+    def names(typed: str) -> list[str]:
+        return [Context.current().method]
+
+    async def main() -> None:
+        server = Server("desk")
+        server.add_prompt(lambda name: name, name="greet")
+        server.add_completion("greet", "name", names)
+        async with connect(server) as client:
+            found = await client.complete(PromptReference("greet"), "name", "")
+            assert found.values == ["completion/complete"]
 
     run(main())

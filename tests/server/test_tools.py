@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
 
 from accord import Context, Server, ToolError, connect
+from accord.errors import UrlElicitationRequired
 from accord.server.tools import failure
 from accord.types import CallToolResult, TextContent
 from support.waiting import run
@@ -157,6 +159,23 @@ def test_what_another_server_refused_is_a_failure_of_the_tool_not_of_its_call() 
     assert told == "tool forward failed: unknown tool 'missing'"
 
 
+def test_a_page_that_another_server_wants_visited_is_told_to_the_client() -> None:
+    def pay() -> str:
+        raise UrlElicitationRequired("visit it", data={"elicitations": []})
+
+    other = Server("other")
+    other.add_tool(pay)
+
+    async def forward() -> str:
+        async with connect(other) as client:
+            return str(await client.call_tool("pay"))
+
+    server = Server("desk")
+    server.add_tool(forward)
+    with pytest.raises(UrlElicitationRequired, match="visit it"):
+        run(called(server, "forward"))
+
+
 def test_a_failure_is_text_with_a_flag() -> None:
     result = failure("no")
     assert result.is_error
@@ -179,10 +198,10 @@ def test_an_async_tool_carries_its_name_as_a_task() -> None:
 
 
 def test_what_an_inline_tool_needs_is_there_and_gone_afterwards() -> None:
-    found: list[str] = []
+    found: list[Any] = []
 
     def look() -> str:
-        found.append(Context.current().method)
+        found.extend([Context.current().method, threading.get_ident()])
         return "x"
 
     async def main() -> None:
@@ -193,4 +212,4 @@ def test_what_an_inline_tool_needs_is_there_and_gone_afterwards() -> None:
             Context.current()
 
     run(main())
-    assert found == ["tools/call"]
+    assert found == ["tools/call", threading.get_ident()]
