@@ -418,9 +418,24 @@ def test_what_nobody_reads_is_not_read_ahead_without_end():
     async def main():
         async with answering([head, b"x" * size]) as (server, sender):
             response = await ask(sender, server.url)
-            await asyncio.sleep(0.05)
-            assert response._size < 1_000_000
-            assert len(await whole(response)) == size
+            read = 0
+            for _ in range(2):
+                await asyncio.sleep(0.05)
+                assert response._size < 1_000_000
+                read += len(await response.chunk())
+            assert read + len(await whole(response)) == size
+
+    run(main())
+
+
+def test_a_stream_that_may_be_silent_for_hours_is_probed():
+    async def main():
+        async with answering(OK) as (server, sender):
+            response = await sender.send("GET", server.url, {})
+            (connection,) = sender._open
+            used = connection.transport.get_extra_info("socket")
+            assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            response.close()
 
     run(main())
 

@@ -378,6 +378,23 @@ def test_a_program_that_cannot_be_started_leaves_nothing():
     run(main)
 
 
+def test_a_process_that_cannot_be_spoken_to_is_not_left(monkeypatch):
+    def attach(*_):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(process_module, "attach", attach)
+
+    async def main():
+        left = Leftovers()
+        wire = Process(Launch(command=[sys.executable, "-c", ECHO]))
+        with pytest.raises(OSError, match="too many open files"):
+            await wire.open(print, print)
+        assert wire.exit_code is not None
+        assert not left
+
+    run(main)
+
+
 def test_output_during_the_end_does_not_hold_it_up():
     program = """
 import sys
