@@ -523,6 +523,22 @@ def test_a_token_that_is_over_ends_no_session_in_which_something_is_under_way():
     run(scenario())
 
 
+def test_who_takes_no_stream_gets_none_however_long_the_call_takes():
+    async def scenario():
+        client = Asgi(offer().asgi(keep_alive=0.02))
+        await client.open()
+        body = json.dumps(call(1, "wait", name="x")).encode()
+        plain = client.start("POST", body, accept="application/json")
+        streamed = client.start("POST", body.replace(b'"id": 1', b'"id": 2'))
+        await until(lambda: streamed.sent)
+        await client.post(call(3, "free", name="x"))
+        await asyncio.gather(plain.done(), streamed.done())
+        kinds = [each.headers["content-type"] for each in (plain, streamed)]
+        assert kinds == ["application/json", "text/event-stream"]
+
+    run(scenario())
+
+
 def test_a_verifier_that_fails_keeps_nobody_and_lets_nobody_go(caplog):
     async def fails():
         raise RuntimeError("out of order")

@@ -366,11 +366,16 @@ def test_closing_what_was_never_opened_does_nothing():
     run(main)
 
 
-def test_a_program_that_cannot_be_started_leaves_nothing():
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("no-such-program", "was not found"), (__file__, "may not be executed")],
+    ids=["missing", "no program"],
+)
+def test_a_program_that_cannot_be_started_leaves_nothing(program, why):
     async def main():
         left = Leftovers()
-        wire = Process(Launch(command=["no-such-program"]))
-        with pytest.raises(ConnectFailed, match="was not found"):
+        wire = Process(Launch(command=[program]))
+        with pytest.raises(ConnectFailed, match=why):
             await wire.open(print, print)
         await wire.close()
         assert not left
