@@ -400,6 +400,22 @@ def test_a_process_that_cannot_be_spoken_to_is_not_left(monkeypatch):
     run(main)
 
 
+def test_a_process_that_stays_is_asked_to_go_before_it_is_killed():
+    program = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+    async def main():
+        async with Peer(program, exit_grace=0.05, terminate_grace=LONG) as peer:
+            await peer.until(lambda: peer.lines)
+        assert peer.wire.exit_code == 7
+
+    run(main)
+
+
 def test_output_during_the_end_does_not_hold_it_up():
     program = """
 import sys
