@@ -363,6 +363,20 @@ def test_answers_that_are_on_their_way_at_the_end_of_input_get_out() -> None:
         assert child.wait() == 0
 
 
+def test_a_program_may_go_on_after_its_server() -> None:
+    program = """
+import signal, sys
+from accord import Server
+Server("brief").run(grace=30)
+is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+sys.exit(7 if is_free and signal.getitimer(signal.ITIMER_REAL) == (0, 0) else 8)
+"""
+    with Child(sys.executable, "-c", program) as child:
+        child.open()
+        child.close_input()
+        assert child.wait() == 7
+
+
 def test_a_thread_that_user_code_left_behind_delays_no_end() -> None:
     with Child(*python(ENDING)) as child:
         child.open()
