@@ -40,6 +40,8 @@ def test_changes_may_come_from_any_thread() -> None:
     heard: list[str] = []
 
     async def main() -> None:
+        # A loop that is watched refuses what other threads do to it.
+        asyncio.get_running_loop().set_debug(True)
         async with connect(server, on_tools_changed=lambda: heard.append("tools")):
             thread = threading.Thread(
                 target=lambda: server.add_tool(lambda: "x", name="from a thread")
