@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_what_is_no_json_is_kept_as_text_and_reported() -> None:
         "stdio.server.stdout-only-messages"
     ]
     assert recording.messages() == []
+
+
+@pytest.mark.parametrize("end", [Recording.close, Recording.begin_anew], ids=["close", "anew"])
+def test_what_no_opening_followed_is_judged_at_the_end(end: Callable[[Recording], None]) -> None:
+    recording = Recording()
+    recording.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+    assert recording.violations == []
+    end(recording)
+    assert [each.requirement for each in recording.violations] == ["lifecycle.initialize.first"]
 
 
 def test_it_can_be_saved_and_judged_by_the_command_line(tmp_path: Path) -> None:
