@@ -93,9 +93,22 @@ def test_nothing_gives_nothing():
     assert parse(None) == parse("") == ("", {}, None)
 
 
-def test_prose_that_looks_like_a_heading_is_prose():
-    text = "Do it.\n\nArgs:\nnot indented, so not a section"
-    assert parse(text).summary == text
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do it.\n\nArgs:\nnot indented, so not a section",
+        "Do it.\n\nReturns\nnothing to speak of",
+        "Do it.\n\nReturns\n--\nnothing",
+    ],
+    ids=["colon", "no rule", "short rule"],
+)
+def test_prose_that_looks_like_a_heading_is_prose(text):
+    assert parse(text) == (text, {}, None)
+
+
+def test_fields_that_say_nothing_are_left_out():
+    found = parse("X.\n\n:param: what?\n:param a: One.\n:returns: Two.\n:returns:")
+    assert found == ("X.", {"a": "One."}, "Two.")
 
 
 def test_unknown_fields_are_prose():
