@@ -69,6 +69,7 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
     [
         pytest.param({"page_size": "3"}, "page_size is '3'", id="page size"),
         pytest.param({"threads": 0}, "threads is 0", id="threads"),
+        pytest.param({"in_flight": True}, "in_flight is True", id="a boolean"),
         pytest.param({"log_level": "loud"}, "log_level is 'loud', expected one of debug", id="log"),
         pytest.param({"middleware": [5]}, "middleware is a list of functions", id="no function"),
         pytest.param({"middleware": add}, "middleware is a list of functions", id="no list"),
@@ -78,6 +79,12 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
 def test_a_wrong_setting_is_refused_and_named(settings: Any, told: str) -> None:
     with pytest.raises(RegistrationError, match=told):
         Server("desk", **settings)
+
+
+def test_a_server_has_a_name() -> None:
+    nothing: Any = None
+    with pytest.raises(RegistrationError, match="name is None, expected text"):
+        Server(nothing)
 
 
 def test_one_revision_needs_no_list() -> None:
