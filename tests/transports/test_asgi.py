@@ -523,6 +523,41 @@ def test_a_token_that_is_over_ends_no_session_in_which_something_is_under_way():
     run(scenario())
 
 
+@pytest.mark.parametrize("stateless", [True, False], ids=["without session", "of one who left"])
+def test_the_end_waits_for_calls(stateless, monkeypatch):
+    monkeypatch.setattr("accord.transports.asgi._LAST_WORDS", 0.0)
+    server = Server("slow")
+    began, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+    @server.tool
+    async def slow() -> str:
+        began.set()
+        await may_end.wait()
+        ended.append(True)
+        return "done"
+
+    async def scenario():
+        app = server.asgi(stateless=stateless, grace=60)
+        client = Asgi(app)
+        if not stateless:
+            await client.open()
+        calling = client.start("POST", json.dumps(call(1, "slow", token="t")).encode())
+        await began.wait()
+        if not stateless:
+            next(iter(app.waiting)).open_stream()
+            await until(lambda: calling.sent)
+            calling.disconnect()
+            await calling.done()
+        stopping = asyncio.create_task(app.stop())
+        await until(lambda: app.is_stopping)
+        await asyncio.sleep(0.05)
+        may_end.set()
+        await stopping
+        assert ended == [True]
+
+    run(scenario())
+
+
 def test_who_takes_no_stream_gets_none_however_long_the_call_takes():
     async def scenario():
         client = Asgi(offer().asgi(keep_alive=0.02))
