@@ -182,6 +182,23 @@ def test_whoever_no_longer_reads_has_ended_the_line():
     asyncio.run(run())
 
 
+def test_whoever_reads_no_more_and_then_ends_is_told_with_its_code():
+    code = (
+        "import os, sys, time; os.close(0); print('done', file=sys.stderr, flush=True);"
+        "time.sleep(0.3); sys.exit(3)"
+    )
+    subject = Subject(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
+
+    async def run():
+        async with asyncio.timeout(60), subject.line(is_judged=False) as line:
+            while not line.carrier.stderr:
+                await asyncio.sleep(0.01)
+            with pytest.raises(LineEnded, match="ended with exit code 3"):
+                await line.carrier.write(b"x" * 1_000_000)
+
+    asyncio.run(run())
+
+
 def test_a_command_that_is_not_there_cannot_be_reached():
     async def run():
         async with Subject(name="none", command=["/no/such/command"]).line():

@@ -22,6 +22,9 @@ _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024
 _STDERR_KEPT: Final = 40
 _LAST_WORDS: Final = 1.0
+# A signal that comes just before a process begins to wait may be noticed only after the wait.
+_REST: Final = 0.2
+_DEAF: Final = "the server no longer reads its input"
 # How long readers, and whoever waits for the exit status, may take once a process has ended.
 _CLOSING: Final = 10.0
 
@@ -161,8 +164,18 @@ class StdioCarrier:
             stdin.write(data)
             async with asyncio.timeout(self._line.patience):
                 await stdin.drain()
-        except (OSError, RuntimeError, TimeoutError):
-            raise LineEnded("the server no longer reads its input") from None
+        except TimeoutError:
+            raise LineEnded(_DEAF) from None
+        except (OSError, RuntimeError):
+            raise LineEnded(await self._why_deaf()) from None
+
+    async def _why_deaf(self) -> str:
+        """Say why the server cannot be written to; that it has ended may not be known yet."""
+        code = await self._exited(self._leaving)
+        if code is None:
+            return _DEAF
+        await asyncio.wait(self._readers, timeout=_LAST_WORDS)
+        return f"the server ended with exit code {code}"
 
     async def end_input(self, patience: float | None = None) -> bool:
         """Close the server's input; returns whether it ended by itself within this time."""
@@ -182,6 +195,7 @@ class StdioCarrier:
 
     async def exit_after(self, number: int, patience: float | None = None) -> int | None:
         """Send a signal and return how the server ended, None where it did not."""
+        await asyncio.sleep(_REST)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, number)
         return await self._exited(self._leaving if patience is None else patience)
