@@ -91,12 +91,6 @@ ILLEGAL: dict[str, tuple[str | dict[str, str], Callable[[str], Steps]]] = {
             ("server", request("x", "ping")),
         ],
     ),
-    "initialize again": (
-        "lifecycle.initialize.first",
-        lambda revision: [
-            ("client", request("x", "initialize", msgspec.to_builtins(initialize(revision))))
-        ],
-    ),
     "an answer to nothing": (ECHO, lambda _: [("server", result("x", {}))]),
     "an error to nothing": (ECHO, lambda _: [("client", error("x"))]),
     "an answer of another type of id": (
