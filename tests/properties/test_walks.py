@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -17,7 +16,6 @@ from support.endpoints import (
     NOTHING_OF_SERVER,
     STATELESS,
     error,
-    initialize,
     notification,
     request,
     result,

@@ -197,9 +197,7 @@ class Conversation:
             if step.name == "server/discover" and step.kind == RESULT:
                 server = self.parties[SERVER]
                 server.capabilities = capability_paths(member(step.body, "capabilities"))
-        if step.revision.handshake and (
-            self.phase is not Phase.READY or step.name == "initialize"
-        ):
+        if step.revision.handshake and (self.phase is not Phase.READY or step.name == "initialize"):
             phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
             if phase is not None:
                 self._enter(phase, step)
@@ -294,7 +292,7 @@ class Conversation:
             del party.tokens[exchange.token]
 
     def begins_anew(self, step: Step) -> bool:
-        """Tell whether a step is a further `initialize`, whose client starts with ids of its own."""
+        """Tell whether a step is a further `initialize`, whose client has ids of its own."""
         is_opening = step.kind == REQUEST and step.name == "initialize" and step.sender == CLIENT
         return is_opening and self.phase is not Phase.OPENING
 

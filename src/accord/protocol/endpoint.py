@@ -151,7 +151,8 @@ class Endpoint:
             # One message for each: where there are no batches, the answer cannot be one either.
             ids = [id for part in parts if (id := _id_to_answer(part)) is not None]
             error = InvalidRequest(why)
-            refused = [self._refuse(error, id, violations) for id in ids or [None]]
+            refused = [self._refuse(error, id, violations) for id in ids]
+            refused = refused or [self._refuse(error, None, violations)]
         answers = [part.id for part in parts if isinstance(part, Frame) and part.method is UNSET]
         refused += [self._lose(id, why, violations) for id in answers if self._asked(id)]
         return refused

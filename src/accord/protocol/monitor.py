@@ -53,7 +53,7 @@ class Monitor:
         judged: Party | None = None,
     ) -> None:
         self._told = None if revision is None else REVISIONS[revision]
-        self._codec = Codec(Limits(message_bytes=LINE_LIMIT))
+        self._codec = Codec(Limits(message_bytes=LINE_LIMIT, message_values=LINE_LIMIT))
         self._rows = catalogue()
         self._held: list[Record] | None = None if self._told else []
         self._asked_for: Revision | None = None

@@ -77,6 +77,12 @@ def test_asking_for_another_version_after_a_counter_offer_shows_nothing_of_the_c
     assert reported([asked, answer, again], opened=False) == []
 
 
+def test_asking_once_more_for_the_version_that_was_granted_shows_nothing_of_the_client() -> None:
+    ask, answer, _ = opening(LEGACY)
+    again = C.request("again", "initialize", ask.message["params"])
+    assert reported([ask, answer, again], opened=False) == []
+
+
 def test_a_second_client_behind_the_same_connection_may_open_anew() -> None:
     for first, second in permutations(("2024-11-05", LEGACY, TASKS), 2):
         tools = {"tools": {}}

@@ -132,7 +132,11 @@ def client_stays_with_its_version(step: Step, conversation: "Conversation") -> O
     # behind the same connection.
     granted = _was_granted(conversation)
     version = step.body.get("protocolVersion") if isinstance(step.body, dict) else None
-    if granted is None or conversation.phase is not Phase.NEGOTIATED or not isinstance(version, str):
+    if (
+        granted is None
+        or conversation.phase is not Phase.NEGOTIATED
+        or not isinstance(version, str)
+    ):
         return None
     if version == granted:
         return None
