@@ -5,6 +5,7 @@ Each is taken at the speed of C, because a peer chooses the text.
 
 import re
 from array import array
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
 from typing import Any, Final
@@ -100,7 +101,7 @@ def repeated_member(data: bytes, known: bytes = b"") -> str | None:
     Raises:
         ValueError: there are too many members to look at them all.
     """
-    scan, scan_string = _scanners()
+    read = _reader()
     # Byte by byte: structure and names of the envelope are ASCII.
     text, skipped = data.decode("latin-1"), known.decode("latin-1")
     if not skipped.startswith(("{", "[")):  # nothing else shows its own end
@@ -111,7 +112,7 @@ def repeated_member(data: bytes, known: bytes = b"") -> str | None:
         at = _after_space(text, at + 1)  # behind the bracket or a comma
         if text[at] == "}":
             return None
-        name, at = scan_string(text, at + 1, True)
+        name, at = read(text, at)
         if name in seen:
             return str(name)
         if name in _ENVELOPE:
@@ -120,7 +121,7 @@ def repeated_member(data: bytes, known: bytes = b"") -> str | None:
         if skipped and text.startswith(skipped, at):
             at += len(skipped)
         else:
-            at = scan(text, at)[1]
+            at = read(text, at)[1]
         at = _after_space(text, at)
         if text[at] == "}":
             return None
@@ -134,10 +135,9 @@ def _after_space(text: str, at: int) -> int:
 
 
 @cache
-def _scanners() -> tuple[Any, Any]:
-    """Return what reads one JSON value and one JSON string from a place in a text."""
+def _reader() -> Callable[[str, int], tuple[Any, int]]:
+    """Return what reads one JSON value from a place in a text, and says where it ends."""
     import json  # takes 2 ms, and few messages need it
-    from json.decoder import scanstring
 
     # As floats, because Python refuses to read integers of more than 4,300 digits.
-    return json.JSONDecoder(parse_int=float).raw_decode, scanstring
+    return json.JSONDecoder(parse_int=float).raw_decode
