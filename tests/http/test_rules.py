@@ -513,6 +513,37 @@ def test_foreign_origins_and_hosts_are_refused(port, talk, header, value, option
     run(scenario())
 
 
+@pytest.mark.parametrize("hosts", [[], ["localhost", "localhost"], ["localhost", "evil.example"]])
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages"])
+def test_a_request_without_a_host_or_with_two_is_refused(port, talk, hosts, path):
+    body = json.dumps(initialize()).encode()
+    lines = [f"POST {path} HTTP/1.1", *(f"Host: {host}" for host in hosts)]
+    lines += ["Accept: application/json, text/event-stream", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(body)}", "", ""]
+
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.raw("\r\n".join(lines).encode() + body)
+            assert response.status == 400
+            assert "Host" in await response.error()
+            assert "mcp-session-id" not in response.headers
+
+    run(scenario())
+
+
+def test_http_1_0_needs_no_host(port, talk):
+    body = json.dumps(initialize()).encode()
+    lines = ["POST /mcp HTTP/1.0", "Accept: application/json, text/event-stream"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
+
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.raw("\r\n".join(lines).encode() + body)
+            assert response.status == 200
+
+    run(scenario())
+
+
 @pytest.mark.requirement("http.origin.validated")
 @pytest.mark.parametrize("value", ["http://localhost", "https://127.0.0.1:5173", "http://[::1]:1"])
 def test_local_origins_are_served(port, talk, value):
