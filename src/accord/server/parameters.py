@@ -34,9 +34,20 @@ class Slot(NamedTuple):
 
 
 class Parameters:
-    """The parameters of a function, sorted into slots and the context."""
+    """The parameters of a function, sorted into slots and the context.
 
-    def __init__(self, function: Any, context_type: type | None) -> None:
+    Args:
+        function: anything callable.
+        context_type: the parameter annotated with it is the context.
+        has_schema: whether a schema describes the arguments, so that `**rest` may take some.
+
+    Attributes:
+        takes_rest: whether the function takes arguments that it does not name.
+    """
+
+    def __init__(
+        self, function: Any, context_type: type | None, *, has_schema: bool = False
+    ) -> None:
         if isinstance(function, str):
             raise RegistrationError(
                 f"expected a function, got {function!r}; a name is given by keyword, as name=..."
@@ -46,6 +57,8 @@ class Parameters:
         self.context: str | None = None
         self.order: list[tuple[str, bool]] = []
         self.slots: list[Slot] = []
+        self.takes_rest = False
+        self._has_schema = has_schema
         self._context_type = context_type
         known = {} if context_type is None else {context_type.__name__: context_type}
         resolver = Resolver(function, known)
@@ -68,10 +81,13 @@ class Parameters:
 
     def _add(self, parameter: _inspect.Parameter, resolver: Resolver) -> None:
         what = f'parameter "{parameter.name}"'
+        if parameter.kind is parameter.VAR_KEYWORD and self._has_schema:
+            self.takes_rest = True
+            return
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RegistrationError(
                 f'{self.where}: "{parameter}" cannot be described to a client; '
-                "give each argument a parameter of its own"
+                "give each argument a parameter of its own, or describe them with input_schema"
             )
         annotation = resolver.resolve(parameter.annotation, what)
         self.order.append((parameter.name, parameter.kind is parameter.KEYWORD_ONLY))

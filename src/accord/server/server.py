@@ -165,12 +165,14 @@ class Server(Generic[State]):
             RegistrationError: its signature cannot be called with JSON, or the name is taken.
         """
         details = checked("tool()", details, ToolDetails)
-        found = signature.inspect(function, context_type=Context)
+        found = signature.inspect(
+            function, context_type=Context, written_schema=details.get("input_schema")
+        )
         returns = results.inspect(function)
         name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
         tool = Tool(
             name=name,
-            input_schema=found.input_schema,
+            input_schema=found.listed_schema,
             title=details.get("title"),
             description=details.get("description") or found.description or name,
             output_schema=returns.output_schema,

@@ -25,7 +25,20 @@ __all__ = ["Protection", "Settings", "ToolDetails", "check_settings", "check_tex
 class ToolDetails(TypedDict, total=False):
     """What an author may say about a tool; the rest is read from the function.
 
-    `replace` lets it take the place of a tool with the same name.
+    Attributes:
+        name: what it is called by; the name of the function by default.
+        title: a name for people.
+        description: what it does; the docstring by default.
+        annotations: hints such as `read_only_hint`.
+        icons: pictures that stand for it.
+        meta: the `_meta` member of its entry.
+        input_schema: a JSON Schema of the arguments, listed as it is and enforced, in place of the
+            one made from the parameters. `**rest` takes what has no parameter of its own. Needs
+            the extra `schema`.
+        inline: whether a plain function runs on the event loop rather than in a worker thread.
+        timeout: seconds after which a call fails.
+        scopes: what a token must hold for the tool to be seen and called.
+        replace: whether it takes the place of a tool with the same name.
     """
 
     name: str
@@ -34,6 +47,7 @@ class ToolDetails(TypedDict, total=False):
     annotations: Hints
     icons: list[Icon]
     meta: JsonObject
+    input_schema: JsonObject
     inline: bool
     timeout: float
     scopes: Iterable[str]
