@@ -306,19 +306,24 @@ class Context(Generic[State]):
         """
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
-        revision = self._exchange.revision
-        try:
-            narrow(params, revision.id)
-        except LocalProtocolError:
-            raise MissingCapability(
-                f"revision {revision.id} has no form for a choice of several values; ask for one"
-            ) from None
+        self._refuse_later_forms(params)
         result = await self._ask("elicitation", "elicitation/create", params, timeout)
         assert isinstance(result, ElicitResult)
         if result.action != "accept":
             raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
         filled = (result.content or {}).items()
         return read({name: value for name, value in filled if value is not None})
+
+    def _refuse_later_forms(self, params: ElicitParams) -> None:
+        revision = self._exchange.revision
+        if "elicitation/create" not in revision.requests["server"]:
+            return  # _ask says so
+        try:
+            narrow(params, revision.id)
+        except LocalProtocolError:
+            raise MissingCapability(
+                f"revision {revision.id} has no form for a choice of several values; ask for one"
+            ) from None
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.

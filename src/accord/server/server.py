@@ -28,7 +28,7 @@ from accord.server import results, signature
 from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
-from accord.server.details import checked, checked_name
+from accord.server.details import checked, checked_name, warn_about_tool
 from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
@@ -170,11 +170,13 @@ class Server(Generic[State]):
         )
         returns = results.inspect(function)
         name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
+        description = details.get("description") or found.description
+        warn_about_tool(name, description)
         tool = Tool(
             name=name,
             input_schema=found.listed_schema,
             title=details.get("title"),
-            description=details.get("description") or found.description or name,
+            description=description or name,
             output_schema=returns.output_schema,
             annotations=details.get("annotations"),  # type: ignore[arg-type]  # read by checked()
             icons=details.get("icons"),
@@ -456,7 +458,10 @@ class Server(Generic[State]):
             RuntimeError: a loop runs here already.
         """
         if asyncio._get_running_loop() is not None:
-            raise RuntimeError("run() has an event loop of its own; call it outside of async code")
+            raise RuntimeError(
+                "run() has an event loop of its own; call it outside of async code, or serve "
+                "server.asgi() with an ASGI server in the loop that is running"
+            )
         if transport == "stdio":
             from accord.server.stdio import run
 

@@ -1,7 +1,7 @@
 """What an author may say of a server and of its tools."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, get_args
 
 from accord.errors import RegistrationError
 from accord.keywords import refuse_unknown
@@ -103,7 +103,8 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         TypeError: there is no such setting.
         RegistrationError: a value cannot be right.
     """
-    refuse_unknown("Server()", settings, Settings.__annotations__)
+    _refuse_settings_of_run(settings)
+    refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *Settings.__annotations__))
     for name in ("page_size", "in_flight", "threads"):
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -117,6 +118,21 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
     if lifespan is not None and not callable(lifespan):
         raise RegistrationError(f"lifespan is {lifespan!r}, expected a function of the server")
+
+
+# The keywords of Server() that are not in Settings.
+_FIRST_KEYWORDS: Final = ("version", "title", "instructions", "lifespan")
+
+
+def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
+    unknown = [name for name in settings if name not in Settings.__annotations__]
+    if not unknown:
+        return
+    from accord.transports.http_options import HttpOptions
+
+    for name in unknown:
+        if name in ("transport", "host", "port", *HttpOptions.__struct_fields__):
+            raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
 
 
 def check_texts(**texts: Any) -> None:

@@ -5,6 +5,7 @@ into one lambda that makes the call. Everything lenient happens only after the s
 """
 
 import functools
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
@@ -31,6 +32,8 @@ from accord.server.schemas import (
 from accord.types import JsonObject
 
 __all__ = ["ArgumentsError", "Bound", "Parameter", "Signature", "inspect"]
+
+log = logging.getLogger("accord.server")
 
 _LONGEST_ERROR: Final = 300
 _IMMUTABLE: Final = (int, str, float, bool, bytes, NoneType)
@@ -86,6 +89,8 @@ class Signature:
         self._read(function, Parameters(function, context_type))
 
     def _read(self, function: Any, reader: Parameters) -> None:
+        for warning in reader.warnings:
+            log.warning("%s: %s", reader.where, warning)
         documented = docstrings.parse(doc_of(function))
         self.name = callable_name(function)
         self.description = documented.summary or None
