@@ -38,7 +38,7 @@ def test_loopback_hosts_are_served(host):
         "[::1",
         "127.0.0.1.evil.example",
         "127.1",
-        "localhost, localhost",
+        "localhost,localhost",
     ],
 )
 def test_other_hosts_are_refused_by_name(host):
@@ -46,6 +46,23 @@ def test_other_hosts_are_refused_by_name(host):
     assert refusal is not None
     assert (refusal.status, repr(host) in refusal.message) == (403, True)
     assert "allowed_hosts" in refusal.message
+
+
+@pytest.mark.parametrize("guard", [Guard(), guard_for(hosts=["*"])], ids=["loopback", "all"])
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_a_request_without_a_host_or_with_two_is_a_bad_one(guard, method):
+    for headers in ({}, {"host": "localhost, localhost"}, {"host": "localhost, evil.example"}):
+        refusal = guard.refuse(head(method, **headers))
+        assert refusal is not None
+        assert (refusal.status, "Host" in refusal.message) == (400, True)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2"])
+def test_other_versions_of_http_need_no_host(version):
+    assert Guard().refuse(Head("POST", {}, version)) is None
+    twice = Guard().refuse(Head("POST", {"host": "localhost, localhost"}, version))
+    assert twice is not None
+    assert twice.status == 400
 
 
 @pytest.mark.requirement("http.origin.validated")
@@ -72,8 +89,8 @@ def test_long_values_are_cut_in_the_refusal():
     assert len(refusal.message) < 300
 
 
-def test_requests_without_host_or_origin_come_from_no_browser():
-    assert Guard().refuse(head()) is None
+def test_a_request_without_an_origin_comes_from_no_browser_and_is_served():
+    assert Guard().refuse(head(host="localhost")) is None
 
 
 def test_what_is_allowed_is_served_whatever_its_case():
@@ -114,7 +131,7 @@ def test_a_host_may_be_written_in_several_ways(allowed, host):
     ],
 )
 def test_an_origin_is_what_browsers_send(allowed, origin):
-    assert guard_for(None, (), [allowed]).refuse(head(origin=origin)) is None
+    assert guard_for(None, (), [allowed]).refuse(head(host="localhost", origin=origin)) is None
 
 
 def test_a_public_url_may_name_the_usual_port():

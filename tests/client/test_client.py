@@ -158,6 +158,36 @@ def test_completion_carries_its_context(wayward, run):
 
 
 @pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("note://{name}", {"type": "ref/resource", "uri": "note://{name}"}),
+        (
+            ResourceTemplateReference("note://today"),
+            {"type": "ref/resource", "uri": "note://today"},
+        ),
+        ("plan", {"type": "ref/prompt", "name": "plan"}),
+        (PromptReference("plan"), {"type": "ref/prompt", "name": "plan"}),
+    ],
+)
+def test_a_text_names_the_template_or_the_prompt_to_complete(given, sent, wayward, run):
+    async def main():
+        async with connect(wayward()) as client:
+            completion = await client.complete(given, "name", "to")
+            assert json.loads(completion.values[0])["ref"] == sent
+
+    run(main())
+
+
+def test_what_cannot_be_completed_is_refused_before_anything_is_sent(wayward, run):
+    async def main():
+        async with connect(wayward()) as client:
+            with pytest.raises(TypeError, match=r"PromptReference\(name\)"):
+                await client.complete({"type": "ref/prompt", "name": "plan"}, "name", "to")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
     ("capabilities", "operation", "named"),
     [
         ({}, lambda client: client.list_tools(), "tools/list needs the capability tools"),

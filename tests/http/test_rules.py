@@ -262,6 +262,41 @@ def test_an_unknown_version_header_is_refused(port, talk, version):
     run(scenario())
 
 
+@everywhere
+@pytest.mark.requirement("lifecycle.initialize.not-in-batch")
+def test_a_batch_that_opens_is_refused_with_all_its_ids(port, talk, revision):
+    async def scenario():
+        async with talk(port, revision=revision) as client:
+            response = await client.post([initialize(revision), request("p", "ping")])
+            assert response.status == 400
+            errors = await response.json()
+            assert [each["id"] for each in errors] == [initialize()["id"], "p"]
+            assert {each["error"]["code"] for each in errors} == {-32600}
+            assert "mcp-session-id" not in response.headers
+
+    run(scenario())
+
+
+@everywhere
+def test_a_further_initialize_within_a_session_is_answered_there(port, talk, revision):
+    async def scenario():
+        async with talk(port) as client:
+            await client.open()
+            session = client.session
+            again = await client.post(initialize(revision), MCP_Protocol_Version=None)
+            assert again.status == 200
+            assert (await again.json())["result"]["protocolVersion"] == revision
+            assert "mcp-session-id" not in again.headers
+            accepted = await client.post(
+                notification("notifications/initialized"), MCP_Protocol_Version=revision
+            )
+            assert (accepted.status, client.session) == (202, session)
+            answer = await client.post(call(1, "add", a=1, b=2), MCP_Protocol_Version=revision)
+            assert text_of(await answer.json()) == "3"
+
+    run(scenario())
+
+
 @pytest.mark.requirement("http.version-header.default-2025-03-26")
 def test_without_the_version_header_it_is_the_revision_that_had_none(talk):
     async def scenario(port):
@@ -273,7 +308,9 @@ def test_without_the_version_header_it_is_the_revision_that_had_none(talk):
             assert {each["id"] for each in await response.json()} == {1, 2}
             refused = await client.post(batch, MCP_Protocol_Version="2025-06-18")
             assert refused.status == 400
-            assert "batches are not part of 2025-06-18" in await refused.error()
+            errors = await refused.json()
+            assert [each["id"] for each in errors] == [1, 2]
+            assert "batches are not part of 2025-06-18" in errors[0]["error"]["message"]
 
     with bounded(offer().asgi(stateless=True)) as port:
         run(scenario(port))
@@ -305,7 +342,8 @@ def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, 
         (b'{"jsonrpc":"2.0","id":77,"result":{}}', "no open request"),
         (b'{"jsonrpc":"2.0","id":null,"result":{}}', "id"),
         (b"[]", "batch"),
-        (b"[" * 100_000, "nest"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000 + b"]" * 100_000, "nests deeper"),
     ],
 )
 def test_what_cannot_be_accepted_gets_a_status_that_says_so(port, talk, message, why, revision):
@@ -471,6 +509,37 @@ def test_foreign_origins_and_hosts_are_refused(port, talk, header, value, option
                 assert repr(value) in said
                 assert option in said
                 assert "access-control-allow-origin" not in response.headers
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("hosts", [[], ["localhost", "localhost"], ["localhost", "evil.example"]])
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages"])
+def test_a_request_without_a_host_or_with_two_is_refused(port, talk, hosts, path):
+    body = json.dumps(initialize()).encode()
+    lines = [f"POST {path} HTTP/1.1", *(f"Host: {host}" for host in hosts)]
+    lines += ["Accept: application/json, text/event-stream", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(body)}", "", ""]
+
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.raw("\r\n".join(lines).encode() + body)
+            assert response.status == 400
+            assert "Host" in await response.error()
+            assert "mcp-session-id" not in response.headers
+
+    run(scenario())
+
+
+def test_http_1_0_needs_no_host(port, talk):
+    body = json.dumps(initialize()).encode()
+    lines = ["POST /mcp HTTP/1.0", "Accept: application/json, text/event-stream"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
+
+    async def scenario():
+        async with talk(port) as client:
+            response = await client.raw("\r\n".join(lines).encode() + body)
+            assert response.status == 200
 
     run(scenario())
 

@@ -90,20 +90,22 @@ async def test_the_opening_is_refused_in_a_batch(accord_link: Any) -> None:
             "capabilities": {},
             "clientInfo": {"name": "raw", "version": "1"},
         }
-        raw.send([request(1, "initialize", params)])
-        (refusal,) = raw.received
-        assert (refusal["id"], refusal["error"]["code"]) == (None, -32600)
+        raw.send([request(1, "initialize", params), request("p", "ping")])
+        refused = [(each["id"], each["error"]["code"]) for each in raw.received]
+        assert refused == [(1, -32600), ("p", -32600)]
         assert (await raw.open("2025-03-26"))["protocolVersion"] == "2025-03-26"
 
 
 @pytest.mark.requirement("jsonrpc.batch.removed")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
-async def test_other_revisions_refuse_batches_as_a_whole(accord_link: Any, revision: str) -> None:
+async def test_other_revisions_refuse_each_request_of_a_batch(
+    accord_link: Any, revision: str
+) -> None:
     async with RawClient(working.make()) as raw:
         await raw.open(revision)
         raw.send([request(1, "ping"), request(2, "ping")])
-        refusal = raw.received[-1]
-        assert (refusal["id"], refusal["error"]["code"]) == (None, -32600)
+        refused = [(each["id"], each["error"]["code"]) for each in raw.received[-2:]]
+        assert refused == [(1, -32600), (2, -32600)]
         assert (await raw.ask(3, "ping"))["result"] == {}
 
 

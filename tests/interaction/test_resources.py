@@ -97,6 +97,15 @@ async def test_a_template_reads_what_its_uri_says(connect_to: Any, uri: str, exp
     assert (found.uri, found.text) == (uri, expected)
 
 
+@pytest.mark.requirement("resources.uri.validated")
+@pytest.mark.parametrize("uri", ["file:///a/../b", "file:///a/%2e%2e%2Fb", "file:///a%00"])
+@IN_MEMORY
+async def test_a_uri_that_leads_out_of_a_path_is_refused(connect_to: Any, uri: str) -> None:
+    async with connect_to(content.make) as client:
+        with pytest.raises(InvalidParams, match="allow_path_escapes"):
+            await client.read_resource(uri)
+
+
 @pytest.mark.requirement(
     "errors.code.resource-not-found",
     "errors.resource-not-found.data-uri",

@@ -4,7 +4,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from msgspec import UNSET, Raw
 
-from accord.protocol.codec import Codec, encode, nests_deeper
+from accord.protocol.codec import Codec, encode
+from accord.protocol.json_text import nests_deeper
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from support.messages import BYTES, JSON, PARAMS, written
 
@@ -58,6 +59,47 @@ def test_any_bytes_are_a_frame_a_batch_or_malformed(data):
         for part, raw in decoded.parts:
             assert isinstance(part, Frame | MalformedMessage)
             assert bytes(raw) in data
+
+
+MEMBERS = {
+    "jsonrpc": b'"2.0"',
+    "id": b'"0b0e"',
+    "method": b'"tools/call"',
+    "params": b'{"id":1,"method":"\\"id\\":"}',
+    "x": b'[{"id":2}]',
+}
+NAMES = {
+    name: (b'"%b"' % name.encode(), b'"\\u%04x%b"' % (ord(name[0]), name[1:].encode()))
+    for name in MEMBERS
+}
+SPACE = some.sampled_from([b"", b" ", b"\r\n", b"\t  "])
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(
+    order=some.permutations(["jsonrpc", "id", "method", "params", "x"]),
+    twice=some.sampled_from(["jsonrpc", "id", "method", "params", "x", None]),
+    at=some.integers(0, 5),
+    space=SPACE,
+    escapes=some.integers(0, 63),
+)
+def test_a_member_that_occurs_twice_is_refused_wherever_and_however(
+    order, twice, at, space, escapes
+):
+    names = [*order[:at], *([twice] if twice else []), *order[at:]]
+    members = [
+        NAMES[name][escapes >> number & 1] + space + b":" + space + MEMBERS[name]
+        for number, name in enumerate(names)
+    ]
+    data = space + b"{" + space + (space + b"," + space).join(members) + space + b"}"
+    decoded = outcome(data)
+    if twice in (None, "x"):
+        assert isinstance(decoded, Frame)
+        assert bytes(decoded.params) == MEMBERS["params"]
+    else:
+        assert isinstance(decoded, MalformedMessage)
+        assert str(decoded) == f"member {twice} occurs twice"
+        assert decoded.id == (None if twice == "id" else "0b0e")
 
 
 @settings(deadline=None, derandomize=True, max_examples=120)

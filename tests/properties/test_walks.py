@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -17,7 +16,6 @@ from support.endpoints import (
     NOTHING_OF_SERVER,
     STATELESS,
     error,
-    initialize,
     notification,
     request,
     result,
@@ -89,12 +87,6 @@ ILLEGAL: dict[str, tuple[str | dict[str, str], Callable[[str], Steps]]] = {
             ("server", request("x", "ping")),
             ("client", result("x", {})),
             ("server", request("x", "ping")),
-        ],
-    ),
-    "initialize again": (
-        "lifecycle.initialize.first",
-        lambda revision: [
-            ("client", request("x", "initialize", msgspec.to_builtins(initialize(revision))))
         ],
     ),
     "an answer to nothing": (ECHO, lambda _: [("server", result("x", {}))]),

@@ -7,7 +7,7 @@ import pytest
 from msgspec import UNSET
 
 from accord.protocol import codec
-from accord.protocol.codec import Codec, Limits, nests_deeper
+from accord.protocol.codec import Codec, Limits
 from accord.protocol.jsonrpc import (
     FAULT,
     NOTIFICATION,
@@ -471,45 +471,87 @@ def test_a_batch_at_the_limit_of_its_length_passes_and_one_message_more_is_refus
         (b" " * (16 * 1024 * 1024 + 1), "the limit of 16777216 bytes"),
         (nested(129), "deeper than 128 levels"),
         (b"[%b]" % b",".join([b"1"] * 257), "the limit of 256 (batch_length)"),
+        (b"[%b]" % b",".join([b"1"] * 250_001), "more than 250000 values"),
     ],
-    ids=["bytes", "depth", "batch"],
+    ids=["bytes", "depth", "batch", "values"],
 )
 def test_there_are_limits_though_nobody_gave_any(data, limit):
     assert limit in str(malformed(data))
 
 
-DEPTHS = {
-    "no brackets": (b"1", 0),
-    "brackets in a string": (b'["[[{{[["]', 1),
-    "brackets after an escaped quote": (b'["\\"[[[["]', 1),
-    "brackets after an escaped backslash": (b'["\\\\",[["[[["]]]', 3),
-    "a string across lines": (b'["[\n[[["]', 1),
-    "side by side": (b"[[],[],[{}]]", 3),
-    "closing brackets in strings": (b'[[[["]]]]"]]]]', 4),
-    "a string without an end": (b'[["[[[[', 2),
-    "a string that ends in a backslash": (b'[["[[[[\\', 2),
-    "longer than one look": (b"[%b[[[]]]]" % (b"[]," * 50_000), 4),
-}
-
-
-@pytest.mark.parametrize(("text", "depth"), DEPTHS.values(), ids=DEPTHS)
-def test_depth_is_counted_in_brackets_outside_of_strings(text, depth):
-    assert not nests_deeper(text, depth)
-    assert depth == 0 or nests_deeper(text, depth - 1)
-
-
 DEEP = {
-    "arrays": b"[" * 1_000_000,
-    "objects": b'{"a":' * 1_000_000,
-    "closed arrays": b"[" * 500_000 + b"]" * 500_000,
-    "a string of escaped quotes without an end": b"[" * 200 + b'"' + b'\\"' * 500_000,
-    "strings without end one after another": b"[" * 200 + b'"\\' * 500_000,
+    "arrays": b"[" * 100_000 + b"]" * 100_000,
+    "objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "strings": b"[" * 200 + b'"' + b'\\"' * 500_000 + b'"' + b"]" * 200,
 }
 
 
 @pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
-def test_very_deep_input_is_refused(data):
-    assert "depth" in str(malformed(data))
+def test_a_closed_message_that_nests_too_deep_is_refused_for_its_depth(data):
+    error = malformed(data)
+    assert (error.code, error.id) == (-32600, None)
+    assert str(error) == "message nests deeper than 128 levels (depth)"
+
+
+UNBALANCED = {
+    "arrays": (b"[" * 100_000, "100000 brackets are not closed"),
+    "more arrays than values": (b"[" * 1_000_000, "1000000 brackets are not closed"),
+    "objects": (b'{"a":' * 100_000, "100000 brackets are not closed"),
+    "one missing": (b"[" * 100_000 + b"]" * 99_999, "1 brackets are not closed"),
+    "one too many": (b"[" * 200 + b"]" * 201, "1 brackets are closed, but not opened"),
+    "a string of escaped quotes without an end": (
+        b"[" * 200 + b'"' + b'\\"' * 500_000,
+        "200 brackets are not closed",
+    ),
+    "strings without end one after another": (
+        b"[" * 200 + b'"\\' * 500_000,
+        "200 brackets are not closed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "why"), UNBALANCED.values(), ids=UNBALANCED)
+def test_brackets_that_are_not_closed_are_a_parse_error_however_deep(data, why):
+    error = malformed(data)
+    assert (error.code, error.id) == (-32700, None)
+    assert str(error) == f"not JSON: {why}"
+
+
+MANY = {
+    "arrays": (b"[],", b"[]"),
+    "objects": (b'{"a":1},', b"{}"),
+    "numbers": (b"1,", b"1"),
+    "strings": (b'"a",', b'"a"'),
+    "strings with escapes": (b'"\\"\\\\",', b'"a"'),
+    "names": (b'{"a:b":"c:d"},', b"{}"),
+}
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["in params", "as a batch"])
+@pytest.mark.parametrize(("value", "last"), MANY.values(), ids=MANY)
+def test_a_message_of_very_many_values_is_refused_before_it_is_decoded(value, last, batch):
+    array = b"[" + value * (1_000_000 // len(value)) + last + b"]"
+    data = array if batch else request(b'"id":1,"method":"x","params":{"a":%b}' % array)
+    error = malformed(data, Limits(message_values=20_000))
+    assert (error.code, error.id) == (-32600, None)
+    assert str(error) == "message holds more than 20000 values (message_values)"
+
+
+def test_a_message_at_the_limit_of_its_values_passes_and_one_value_more_is_refused():
+    def message(values: int) -> bytes:
+        array = b",".join([b'"a, b"'] * values)
+        return request(b'"id":1,"method":"x","params":{"a":[%b]}' % array)
+
+    # The brackets of the message, of params and of the array, and the commas between them.
+    limits = Limits(message_values=1_006, depth=4)
+    assert isinstance(Codec(limits).decode(message(1_001)), Frame)
+    assert "message_values" in str(malformed(message(1_002), limits))
+
+
+def test_a_long_text_is_one_value():
+    text = msgspec.json.encode('a, b: "[{' * 100_000)
+    frame = decoded(request(b'"id":1,"method":"x","params":{"a":%b}' % text))
+    assert len(frame.params) > 900_000
 
 
 @pytest.mark.parametrize("tail", [b"", b'"\\ud800"'], ids=["plain", "lone surrogate inside"])
@@ -529,6 +571,96 @@ def test_limits_that_hold_for_one_message_do_not_touch_the_next():
         with pytest.raises(MalformedMessage):
             reader.decode(bad)
         assert reader.decode(good) == decoded(good)
+
+
+# Members that occur twice
+
+
+TWICE = {
+    "method": b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}',
+    "method, apart": b'{"method":"a","jsonrpc":"2.0","id":1,"params":{},"method":"b"}',
+    "method of a notification": b'{"jsonrpc":"2.0","method":"a","method":"b"}',
+    "version": b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"a"}',
+    "another version": b'{"jsonrpc":"1.0","jsonrpc":"2.0","id":1,"method":"a"}',
+    "params": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1},"params":{}}',
+    "the same params": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{},"params":{}}',
+    "params of a notification": b'{"jsonrpc":"2.0","method":"a","params":0,"params":{}}',
+    "params that are no object": b'{"jsonrpc":"2.0","id":1,"method":"a","params":1,"params":12}',
+    "result": b'{"jsonrpc":"2.0","id":1,"result":{},"result":{"a":1}}',
+    "error": b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},'
+    b'"error":{"code":2,"message":""}}',
+    "escaped": b'{"jsonrpc":"2.0","id":1,"me\\u0074hod":"a","method":"b"}',
+    "escaped, the last": b'{"jsonrpc":"2.0","id":1,"method":"a","\\u006dethod":"b"}',
+    "with space": b' { "jsonrpc" : "2.0" , "id" : 1 , "method" : "a" , "method" : "b" } ',
+    "beside an unknown one": b'{"jsonrpc":"2.0","id":1,"x":[{"a":"}"}],"method":"a","method":"b"}',
+    "in a message that is none": b'{"id":1,"method":"a","method":"b"}',
+    "before a large number": b'{"jsonrpc":"2.0","id":1,"method":"a","x":%b,"method":"b"}' % DIGITS,
+}
+
+
+@pytest.mark.parametrize("data", TWICE.values(), ids=TWICE)
+def test_a_member_that_occurs_twice_is_refused(data):
+    error = malformed(data)
+    assert (error.code, error.requirement) == (-32600, VERSION)
+    assert str(error).startswith("member ")
+    assert str(error).endswith(" occurs twice")
+    assert error.id == (1 if b'"id"' in data else None)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}', REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"id":1,"method":"a","params":{}}', REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"i\\u0064":2,"method":"a"}', REQUEST),
+        (b'{"jsonrpc":"2.0","id":"a","id":2,"result":{}}', RESULT),
+        (b'{"jsonrpc":"2.0","id":2,"id":1.0,"result":{}}', RESULT),
+        (b'{"jsonrpc":"2.0","id":null,"id":1,"error":{"code":1,"message":""}}', FAULT),
+    ],
+)
+def test_an_id_that_occurs_twice_is_not_answered(data, kind):
+    error = malformed(data)
+    assert (error.id, error.kind, str(error)) == (None, kind, "member id occurs twice")
+
+
+ONCE = {
+    "an id of many digits": b'{"jsonrpc":"2.0","id":1234567890123456789,"method":"a"}',
+    "an id that is text": b'{"jsonrpc":"2.0","id":"0b0e2a3c-6d5f-4b44","method":"a","params":{}}',
+    "space": b'{ "jsonrpc": "2.0", "id": 1, "method": "a", "params": { "id": 1, "id": 2 } }',
+    "unknown members, twice": b'{"jsonrpc":"2.0","id":1,"method":"a","x":1,"x":2}',
+    "the name as a value": b'{"jsonrpc":"2.0","id":"method","method":"id","x":"method"}',
+    "the name within": b'{"jsonrpc":"2.0","id":1,"method":"a","x":{"method":1,"id":2}}',
+    "an escaped value": b'{"jsonrpc":"2.0","id":1,"method":"\\"id\\":","params":{}}',
+    "an empty object before": b'{"x":{},"jsonrpc":"2.0","id":1,"method":"a","params":{}}',
+    "an error with data": b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":{"id":1}'
+    b"}}",
+    "an error without": b'{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}',
+    "a spaced result": b'{"jsonrpc": "2.0",   "id": 1,   "result": {"result": 1, "result": 2}}',
+}
+
+
+@pytest.mark.parametrize("data", ONCE.values(), ids=ONCE)
+def test_what_only_looks_as_if_a_member_occurred_twice_is_read(data):
+    frame = decoded(data)
+    assert frame.id == json.loads(data)["id"]
+
+
+def test_a_member_that_occurs_twice_in_a_part_spoils_that_part_of_a_batch():
+    good = request(b'"id":1,"method":"x"')
+    bad = request(b'"id":2,"method":"x","method":"y"')
+    batch = Codec().decode(b"[%b,%b]" % (good, bad))
+    assert isinstance(batch, Batch)
+    (first, _), (second, _) = batch.parts
+    assert isinstance(first, Frame)
+    assert isinstance(second, MalformedMessage)
+    assert second.id == 2
+
+
+def test_a_message_with_very_many_members_is_refused():
+    members = b",".join(b'"m%d":0' % number for number in range(300))
+    error = malformed(request(b'"id":1,"method":"x",%b' % members))
+    assert (error.code, error.id) == (-32600, 1)
+    assert str(error) == "message has more than 256 members"
 
 
 # Writing

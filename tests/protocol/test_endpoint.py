@@ -140,16 +140,86 @@ def test_a_request_before_initialized_is_reported_but_served():
     assert requirements(event.violations) == ["lifecycle.initialized.sent"]
 
 
-@pytest.mark.requirement("lifecycle.initialize.first")
+def opened_again(server, revision, *, id=0, capabilities=NOTHING_OF_CLIENT):
+    """Send a further initialize, answer it, and return the answer."""
+    params = msgspec.to_builtins(initialize(revision, capabilities))
+    event = only(server.receive(request(id, "initialize", params)))
+    assert isinstance(event, RequestReceived), event
+    assert event.violations == ()
+    return plain(server.respond(event.exchange, initialized(revision)))
+
+
 @pytest.mark.parametrize("revision", HANDSHAKE)
-def test_a_second_initialize_is_refused_and_changes_nothing(revision):
-    pair = opened(revision)
-    assert breach(pair.client.request, "initialize", initialize(revision))
-    other = msgspec.to_builtins(initialize("2024-11-05"))
-    event = only(pair.server.receive(request("again", "initialize", other)))
-    assert error_of(event) == ("again", -32600)
-    assert event.why == "initialize: the client sends initialize again"
-    assert pair.server.revision is REVISIONS[revision]
+@pytest.mark.parametrize("other", HANDSHAKE)
+def test_a_second_initialize_is_answered_and_what_it_agrees_on_counts(revision, other):
+    server = opened(revision).server
+    assert opened_again(server, other)["result"]["protocolVersion"] == other
+    assert server.revision is REVISIONS[other]
+    assert server.conversation.phase is Phase.READY
+    assert server.conversation.parties["client"].capabilities == frozenset()
+    assert breach(server.request, "roots/list") == ["lifecycle.capabilities.respected"]
+    assert isinstance(only(server.receive(notification("initialized"))), NotificationReceived)
+    assert isinstance(only(server.receive(request(1, "tools/list"))), RequestReceived)
+
+
+def test_a_second_initialize_may_declare_more_than_the_first():
+    server = opened(LATEST, client=NOTHING_OF_CLIENT).server
+    declared = t.ClientCapabilities(roots=t.RootsCapability())
+    opened_again(server, LATEST, capabilities=declared)
+    assert plain(server.request("roots/list")[1])["method"] == "roots/list"
+
+
+def test_requests_in_flight_go_on_over_a_second_initialize():
+    client, server = opened("2024-11-05")
+    ours, theirs = asked(server, client, "roots/list"), asked(client, server, "tools/list")
+    opened_again(server, LATEST, id="other")
+    assert isinstance(
+        only(server.receive(client.respond(ours, t.ListRootsResult([])))), ResultReceived
+    )
+    answer = server.respond(theirs, t.ListToolsResult([]))
+    assert isinstance(only(client.receive(answer)), ResultReceived)
+
+
+def test_a_refused_second_initialize_changes_nothing():
+    server = opened(LATEST).server
+    known = server.conversation.parties["client"].capabilities
+    params = msgspec.to_builtins(initialize("2024-11-05", NOTHING_OF_CLIENT))
+    exchange = only(server.receive(request("again", "initialize", params))).exchange
+    server.fail(exchange, InvalidParams("not today"))
+    assert server.revision is REVISIONS[LATEST]
+    assert server.conversation.parties["client"].capabilities == known
+    assert server.conversation.phase is Phase.READY
+
+
+def test_an_id_in_flight_is_not_taken_by_a_second_initialize():
+    server = opened(LATEST).server
+    server.receive(request(5, "tools/list"))
+    params = msgspec.to_builtins(initialize(LATEST))
+    assert error_of(only(server.receive(request(5, "initialize", params)))) == (5, -32600)
+
+
+def test_two_clients_may_open_at_the_same_time():
+    server = Endpoint("server")
+    first, second = (
+        only(
+            server.receive(request(id, "initialize", msgspec.to_builtins(initialize(revision))))
+        ).exchange
+        for id, revision in ((1, "2024-11-05"), (2, LATEST))
+    )
+    assert plain(server.respond(first, initialized("2024-11-05")))["id"] == 1
+    assert plain(server.respond(second, initialized(LATEST)))["id"] == 2
+    assert server.revision is REVISIONS[LATEST]
+    server.receive(notification("initialized"))
+    server.receive(notification("initialized"))
+    assert server.conversation.phase is Phase.READY
+
+
+def test_a_client_may_open_again_before_it_says_that_it_is_initialized():
+    server = Endpoint("server")
+    opened_again(server, "2024-11-05", id=1)
+    opened_again(server, LATEST, id=2)
+    assert server.conversation.phase is Phase.NEGOTIATED
+    assert server.revision is REVISIONS[LATEST]
 
 
 def test_initialized_out_of_turn_is_ignored():
@@ -936,12 +1006,21 @@ def test_a_client_answers_the_requests_of_a_batch_whatever_else_is_in_it():
 
 @pytest.mark.requirement("jsonrpc.batch.removed")
 @pytest.mark.parametrize("revision", WITHOUT_BATCHES)
-def test_where_there_are_no_batches_a_server_refuses_them_as_a_whole(revision):
+def test_where_there_are_no_batches_a_server_refuses_each_request_of_one(revision):
     pair = opened(revision)
-    event = only(pair.server.receive(batch(request(1, "ping"), request(2, "ping"))))
-    assert error_of(event) == (None, -32600)
-    assert requirements(event.violations) == ["jsonrpc.batch.removed"]
+    events = pair.server.receive(batch(request(1, "ping"), request("b", "ping")))
+    assert [error_of(event) for event in events] == [(1, -32600), ("b", -32600)]
+    assert {id for event in events for id in requirements(event.violations)} == {
+        "jsonrpc.batch.removed"
+    }
     assert isinstance(only(pair.server.receive(request(1, "ping"))), RequestReceived)
+
+
+def test_a_refused_batch_without_a_readable_id_is_answered_once_without_one():
+    pair = opened(WITHOUT_BATCHES[0])
+    parts = notification("roots/list_changed"), b"5", error(9), b'{"id":8,"result":{}}'
+    event = only(pair.server.receive(batch(*parts)))
+    assert error_of(event) == (None, -32600)
 
 
 @pytest.mark.parametrize("role", ["client", "server"])
@@ -978,12 +1057,15 @@ def test_requests_in_a_refused_batch_are_no_answers_to_ours():
 
 @pytest.mark.requirement("lifecycle.initialize.not-in-batch")
 @pytest.mark.parametrize("ready", [False, True], ids=["before the opening", "after it"])
-def test_initialize_is_no_part_of_a_batch(ready):
+def test_every_readable_id_in_a_batch_with_initialize_is_answered(ready):
     server = opened(WITH_BATCHES).server if ready else Endpoint("server")
     message = request(1, "initialize", msgspec.to_builtins(initialize(WITH_BATCHES)))
-    event = only(server.receive(batch(message)))
-    assert error_of(event) == (None, -32600)
-    assert requirements(event.violations) == ["lifecycle.initialize.not-in-batch"]
+    parts = message, request("p", "ping"), b'{"jsonrpc":"1.0","id":7,"method":"ping"}'
+    events = server.receive(batch(*parts, notification("initialized"), result(8, {}), b"{}"))
+    assert [error_of(event) for event in events] == [(1, -32600), ("p", -32600), (7, -32600)]
+    assert {id for event in events for id in requirements(event.violations)} == {
+        "lifecycle.initialize.not-in-batch"
+    }
 
 
 def test_an_empty_batch_is_refused():
@@ -1166,11 +1248,21 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(named, rea
     assert data == {"supported": list(REVISIONS), "requested": named}
 
 
-def test_a_revision_that_is_switched_off_is_not_supported():
+@pytest.mark.requirement("versioning.modern-error-is-not-legacy")
+def test_a_server_without_a_modern_revision_answers_as_servers_did_before_there_was_one():
     server = Endpoint("server", revisions=["2025-06-18", "2025-11-25"])
-    event = only(server.receive(request("v", "tools/list", modern())))
-    assert error_of(event) == ("v", -32022)
-    assert plain(event.reply)["error"]["data"]["supported"] == ["2025-06-18", "2025-11-25"]
+    discover = only(server.receive(request("d", "server/discover", modern())))
+    assert error_of(discover) == ("d", -32601)
+    early = only(server.receive(request("v", "tools/list", modern())))
+    assert error_of(early) == ("v", -32600)
+    body = msgspec.to_builtins(initialize("2025-11-25")) | modern()
+    event = only(server.receive(request("i", "initialize", body)))
+    assert isinstance(event, RequestReceived)
+    server.respond(event.exchange, initialized("2025-11-25"))
+    server.receive(notification("initialized"))
+    event = only(server.receive(request("t", "tools/list", modern())))
+    assert isinstance(event, RequestReceived)
+    assert event.exchange.revision is REVISIONS["2025-11-25"]
 
 
 @pytest.mark.parametrize("capabilities", [None, 5, [], "all"])
@@ -1185,6 +1277,18 @@ def test_a_request_without_capabilities_in_its_meta_is_refused(capabilities):
 MODERN_FAULTS = {
     "unknown method": ("no/such", {}, -32601),
     "method of older revisions": ("logging/setLevel", {"level": "info"}, -32601),
+    "method of older revisions without its params": ("logging/setLevel", {}, -32601),
+    "method of older revisions with wrong params": ("logging/setLevel", {"level": 5}, -32601),
+    "method of older revisions with a bad token": (
+        "ping",
+        {"_meta": {"progressToken": True}},
+        -32601,
+    ),
+    "method of older revisions without capabilities": (
+        "ping",
+        {"_meta": {f"{META}clientCapabilities": None}},
+        -32601,
+    ),
     "initialize": ("initialize", msgspec.to_builtins(initialize(LATEST)), -32601),
     "params that do not fit": ("tools/call", {}, -32602),
     "a progress token that is none": ("tools/list", {"_meta": {"progressToken": []}}, -32602),
@@ -1393,3 +1497,66 @@ def test_an_opening_whose_answer_was_lost_on_the_way_can_be_tried_again():
     client.give_up(exchange.id)
     client.request("initialize", initialize(LATEST))
     assert client.conversation.phase is Phase.NEGOTIATING
+
+
+# Parts of capabilities: modes of elicitation, tools in sampling
+
+FORM = t.ElicitParams("where to?", {"type": "object", "properties": {}})
+PAGE = t.ElicitParams("sign in", mode="url", url="https://example.com/", elicitation_id="e1")
+WITH_TOOLS = t.CreateMessageParams(HELLO, 10, tools=[t.Tool("look", {"type": "object"})])
+WITH_CHOICE = t.CreateMessageParams(HELLO, 10, tool_choice=t.ToolChoice("none"))
+UNDECLARED = [
+    ("elicitation.mode.supported-only", {"elicitation": {"url": {}}}, "elicitation/create", FORM),
+    ("elicitation.mode.supported-only", {"elicitation": {"form": {}}}, "elicitation/create", PAGE),
+    ("elicitation.mode.supported-only", {"elicitation": {}}, "elicitation/create", PAGE),
+    (
+        "sampling.tools.not-without-capability",
+        {"sampling": {}},
+        "sampling/createMessage",
+        WITH_TOOLS,
+    ),
+    (
+        "sampling.tools.not-without-capability",
+        {"sampling": {"context": {}}},
+        "sampling/createMessage",
+        WITH_CHOICE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("requirement", "capabilities", "name", "params"), UNDECLARED)
+def test_a_question_beyond_what_the_client_declared_raises_before_it_is_sent(
+    requirement, capabilities, name, params
+):
+    declared = msgspec.convert(capabilities, t.ClientCapabilities)
+    pair = opened(LATEST, client=declared)
+    assert breach(pair.server.request, name, params) == [requirement]
+
+
+@pytest.mark.parametrize(("requirement", "capabilities", "name", "params"), UNDECLARED)
+def test_a_question_beyond_what_the_client_declared_is_refused_by_the_client(
+    requirement, capabilities, name, params
+):
+    declared = msgspec.convert(capabilities, t.ClientCapabilities)
+    client, server = opened(LATEST, client=declared, enforce=False)
+    _, data = server.request(name, params)
+    event = only(client.receive(data))
+    assert error_of(event) == (0, -32602)
+    assert requirements(event.violations) == [requirement]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "name", "params"),
+    [
+        ({"elicitation": {}}, "elicitation/create", FORM),
+        ({"elicitation": {"form": {}}}, "elicitation/create", FORM),
+        ({"elicitation": {"url": {}}}, "elicitation/create", PAGE),
+        ({"elicitation": {"url": {}, "form": {}}}, "elicitation/create", FORM),
+        ({"sampling": {"tools": {}}}, "sampling/createMessage", WITH_TOOLS),
+        ({"sampling": {"tools": {}}}, "sampling/createMessage", WITH_CHOICE),
+        ({"sampling": {}}, "sampling/createMessage", t.CreateMessageParams(HELLO, 10)),
+    ],
+)
+def test_a_question_within_what_the_client_declared_is_asked(capabilities, name, params):
+    pair = opened(LATEST, client=msgspec.convert(capabilities, t.ClientCapabilities))
+    assert asked(pair.server, pair.client, name, params).name == name

@@ -253,10 +253,9 @@ def test_the_mere_word_opens_nothing(text):
     ("told", "before", "speaker"),
     [
         (MODERN, [], C),
-        (None, opening(LATEST), C),
         (None, [C.request(1, "tools/list", modern())], S),
     ],
-    ids=["where the revision is told", "in a handshake revision", "by a server"],
+    ids=["where the revision is told", "by a server"],
 )
 def test_an_opening_that_opens_nothing_anew_is_judged_at_once(told, before, speaker):
     monitor = Monitor(revision=told)
@@ -264,6 +263,17 @@ def test_an_opening_that_opens_nothing_anew_is_judged_at_once(told, before, spea
     params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": INFO}
     assert watched(monitor, [speaker.request(9, "initialize", params)])
     assert monitor.messages == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [None, {"protocolVersion": "2030-01-01"}, {}, {"protocolVersion": MODERN}],
+)
+def test_a_second_opening_that_names_no_known_revision_is_judged_by_the_first(params):
+    monitor = Monitor()
+    watched(monitor, opening("2024-11-05"))
+    watched(monitor, [C.request(9, "initialize", params)])
+    assert monitor.conversation.parties["client"].open[9].revision.id == "2024-11-05"
 
 
 def test_initialize_that_names_a_revision_without_handshake_opens_none():
@@ -311,6 +321,27 @@ def test_a_batch_that_opens_may_be_refused_as_a_whole():
     ]
     found = watched(monitor, said)
     assert requirements(found) == ["lifecycle.initialize.not-in-batch"]
+
+
+def test_a_batch_that_opens_may_be_refused_message_by_message():
+    client, _, _ = opening("2025-03-26")
+    said = [
+        C.batch(client, C.request(1, "ping")),
+        S.error("open", -32600, "not in a batch"),
+        S.error(1, -32600, "not in a batch"),
+        *opening("2025-03-26"),
+    ]
+    monitor = Monitor(revision="2025-03-26")
+    found = requirements(watched(monitor, said))
+    assert found == ["lifecycle.initialize.not-in-batch", "jsonrpc.request.id-unique"]
+
+
+def test_an_http_refusal_of_a_batch_may_have_an_array_as_its_body():
+    facts = {"method": "POST", "status": 400, "headers": {"content-type": "application/json"}}
+    refusals = [S.error(id, -32600, "no batches").message for id in (1, 2)]
+    said = [C.batch(C.request(1, "ping"), C.request(2, "ping")), S.json(refusals).over(**facts)]
+    _, found = judge(said, LATEST)
+    assert [str(violation) for violation in found if violation.party == "server"] == []
 
 
 def test_a_batch_of_answers_leaves_the_requests_of_its_sender_open():

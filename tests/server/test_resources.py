@@ -402,6 +402,75 @@ def test_a_list_takes_the_parts_of_its_variable(uri: str, read: str) -> None:
     assert made.signature.call(made.function, bound, None) == read
 
 
+def at(path: str = "") -> str:
+    return path
+
+
+def many(path: list[str] | None = None) -> str:
+    return "|".join(path or ())
+
+
+ESCAPES = [
+    ("note://{path}", at, "note://..%2Fsecret"),
+    ("note://{path}", at, "note://..%2fsecret"),
+    ("note://{path}", at, "note://%2e%2e"),
+    ("note://{path}", at, "note://%2E%2E%5Csecret"),
+    ("note://{path}", at, "note://.."),
+    ("note://{path}", at, "note://a%2Fb"),
+    ("note://{path}", at, "note://a%5Cb"),
+    ("note://{path}", at, "note://a%00.txt"),
+    ("note:{/path}", at, "note:/a%2Fb"),
+    ("note:{;path}", at, "note:;path=a%2Fb"),
+    ("note://{+path}", at, "note://a/../../b"),
+    ("note://{+path}", at, "note://a/%2e%2e/b"),
+    ("note://{+path}", at, "note:///etc/passwd"),
+    ("note://{+path}", at, "note://%2Fetc/passwd"),
+    ("file://{+path}", at, "file:///a/../b"),
+    ("note:{/path*}", many, "note:/a/../b"),
+    ("note:{/path*}", many, "note:/a/..%2Fb"),
+    ("note:{?path}", at, "note:?path=../b"),
+    ("note:{?path*}", many, "note:?path=a&path=.."),
+]
+
+
+@pytest.mark.requirement("resources.uri.validated")
+@pytest.mark.parametrize(("template", "function", "uri"), ESCAPES)
+def test_a_variable_that_leads_out_of_a_path_is_refused_unless_allowed(
+    template: str, function: Callable[..., Any], uri: str
+) -> None:
+    made = entry(template, function)
+    assert isinstance(made, TemplateEntry)
+    variables = made.match(uri)
+    assert variables is not None
+    with pytest.raises(InvalidParams, match=r"variable 'path' .*allow_path_escapes"):
+        made.bind(variables)
+    allowed = entry(template, function, allow_path_escapes=True)
+    assert allowed.bind(variables).args
+
+
+@pytest.mark.parametrize(
+    ("template", "function", "uri", "read"),
+    [
+        ("note://{path}", at, "note://a..b", "a..b"),
+        ("note://{path}", at, "note://.hidden", ".hidden"),
+        ("note://{+path}", at, "note://a/b/c.txt", "a/b/c.txt"),
+        ("note://{+path}", at, "note://a%2Fb", "a/b"),
+        ("file:///{+path}", at, "file:///a/b", "a/b"),
+        ("file://{+path}", at, "file:///var/log", "/var/log"),
+        ("note:{/path*}", many, "note:/a/b%2Fc", "a|b/c"),
+        ("note:{?path}", at, "note:?path=a/b", "a/b"),
+    ],
+)
+def test_a_variable_that_stays_within_a_path_is_served(
+    template: str, function: Callable[..., Any], uri: str, read: str
+) -> None:
+    made = entry(template, function)
+    assert isinstance(made, TemplateEntry)
+    variables = made.match(uri)
+    assert variables is not None
+    assert made.signature.call(made.function, made.bind(variables), None) == read
+
+
 @pytest.mark.requirement("resources.uri.validated")
 def test_a_variable_that_does_not_fit_is_refused_and_named() -> None:
     with pytest.raises(InvalidParams, match='argument "id"') as caught:

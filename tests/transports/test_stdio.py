@@ -64,6 +64,37 @@ def test_whatever_is_printed_only_messages_reach_stdout(command: Any, env: Any) 
     assert [each for each in expected if each not in printed] == []
 
 
+def test_clients_in_sequence_share_one_process_behind_a_bridge() -> None:
+    # As supergateway does: one process, and each of its clients sends what it would send alone.
+    with Child(*accord_run(NOISY)) as child:
+        for revision in ("2025-06-18", "2025-11-25", "2024-11-05"):
+            child.request(0, "initialize", {**OPENING, "protocolVersion": revision})
+            assert child.answer_to(0)["result"]["protocolVersion"] == revision
+            child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            child.request(1, "tools/list")
+            assert child.answer_to(1)["result"]["tools"]
+            child.call(2, "shout")
+            assert text_of(child.answer_to(2)) == "done"
+        child.close_input()
+        assert child.wait() == 0
+
+
+@pytest.mark.requirement("versioning.modern-error-is-not-legacy")
+def test_a_client_that_probes_for_a_newer_revision_can_fall_back_to_initialize() -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    with Child(*accord_run(NOISY)) as child:
+        child.request("probe", "server/discover", {"_meta": meta})
+        assert child.answer_to("probe")["error"]["code"] == -32601
+        child.request("call", "tools/list", {"_meta": meta})
+        assert child.answer_to("call")["error"]["code"] == -32600
+        child.open("2025-11-25")
+        child.call(1, "shout")
+        assert text_of(child.answer_to(1)) == "done"
+
+
 def test_user_code_cannot_read_the_messages() -> None:
     with Child(*accord_run(NOISY)) as child:
         child.open()

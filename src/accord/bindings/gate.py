@@ -47,11 +47,12 @@ class Gate:
         self._supported = tuple(supported)
         self._known: dict[tuple[str | bytes | None, ...], Verdict] = {}
 
-    def judge(self, method: str, headers: RawHeaders) -> Verdict:
-        """Judge the head of a request; header names are lower case."""
+    def judge(self, method: str, headers: RawHeaders, version: str = "1.1") -> Verdict:
+        """Judge the head of a request; header names are lower case, repeated ones are joined."""
         get = headers.get
         head = (
             method,
+            version,
             get(_HOST),
             get(_ORIGIN),
             get(_TYPE),
@@ -68,12 +69,12 @@ class Gate:
                 self._known[head] = verdict
         return verdict
 
-    def _judge(self, method: str, *values: bytes | None) -> Verdict:
+    def _judge(self, method: str, version: str, *values: bytes | None) -> Verdict:
         pairs = zip(DECISIVE, values, strict=True)
         named = {
             name.decode(): value.decode("latin-1") for name, value in pairs if value is not None
         }
-        head = http.Head(method, named)
+        head = http.Head(method, named, version)
         refusal, form = None, self._answers
         if method == "POST":
             refusal = http.refuse_content(head)

@@ -45,10 +45,11 @@ _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The head of a request; header names are lower case."""
+    """The head of a request; header names are lower case, repeated ones are joined by ", "."""
 
     method: str
     headers: Mapping[str, str]
+    version: str = "1.1"
 
 
 @final
@@ -71,8 +72,14 @@ class Guard(msgspec.Struct, frozen=True):
     origins: frozenset[str] = frozenset()
 
     def refuse(self, head: Head) -> Refusal | None:
-        """Refuse foreign hosts and origins, against DNS rebinding."""  # http.origin.validated
+        """Refuse foreign hosts and origins, against DNS rebinding, and requests without a host."""
+        # http.origin.validated
         host = head.headers.get("host")
+        # RFC 9112, section 3.2: there is exactly one, unless the client speaks HTTP/1.0 or HTTP/2.
+        if host is None and head.version == "1.1":
+            return Refusal(400, "the Host header is missing")
+        if host is not None and ", " in host:
+            return Refusal(400, f"the Host header occurs twice: {host[:200]!r}")
         if host is not None and "*" not in self.hosts and not self._knows_host(host):
             return Refusal(
                 403, f"host {host[:200]!r} is not allowed; see public_url and allowed_hosts"

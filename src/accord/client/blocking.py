@@ -317,7 +317,7 @@ class Client:
 
     def complete(
         self,
-        ref: PromptReference | ResourceTemplateReference,
+        ref: PromptReference | ResourceTemplateReference | str,
         argument: str,
         value: str,
         *,

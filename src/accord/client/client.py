@@ -289,7 +289,7 @@ class Client:
 
     async def complete(
         self,
-        ref: PromptReference | ResourceTemplateReference,
+        ref: PromptReference | ResourceTemplateReference | str,
         argument: str,
         value: str,
         *,
@@ -299,13 +299,14 @@ class Client:
         """Ask for suggestions while a user types an argument.
 
         Args:
-            ref: the prompt or the resource template.
+            ref: the prompt or the resource template. Of a text, one with a variable in braces is a
+                template, any other the name of a prompt.
             argument: the name of the argument.
             value: what was typed so far.
             context: arguments that are filled in already; older revisions do not carry them.
         """
         known = None if context is None else CompletionContext(dict(context))
-        params = CompleteParams(ref, CompletionArgument(argument, value), known)
+        params = CompleteParams(_reference(ref), CompletionArgument(argument, value), known)
         completion: Completion = (
             await self._link.ask("completion/complete", params, how)
         ).completion
@@ -361,6 +362,17 @@ class Client:
         token = (asked.meta or {}).get("progressToken")
         if token is not None:
             self._link.report(ProgressParams(token, progress, total, message))
+
+
+def _reference(given: object) -> PromptReference | ResourceTemplateReference:
+    if isinstance(given, PromptReference | ResourceTemplateReference):
+        return given
+    if isinstance(given, str):
+        return ResourceTemplateReference(given) if "{" in given else PromptReference(given)
+    raise TypeError(
+        f"what to complete is {given!r:.80}; expected the name of a prompt, a template such as "
+        "'note://{name}', PromptReference(name) or ResourceTemplateReference(uri)"
+    )
 
 
 def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:

@@ -6,15 +6,19 @@ by whoever receives it.
 """
 
 import re
-from array import array
 from functools import lru_cache, partial
-from itertools import accumulate
 from math import isfinite
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from accord.protocol.json_text import (
+    balance,
+    holds_more_values,
+    nests_deeper,
+    repeated_member,
+)
 from accord.protocol.jsonrpc import (
     FAULT,
     ID_RANGE,
@@ -31,13 +35,15 @@ from accord.protocol.jsonrpc import (
 )
 from accord.types._base import RequestId
 
-# Possessive, and a string without an end reaches to the end: otherwise every quote in it would be
-# tried as a beginning.
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _WHITESPACE: Final = " \t\r\n"
-_STEPS_AT_ONCE: Final = 64 * 1024
+
+# The bytes of the shortest envelope around a method and params, or around a result, with an id of
+# one byte; and what the shortest member that occurs twice adds to it, `"id":1,`.
+_REPEATED: Final = len('"id":1,')
+_REQUEST: Final = len('{"jsonrpc":"2.0","id":1,"method":""}') + _REPEATED
+_NOTIFICATION: Final = len('{"jsonrpc":"2.0","method":""}') + _REPEATED
+_RESULT: Final = len('{"jsonrpc":"2.0","id":1,"result":}') + _REPEATED
+_PARAMS: Final = len(',"params":')
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -45,11 +51,16 @@ class Limits(msgspec.Struct, frozen=True):
 
     Larger payloads belong into resources; the default leaves room for a 10 MB image in base64. Real
     tool schemas nest some 30 deep. A batch is answered as one array, so its length is bounded too.
+
+    `message_values` counts commas and opening brackets outside of strings: each stands for a value
+    that has to be made. A value may take 100 bytes of memory where it takes 3 in the message, so
+    the default keeps one message below some 30 MB and 0.1 s; long texts count as one value.
     """
 
     message_bytes: int = 16 * 1024 * 1024
     depth: int = 128
     batch_length: int = 256
+    message_values: int = 250_000
 
 
 class Codec:
@@ -59,7 +70,9 @@ class Codec:
         self.limits = limits or Limits()
         self._frame = msgspec.json.Decoder(Frame).decode
         # A message this short cannot nest too deep: every level opens and closes.
-        self._surely_fine = min(2 * self.limits.depth, self.limits.message_bytes)
+        self._surely_fine = min(
+            2 * self.limits.depth, self.limits.message_bytes, self.limits.message_values
+        )
 
     def decode(self, data: bytes) -> Frame | Batch:
         """Read one message or batch.
@@ -74,14 +87,24 @@ class Codec:
             frame = self._frame(data)
         except (ValueError, RecursionError):
             return self._second_look(data)
-        if frame.method is not UNSET:
-            if frame.id is not None and frame.result is UNSET and frame.error is UNSET:
-                return frame
+        # What is hardly longer than its members has none of them twice.
+        method, id, result = frame.method, frame.id, frame.result
+        if method is not UNSET:
+            if id is not None and result is UNSET and frame.error is UNSET:
+                params = frame.params
+                rest = len(data) - len(method)
+                if params is not UNSET:
+                    rest -= len(params) + _PARAMS
+                if rest < (_NOTIFICATION if id is UNSET else _REQUEST):
+                    return frame
+                return _without_repetition(frame, data)
         elif frame.error is UNSET:
-            if frame.result is not UNSET and frame.id is not UNSET and frame.id is not None:
-                return frame
-        elif frame.result is UNSET:
-            return frame
+            if result is not UNSET and id is not UNSET and id is not None:
+                if len(data) - len(result) < _RESULT:
+                    return frame
+                return _without_repetition(frame, data)
+        elif result is UNSET:
+            return _without_repetition(frame, data)
         return self._second_look(data)
 
     def _refuse_excess(self, data: bytes) -> None:
@@ -101,14 +124,15 @@ class Codec:
                     code=PARSE_ERROR,
                     requirement="jsonrpc.encoding.utf8",
                 ) from None
-        if nests_deeper(data, self.limits.depth):
-            raise _malformed(
-                f"message nests deeper than {self.limits.depth} levels (depth)",
-                code=INVALID_REQUEST,
-            )
+        most, depth = self.limits.message_values, self.limits.depth
+        if size > most and holds_more_values(data, most):
+            raise _beyond(data, f"message holds more than {most} values (message_values)")
+        if nests_deeper(data, depth):
+            raise _beyond(data, f"message nests deeper than {depth} levels (depth)")
 
     def _second_look(self, data: bytes) -> Frame | Batch:
         try:
+            self._refuse_long_batch(data)
             value = parse(data)
             if isinstance(value, list):
                 return self._batch(data, len(value))
@@ -116,16 +140,25 @@ class Codec:
         except RecursionError:
             raise _malformed("message nests too deep to be read", code=INVALID_REQUEST) from None
 
-    def _batch(self, data: bytes, length: int) -> Batch:
-        if length == 0:
-            raise MalformedMessage(
-                "batch is empty", code=INVALID_REQUEST, requirement="jsonrpc.batch.send-optional"
-            )
+    def _refuse_long_batch(self, data: bytes) -> None:
+        """Refuse a batch of too many messages before anything is made of them."""
+        if not data.lstrip().startswith(b"["):
+            return
+        try:
+            length = len(_ELEMENTS(data))
+        except ValueError:  # parsing tells what is wrong
+            return
         if length > self.limits.batch_length:
             raise _malformed(
                 f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "
                 "(batch_length)",
                 code=INVALID_REQUEST,
+            )
+
+    def _batch(self, data: bytes, length: int) -> Batch:
+        if length == 0:
+            raise MalformedMessage(
+                "batch is empty", code=INVALID_REQUEST, requirement="jsonrpc.batch.send-optional"
             )
         return Batch([(self._element(bytes(raw)), raw) for raw in _ELEMENTS(data)])
 
@@ -142,35 +175,6 @@ class Codec:
 def codec_for(limits: Limits) -> Codec:
     """Return the codec for these limits; it keeps nothing between messages, so all share it."""
     return Codec(limits)
-
-
-def nests_deeper(data: bytes, depth: int) -> bool:
-    """Tell whether JSON text nests deeper than `depth`, at the speed of C.
-
-    Without its strings a JSON text is brackets and filler; the brackets are steps up and down.
-    """
-    if not _opens_more_often(data, depth):
-        return False
-    steps = array("b", _STRING.sub(b"", data).translate(_STEPS, _NOT_BRACKETS))
-    level = 0
-    for start in range(0, len(steps), _STEPS_AT_ONCE):
-        levels = list(accumulate(steps[start : start + _STEPS_AT_ONCE], initial=level))
-        if max(levels) > depth:
-            return True
-        level = levels[-1]
-    return False
-
-
-def _opens_more_often(data: bytes, times: int) -> bool:
-    """Count by searching: where brackets are rare, as in long texts, that takes a tenth."""
-    for bracket in (b"[", b"{"):
-        at = data.find(bracket)
-        while at >= 0:
-            if times == 0:
-                return True
-            times -= 1
-            at = data.find(bracket, at + 1)
-    return False
 
 
 class _ResultFrame(msgspec.Struct, gc=False):
@@ -229,6 +233,15 @@ def _malformed(message: str, *, code: int) -> MalformedMessage:
     return MalformedMessage(message, code=code, requirement="jsonrpc.message.version-2-0")
 
 
+def _beyond(data: bytes, message: str) -> MalformedMessage:
+    """Refuse a message for a limit; one that its brackets show not to be JSON, for that."""
+    left_open = balance(data)
+    if left_open == 0:
+        return _malformed(message, code=INVALID_REQUEST)
+    wrong = "not closed" if left_open > 0 else "closed, but not opened"
+    return _malformed(f"not JSON: {abs(left_open)} brackets are {wrong}", code=PARSE_ERROR)
+
+
 def parse(data: bytes) -> Any:
     """Parse JSON; numbers that are too large to be read become infinite.
 
@@ -277,12 +290,54 @@ def _refuse(text: str, name: str) -> None:
     raise _malformed(f"not JSON at byte {offset}: {name} is no JSON value", code=PARSE_ERROR)
 
 
+def _without_repetition(frame: Frame, data: bytes) -> Frame:
+    """Return a frame, unless a member of its envelope occurs twice in the text."""
+    body = bytes(frame.body or b"")
+    # Each member has a name in quotes, however it is written.
+    if data.count(b'"') - body.count(b'"') <= _quotes_around(frame):
+        return frame
+    _refuse_repetition(data, body, None if frame.id is UNSET else frame.id, frame.kind)
+    return frame
+
+
+def _quotes_around(frame: Frame) -> int:
+    """Return how many quotes the envelope of a frame has, if it has each member once."""
+    members = 1 + (frame.id is not UNSET) + (frame.params is not UNSET)
+    strings = 1 + isinstance(frame.id, str)
+    if frame.method is not UNSET:
+        members, strings = members + 1, strings + 1
+    elif frame.error is UNSET:
+        members += 1
+    else:
+        members, strings = members + 3, strings + 1  # error, and in it code and message
+    return 2 * (members + strings)
+
+
+def _refuse_repetition(data: bytes, body: bytes, id: RequestId | None, kind: Kind | None) -> None:
+    # One reader takes the first of two members, another the last (RFC 8259, section 4).
+    name = ""
+    try:
+        name = repeated_member(data, body) or ""
+        why = name and f"member {name} occurs twice"
+    except (ValueError, RecursionError) as error:
+        why = str(error)
+    if why:
+        raise MalformedMessage(
+            why,
+            code=INVALID_REQUEST,
+            requirement="jsonrpc.message.version-2-0",
+            id=None if name == "id" else id,
+            kind=kind,
+        )
+
+
 def _examine(value: Any, data: bytes) -> Frame:
     """Make a frame of parsed JSON and its text, or say which member keeps it from being one."""
     if not isinstance(value, dict):
         raise _malformed(f"message is {_name(value)}, expected an object", code=INVALID_REQUEST)
     id = _readable_id(value.get("id"))
     kind = _kind(value)
+    _refuse_repetition(data, b"", id, kind)
 
     def refuse(requirement: str, message: str) -> MalformedMessage:
         return MalformedMessage(

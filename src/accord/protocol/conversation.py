@@ -8,6 +8,10 @@ takes it (`advance`). Phases:
     NEGOTIATING  server: its result   -> NEGOTIATED, or its error -> OPENING
     NEGOTIATED   client: initialized  -> READY
 
+A bridge may put several clients behind one connection, each with its own `initialize`. The newest
+one counts: its capabilities from the request on, its revision from the answer on. A conversation
+that is READY stays so, and requests in flight keep the revision they began with.
+
 Requests that name their revision in `_meta` stand on their own; for them there are no phases.
 """
 
@@ -36,6 +40,12 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
     (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
     (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
+    (Phase.NEGOTIATING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATED, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATED, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
+    (Phase.READY, CLIENT, "initialize", REQUEST): Phase.READY,
+    (Phase.READY, SERVER, "initialize", RESULT): Phase.READY,
+    (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
 }
 
 # Late answers to cancelled requests are told from stray ones as long as they come within this many
@@ -81,6 +91,9 @@ class PartyState(msgspec.Struct):
 
 class Conversation:
     """All that two parties say to each other, judged by the revision they agreed on."""
+
+    # What was known of the client before a further `initialize`, in case that is refused.
+    _replaced: tuple[frozenset[str] | None, Any] = (None, None)
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
@@ -184,7 +197,7 @@ class Conversation:
             if step.name == "server/discover" and step.kind == RESULT:
                 server = self.parties[SERVER]
                 server.capabilities = capability_paths(member(step.body, "capabilities"))
-        if self.phase is not Phase.READY and step.revision.handshake:
+        if step.revision.handshake and (self.phase is not Phase.READY or step.name == "initialize"):
             phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
             if phase is not None:
                 self._enter(phase, step)
@@ -278,13 +291,23 @@ class Conversation:
         if exchange.token is not None and party.tokens.get(exchange.token) is exchange:
             del party.tokens[exchange.token]
 
+    def begins_anew(self, step: Step) -> bool:
+        """Tell whether a step is a further `initialize`, whose client has ids of its own."""
+        is_opening = step.kind == REQUEST and step.name == "initialize" and step.sender == CLIENT
+        return is_opening and self.phase is not Phase.OPENING
+
     def _enter(self, phase: Phase, step: Step) -> None:
-        self.phase = phase
-        if phase is Phase.NEGOTIATING:
-            client = self.parties[CLIENT]
+        client = self.parties[CLIENT]
+        if step.kind == REQUEST:
+            if client.used is not None and self.begins_anew(step):
+                client.used = UsedIds()
+                for id in client.open:
+                    client.used.add(id)
+            if phase is Phase.READY:
+                self._replaced = client.capabilities, client.info
             client.capabilities = capability_paths(member(step.body, "capabilities"))
             client.info = member(step.body, "clientInfo")
-        elif phase is Phase.NEGOTIATED:
+        elif step.kind == RESULT:
             server = self.parties[SERVER]
             server.capabilities = capability_paths(member(step.body, "capabilities"))
             server.info = member(step.body, "serverInfo")
@@ -292,6 +315,9 @@ class Conversation:
             chosen = REVISIONS.get(named) if isinstance(named, str) else None
             if chosen is not None and chosen.handshake:
                 self.revision = chosen
+        elif phase is Phase.READY and step.kind == FAULT:
+            client.capabilities, client.info = self._replaced
+        self.phase = phase
         self._settle_rules()
 
     def _settle_rules(self) -> None:

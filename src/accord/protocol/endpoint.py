@@ -51,7 +51,7 @@ from accord.protocol.jsonrpc import (
     Kind,
     MalformedMessage,
 )
-from accord.protocol.revision import Phase, Revision
+from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
@@ -89,6 +89,7 @@ class Endpoint:
         self.request_meta = request_meta
         self.result_meta = result_meta
         self.conversation = Conversation()
+        self._is_stateless = not all(REVISIONS[id].handshake for id in self.revisions)
         self._codec = codec.codec_for(limits or codec.Limits())
         self._next_id = 0
 
@@ -145,12 +146,16 @@ class Endpoint:
         self, parts: Sequence[Frame | MalformedMessage], requirement: str, why: str
     ) -> Sequence[Event]:
         violations = [Violation(requirement, self.peer, why)]
+        refused: list[Event] = [Refused(why, None, violations)]
         if self.role == SERVER:
-            refused = self._refuse(InvalidRequest(why), None, violations)
-        else:
-            refused = Refused(why, None, violations)
+            # One message for each: where there are no batches, the answer cannot be one either.
+            ids = [id for part in parts if (id := _id_to_answer(part)) is not None]
+            error = InvalidRequest(why)
+            refused = [self._refuse(error, id, violations) for id in ids]
+            refused = refused or [self._refuse(error, None, violations)]
         answers = [part.id for part in parts if isinstance(part, Frame) and part.method is UNSET]
-        return (refused, *(self._lose(id, why, violations) for id in answers if self._asked(id)))
+        refused += [self._lose(id, why, violations) for id in answers if self._asked(id)]
+        return refused
 
     def _malformed(
         self, malformed: MalformedMessage, batch: BatchReply | None
@@ -201,7 +206,9 @@ class Endpoint:
         except (KeyError, TypeError, ValueError, RecursionError):
             params, meta, fault = second_reading(frame, name, conversation)
         if meta is not None:
-            if META_VERSION in meta:
+            # versioning.modern-error-is-not-legacy: who speaks no revision of this kind must not
+            # answer as if, or clients would not fall back to initialize.
+            if META_VERSION in meta and self._is_stateless:
                 row = self._row(meta[META_VERSION])
                 if row is None:
                     return self._refuse(self._unsupported(meta[META_VERSION]), id, (), batch)
@@ -224,8 +231,9 @@ class Endpoint:
                     f"{name}: the {violation.party} {violation.why}", code=violation.reaction
                 )
                 return self._refuse(refusal, id, violations, batch)
-        if fault is None and method is None:
-            fault = MethodNotFound(f"method {name!r} does not exist in {revision.id}")
+        if method is None and not isinstance(fault, InvalidRequest):
+            # Params mean nothing where the revision lacks the method.
+            fault = MethodNotFound(f"method {name!r:.100} does not exist in {revision.id}")
         if fault is not None:
             return self._refuse(fault, id, violations, batch)
         conversation.advance(step)
@@ -287,8 +295,7 @@ class Endpoint:
             except (ValueError, RecursionError) as error:
                 misfit = lowered(error)
             else:
-                # What a server says of itself has to be learned.
-                if exchange.name != "server/discover" and conversation.dismiss(exchange):
+                if conversation.dismiss(exchange):
                     return ResultReceived(exchange, result)
         step = Step(
             sender=self.peer,
@@ -335,7 +342,7 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request would break a rule.
         """
-        row = revision or self._revision_of_opening(params) or self.conversation.current
+        row = revision or _revision_of_opening(name, params) or self.conversation.current
         if not row.handshake and self.request_meta:
             params = self._with_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
@@ -399,9 +406,7 @@ class Endpoint:
         conversation = self.conversation
         shaped = result
         if result.__class__ is not bytes:
-            row = exchange.revision
-            if conversation.phase is not Phase.READY:
-                row = self._revision_of_opening(result) or row
+            row = _revision_of_opening(exchange.name, result) or exchange.revision
             if not row.handshake and self.result_meta:
                 shaped = self._with_meta(result, exchange.name, self.result_meta)
             shaped = shape.narrow(shaped, row.id)
@@ -451,16 +456,22 @@ class Endpoint:
         if violations and self.enforce:
             raise LocalProtocolError("; ".join(map(str, violations)), violations)
 
-    def _revision_of_opening(self, body: Any) -> Revision | None:
-        """The opening is shaped by the revision it names, since none is agreed on yet."""
-        if self.conversation.phase is Phase.READY:
-            return None
-        return REVISIONS.get(getattr(body, "protocol_version", ""))
-
     def _with_meta(self, body: Any, name: str, meta: JsonObject) -> Any:
         if body is None:
             body = BY_NAME[name].params()
         return msgspec.structs.replace(body, meta={**meta, **(body.meta or {})})
+
+
+def _revision_of_opening(name: str, body: Any) -> Revision | None:
+    """Return the revision that an opening names, which shapes it: none is agreed on yet."""
+    return REVISIONS.get(body.protocol_version) if name == "initialize" else None
+
+
+def _id_to_answer(part: Frame | MalformedMessage) -> RequestId | None:
+    """Return the id under which a part of a batch expects an answer; None where it expects none."""
+    if isinstance(part, MalformedMessage):
+        return None if part.kind in (RESULT, FAULT) else part.id
+    return None if part.method is UNSET or part.id is UNSET else part.id
 
 
 def _envelope_fault(

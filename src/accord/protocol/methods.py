@@ -39,7 +39,7 @@ METHODS: Final[tuple[Method, ...]] = (
         t.InitializeParams,
         t.InitializeResult,
         lifetime=_HANDSHAKE,
-        phases=frozenset({Phase.OPENING}),
+        phases=_ANY_PHASE,
         params_required=True,
     ),
     _notification(
@@ -47,7 +47,7 @@ METHODS: Final[tuple[Method, ...]] = (
         "initialized",
         t.EmptyParams,
         lifetime=_HANDSHAKE,
-        phases=frozenset({Phase.NEGOTIATED}),
+        phases=frozenset({Phase.NEGOTIATED, Phase.READY}),
     ),
     _request(CLIENT, "server/discover", t.DiscoverParams, t.DiscoverResult, lifetime=_STATELESS),
     _request(_BOTH, "ping", t.EmptyParams, t.EmptyResult, lifetime=_HANDSHAKE, phases=_ANY_PHASE),

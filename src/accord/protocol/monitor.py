@@ -16,7 +16,7 @@ from accord.protocol.conversation import META_VERSION, Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
 from accord.protocol.memory import Memory
-from accord.protocol.revision import Revision
+from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import Index, complete
 from accord.protocol.rules._rule import breaches
@@ -53,7 +53,7 @@ class Monitor:
         judged: Party | None = None,
     ) -> None:
         self._told = None if revision is None else REVISIONS[revision]
-        self._codec = Codec(Limits(message_bytes=LINE_LIMIT))
+        self._codec = Codec(Limits(message_bytes=LINE_LIMIT, message_values=LINE_LIMIT))
         self._rows = catalogue()
         self._held: list[Record] | None = None if self._told else []
         self._asked_for: Revision | None = None
@@ -161,7 +161,8 @@ class Monitor:
         is_known = self.conversation.current.batching
         is_whole = is_known and not opens
         self._unreadable[record.sender] += not is_whole  # the refusal has no id
-        if not is_known:  # also before 2025-03-26, which knew no batches either
+        # Also before 2025-03-26, which knew no batches either. An HTTP refusal may have any body.
+        if not is_known and not (record.http and record.http.is_refusal):
             breach = Violation("jsonrpc.batch.removed", record.sender, "sends a batch")
             violations += self._report(record, [breach])
         for part, _ in batch.parts:
@@ -229,6 +230,8 @@ class Monitor:
         if kind == REQUEST:
             assert id is not None
             revision = self._told or conversation.revision_for(meta_of(body))
+            if self._told is None and conversation.phase is not Phase.OPENING:
+                revision = _revision_asked_for(name, body) or revision
             exchange = Exchange(
                 id=id,
                 name=name,
@@ -444,6 +447,14 @@ def _read(frame: Frame) -> tuple[Any, bool]:
         return msgspec.json.decode(frame.body), True
     except msgspec.DecodeError:
         return parse(bytes(frame.body)), False
+
+
+def _revision_asked_for(name: str, params: Any) -> Revision | None:
+    """Return the revision by which a further opening is judged, before it is answered."""
+    if name != "initialize" or not isinstance(params, dict):
+        return None
+    row = _row(params.get("protocolVersion"))
+    return row if row is not None and row.handshake else None
 
 
 def _row(named: Any) -> Revision | None:

@@ -263,6 +263,17 @@ class UriTemplate(msgspec.Struct, frozen=True):
             return None
         return {name: text for name, (text, _) in found.items()}
 
+    @property
+    def spanning(self) -> frozenset[str]:
+        """The variables that may hold slashes as they stand: `{+name}`, `{/name*}`, `{?name}`."""
+        return frozenset(
+            variable.name
+            for part in self._parts
+            if isinstance(part, _Expression)
+            for variable in part.variables
+            if "/" not in _ends(part, variable)
+        )
+
     def __str__(self) -> str:
         return self.text
 
@@ -365,13 +376,18 @@ def _text(text: str) -> _Text:
 
 def _slot(expression: _Expression, variable: _Variable) -> _Slot:
     operator = expression.operator
-    ends = operator.ends
-    if operator.separator == "/" and variable.exploded:
-        ends -= {"/"}
+    ends = _ends(expression, variable)
     if operator.separator == "," and len(expression.variables) > 1:
         ends |= {","}
     separator = operator.separator if variable.exploded else ","
     return _Slot(variable, ends, shortest=0 if operator.first else 1, separator=separator)
+
+
+def _ends(expression: _Expression, variable: _Variable) -> frozenset[str]:
+    """Return what no value of a variable holds as it stands in a URI."""
+    operator = expression.operator
+    spans = operator.separator == "/" and variable.exploded
+    return operator.ends - {"/"} if spans else operator.ends
 
 
 def _agree(found: dict[str, tuple[str, bool]], variable: _Variable, text: str) -> bool:

@@ -388,7 +388,8 @@ class DirectoryResource:
 
     def entries(self) -> list[ResourceEntry | TemplateEntry]:
         """Make the entries to register: the template, then each file that there is now."""
-        details = ResourceDetails(name=os.path.basename(self._root.path))
+        # What leads out of the directory is found out when a path is opened.
+        details = ResourceDetails(name=os.path.basename(self._root.path), allow_path_escapes=True)
         details.update(self.details)
 
         def read(path: str) -> ResourceContents:

@@ -19,6 +19,7 @@ from accord.server import schemas
 from accord.server.access import words
 from accord.server.details import checked
 from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
+from accord.server.path_escapes import path_escape
 from accord.server.registry import Registry, Snapshot, place_of
 from accord.server.results import Audio, Image
 from accord.server.signature import Bound, Parameter, Signature
@@ -61,7 +62,8 @@ else:
 class ResourceDetails(TypedDict, total=False):
     """What an author may say about a resource; name and description default to the function's.
 
-    `replace` lets it take the place of a resource with the same URI.
+    `allow_path_escapes` lets variables of a template have values that lead out of a path. `replace`
+    lets it take the place of a resource with the same URI.
     """
 
     name: str
@@ -73,6 +75,7 @@ class ResourceDetails(TypedDict, total=False):
     icons: list[Icon]
     meta: JsonObject
     scopes: Iterable[str]
+    allow_path_escapes: bool
     replace: bool
 
 
@@ -111,6 +114,7 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
     item: ResourceTemplate
     template: UriTemplate
     prefix: str
+    allow_path_escapes: bool = False
 
     @property
     def key(self) -> str:
@@ -118,7 +122,13 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
         return self.item.uri_template
 
     def bind(self, variables: Mapping[str, str]) -> Bound:
-        """Turn the values in a URI into arguments; a list takes the parts of its value."""
+        """Turn the values in a URI into arguments; a list takes the parts of its value.
+
+        Raises:
+            InvalidParams: a value leads out of a path, or does not fit its parameter.
+        """
+        if not self.allow_path_escapes:
+            self._refuse_path_escapes(variables)
         given = {name: str(value) for name, value in variables.items()}
         for parameter in self.signature.parameters:
             value = variables.get(parameter.name)
@@ -126,6 +136,19 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
                 parts = getattr(value, "parts", (value,))
                 given[parameter.name] = msgspec.json.encode(parts).decode()
         return super().bind(given)
+
+    def _refuse_path_escapes(self, variables: Mapping[str, str]) -> None:
+        spanning = self.template.spanning
+        # In file URIs an absolute path follows the two slashes.
+        is_file = self.prefix == "file://"
+        for name, value in variables.items():
+            for part in getattr(value, "parts", (value,)):
+                escape = path_escape(part, spans_segments=name in spanning, may_be_absolute=is_file)
+                if escape is not None:
+                    raise InvalidParams(
+                        f"resource {self.key!r}: variable {name!r} {escape} ({part[:80]!r}), which "
+                        "may lead out of a path; the resource can permit it (allow_path_escapes)"
+                    )
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values with which the template makes this URI; None if none do."""
@@ -174,6 +197,7 @@ def resource(
     listed: dict[str, Any] = {"description": signature.description, **details}
     scopes = words(listed.pop("scopes", ()))
     listed.pop("replace", None)
+    allow_path_escapes = listed.pop("allow_path_escapes", False)
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
@@ -197,6 +221,7 @@ def resource(
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
         prefix=re.split("[{%]", uri, maxsplit=1)[0],
+        allow_path_escapes=allow_path_escapes,
     )
 
 

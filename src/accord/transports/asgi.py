@@ -298,7 +298,8 @@ class HttpApp:
         if self.under_way > self.options.connections:
             why = f"{self.options.connections} requests are under way (connections)"
             return exchange.refuse(http.Refusal(503, why, -32000), close=True)
-        verdict = self._gate.judge(exchange.method, headers)
+        version = scope.get("http_version", "1.1")
+        verdict = self._gate.judge(exchange.method, headers, version)
         if verdict.foreign is not None:
             return exchange.refuse(verdict.foreign)
         serve = self._served.get(place)

@@ -265,7 +265,10 @@ class Post(HttpExchange):
         self._wake()
 
     def reject(self, reply: bytes) -> None:
-        """Take the answer to what was no request."""
+        """Take the answer to what was no request; several, as to a refused batch, become one."""
+        if self.refusal is not None:
+            parts = self.refusal.removeprefix(b"[").removesuffix(b"]")
+            reply = b"[%b,%b]" % (parts, reply)
         self.refusal = reply
 
     def left(self) -> None:

@@ -58,7 +58,7 @@ def make() -> Server[Any]:
         """Fails in a way that the caller should read."""
         raise ToolError("closed on Sundays")
 
-    @server.resource("note://{name}", mime_type="text/plain")
+    @server.resource("note://{name}", mime_type="text/plain", allow_path_escapes=True)
     async def note(name: str, ctx: Context) -> str:
         """One note."""
         if name not in notes:

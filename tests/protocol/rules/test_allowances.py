@@ -1,5 +1,6 @@
 """What the rules of messages, of the opening, of `_meta` and of streams leave alone."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -73,7 +74,37 @@ def test_asking_for_another_version_after_a_counter_offer_shows_nothing_of_the_c
     params = ask.message["params"] | {"protocolVersion": "2024-11-05"}
     asked = C.request("open", "initialize", params)
     again = C.request("again", "initialize", ask.message["params"])
-    assert reported([asked, answer, again], opened=False) == ["lifecycle.initialize.first"]
+    assert reported([asked, answer, again], opened=False) == []
+
+
+def test_asking_once_more_for_the_version_that_was_granted_shows_nothing_of_the_client() -> None:
+    ask, answer, _ = opening(LEGACY)
+    again = C.request("again", "initialize", ask.message["params"])
+    assert reported([ask, answer, again], opened=False) == []
+
+
+def test_a_second_client_behind_the_same_connection_may_open_anew() -> None:
+    for first, second in permutations(("2024-11-05", LEGACY, TASKS), 2):
+        tools = {"tools": {}}
+        listed = [C.request(0, "tools/list"), S.result(0, {"tools": []})]
+        said = [*opening(first, server=tools), *listed, *opening(second, server=tools), *listed]
+        assert reported(said, opened=False) == [], (first, second)
+
+
+def test_an_id_that_is_in_flight_while_a_second_client_opens_is_still_taken() -> None:
+    said = [C.request(0, "ping"), *opening(LEGACY), C.request(0, "ping")]
+    assert reported(said) == ["jsonrpc.request.id-unique"]
+
+
+def test_a_second_client_may_not_use_its_own_ids_twice() -> None:
+    twice = [C.request(0, "ping"), S.result(0, {}), C.request(0, "ping")]
+    assert reported([*opening(LEGACY), *twice]) == ["jsonrpc.request.id-unique"]
+
+
+def test_an_opening_that_was_refused_may_not_be_tried_again_under_its_id() -> None:
+    ask, answer, initialized = opening(LEGACY)
+    said = [ask, S.error("open", -32602), ask, answer, initialized]
+    assert reported(said, opened=False) == ["jsonrpc.request.id-unique"]
 
 
 def test_capabilities_that_nobody_knows_may_be_anything() -> None:

@@ -40,6 +40,8 @@ EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
 KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
 MESSAGES: Final[tuple[Kind, ...]] = KINDS
 REPLIES: Final[tuple[Kind, ...]] = (RESULT, FAULT)
+# What the parties say of themselves in these has to be learned, whether a rule objects or not.
+_LEARNED_FROM: Final = frozenset({"initialize", "server/discover"})
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -213,7 +215,9 @@ class Index:
     def _free(self, party: Party, kind: Kind) -> frozenset[str]:
         lookup = self.found[party][kind]
         return frozenset(
-            name for name, rules in lookup.items() if all(rule.only == "reuse" for rule in rules)
+            name
+            for name, rules in lookup.items()
+            if name not in _LEARNED_FROM and all(rule.only == "reuse" for rule in rules)
         )
 
 

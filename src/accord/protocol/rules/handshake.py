@@ -128,10 +128,15 @@ def client_goes_on_with_its_version(step: Step, conversation: "Conversation") ->
 @check("lifecycle.version.client-sends-supported", by=CLIENT, kind=REQUEST, on="initialize")
 def client_stays_with_its_version(step: Step, conversation: "Conversation") -> Outcome:
     # That a client does not support what it asked for shows only when it got just that, and then
-    # asks anew for something else.
+    # asks anew for something else. Once it went on, a later initialize may be of another client
+    # behind the same connection.
     granted = _was_granted(conversation)
     version = step.body.get("protocolVersion") if isinstance(step.body, dict) else None
-    if granted is None or conversation.phase is Phase.OPENING or not isinstance(version, str):
+    if (
+        granted is None
+        or conversation.phase is not Phase.NEGOTIATED
+        or not isinstance(version, str)
+    ):
         return None
     if version == granted:
         return None

@@ -37,9 +37,11 @@ def ping_is_answered_with_nothing(step: Step, conversation: "Conversation") -> O
 
 @check("ping.response.empty", kind=FAULT, on="ping")
 def ping_is_not_refused(step: Step, conversation: "Conversation") -> Outcome:
-    # Before the opening nobody knows what is spoken; a second ping under one id is refused.
+    # Before the opening nobody knows what is spoken; a second ping under one id is refused, and so
+    # are those of a batch that is refused as a whole.
     is_early = conversation.phase in (Phase.OPENING, Phase.NEGOTIATING)
-    if step.error is None or is_early or (step.exchange and step.exchange.duplicates):
+    exchange = step.exchange
+    if step.error is None or is_early or (exchange and (exchange.duplicates or exchange.cancelled)):
         return None
     return f"answers ping with error {step.error.code}"
 

@@ -31,7 +31,7 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     party = conversation.parties[step.sender]
     if step.id in party.open:
         return Breach(f"sends id {step.id!r} while it is in flight", reaction=INVALID_REQUEST)
-    if party.used is not None and step.id in party.used:
+    if party.used is not None and step.id in party.used and not conversation.begins_anew(step):
         return Breach(f"sends id {step.id!r} a second time", reaction=ACCEPT)
     return True
 

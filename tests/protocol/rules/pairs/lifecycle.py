@@ -59,10 +59,6 @@ def _server(requirement: str, variant: str = "", **members: Any) -> list[Pair]:
     ]
 
 
-def _again(ask: Said) -> Said:
-    return C.request("again", "initialize", ask.message["params"])
-
-
 def _order(requirement: str, revision: str, variant: str, illegal: list[Said]) -> Pair:
     return Pair(
         requirement=requirement,
@@ -86,7 +82,6 @@ def _orders(revision: str) -> list[Pair]:
     near = C.request("near", "mcp/initialize", ask.message["params"])
     return [
         _order("lifecycle.initialize.first", revision, "", [ASK, *opening(revision)]),
-        _order("lifecycle.initialize.first", revision, "twice", [*opening(revision), _again(ask)]),
         _order(
             "lifecycle.initialize.method-name",
             revision,

@@ -1,0 +1,143 @@
+"""Measures of JSON text, taken before it is decoded: how deep, how many values, what stands twice.
+
+Each is taken at the speed of C, because a peer chooses the text.
+"""
+
+import re
+from array import array
+from collections.abc import Callable
+from functools import cache
+from itertools import accumulate
+from typing import Any, Final
+
+__all__ = ["balance", "holds_more_values", "nests_deeper", "repeated_member"]
+
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+# Long texts are taken in parts, so that what is made of them takes little memory.
+_AT_ONCE: Final = 64 * 1024
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+# A message has four members; what others add to it is no more than a few.
+_MEMBERS_MOST: Final = 256
+_ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+
+
+def nests_deeper(data: bytes, depth: int) -> bool:
+    """Tell whether JSON text nests deeper than `depth`.
+
+    Without its strings a JSON text is brackets and filler; the brackets are steps up and down.
+    """
+    if not _opens_more_often(data, depth):
+        return False
+    steps = array("b", _without_strings(data).translate(_STEPS, _NOT_BRACKETS))
+    level = 0
+    for start in range(0, len(steps), _AT_ONCE):
+        levels = list(accumulate(steps[start : start + _AT_ONCE], initial=level))
+        if max(levels) > depth:
+            return True
+        level = levels[-1]
+    return False
+
+
+def _opens_more_often(data: bytes, times: int) -> bool:
+    """Count by searching: where brackets are rare, as in long texts, that takes a tenth."""
+    for bracket in (b"[", b"{"):
+        at = data.find(bracket)
+        while at >= 0:
+            if times == 0:
+                return True
+            times -= 1
+            at = data.find(bracket, at + 1)
+    return False
+
+
+def balance(data: bytes) -> int:
+    """Return how many brackets are left open; negative where more are closed than opened."""
+    bare = _without_strings(data)
+    opened = bare.count(b"[") + bare.count(b"{")
+    return opened - bare.count(b"]") - bare.count(b"}")
+
+
+def holds_more_values(data: bytes, most: int) -> bool:
+    """Tell whether JSON text holds more than `most` values, by its commas and opening brackets.
+
+    Every value but the outermost follows a comma or an opening bracket.
+    """
+    if len(data) <= most or _separators(data) <= most:
+        return False
+    # Each string is a value, or a name that a colon and a value follow. This counts too few, if
+    # anything, and spares most hostile texts the closer look.
+    strings = (data.count(b'"') - data.count(b'\\"')) // 2
+    names = min(strings // 2, data.count(b":"))
+    return strings - names > most + 1 or _separators(_without_strings(data)) > most
+
+
+def _without_strings(data: bytes) -> bytes:
+    """Return the text between the strings; a string without an end reaches to the end."""
+    if b"\\" in data:
+        # Backslashes escape in pairs from the left; without these only quotes of strings are left.
+        data = data.replace(rb"\\", b"").replace(b'\\"', b"")
+    is_inside, kept = 0, []
+    for start in range(0, len(data), _AT_ONCE):
+        parts = data[start : start + _AT_ONCE].split(b'"')
+        kept.append(b"".join(parts[is_inside::2]))
+        is_inside ^= (len(parts) - 1) & 1
+    return b"".join(kept)
+
+
+def _separators(text: bytes) -> int:
+    return len(text) - len(text.translate(None, b",[{"))
+
+
+def repeated_member(data: bytes, known: bytes = b"") -> str | None:
+    """Return a member of a message's envelope that occurs twice in it; None where none does.
+
+    Names are compared as they are meant, whatever escapes they are written with.
+
+    Args:
+        data: the text of an object, known to be JSON.
+        known: the text of one of its values that need not be read again.
+
+    Raises:
+        ValueError: there are too many members to look at them all.
+    """
+    read = _reader()
+    # Byte by byte: structure and names of the envelope are ASCII.
+    text, skipped = data.decode("latin-1"), known.decode("latin-1")
+    if not skipped.startswith(("{", "[")):  # nothing else shows its own end
+        skipped = ""
+    seen = set()
+    at = _after_space(text, 0)
+    for _ in range(_MEMBERS_MOST):
+        at = _after_space(text, at + 1)  # behind the bracket or a comma
+        if text[at] == "}":
+            return None
+        name, at = read(text, at)
+        if name in seen:
+            return str(name)
+        if name in _ENVELOPE:
+            seen.add(name)
+        at = _after_space(text, _after_space(text, at) + 1)
+        if skipped and text.startswith(skipped, at):
+            at += len(skipped)
+        else:
+            at = read(text, at)[1]
+        at = _after_space(text, at)
+        if text[at] == "}":
+            return None
+    raise ValueError(f"message has more than {_MEMBERS_MOST} members")
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None  # no space is a match too
+    return found.end()
+
+
+@cache
+def _reader() -> Callable[[str, int], tuple[Any, int]]:
+    """Return what reads one JSON value from a place in a text, and says where it ends."""
+    import json  # takes 2 ms, and few messages need it
+
+    # As floats, because Python refuses to read integers of more than 4,300 digits.
+    return json.JSONDecoder(parse_int=float).raw_decode
