@@ -14,7 +14,7 @@ UrlElicitationRequired
 |- TransportError               the connection, not the protocol
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
-|  |- RequestTimeout            no answer came in time
+|  |- RequestTimeout            no answer came in time; also a TimeoutError
 |- AuthError                    who may do what
 |  |- Unauthorized              no token that the server takes; .status .challenge
 |  |- Forbidden                 the token does not allow it; .scopes
@@ -201,8 +201,8 @@ class ConnectionClosed(TransportError):
     """The connection is gone; what was asked will not be answered."""
 
 
-class RequestTimeout(TransportError):
-    """No answer came in time; the request was cancelled."""
+class RequestTimeout(TransportError, TimeoutError):
+    """No answer came in time; the request was cancelled. The text names the limit that ran out."""
 
 
 class AuthError(AccordError):

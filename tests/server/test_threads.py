@@ -1,20 +1,20 @@
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from accord.server.threads import OutOfTime, finished, in_thread, is_working
+from accord.server.threads import OutOfTime, Workers, finished, in_thread, is_working
 from support.waiting import LONG, run, until
 
 
 @pytest.fixture
 def one_thread() -> Any:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+    workers = Workers(1)
+    yield workers
+    workers.shutdown()
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])

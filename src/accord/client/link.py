@@ -19,6 +19,7 @@ from accord.client.callbacks import Callbacks
 from accord.client.options import CallOptions, OnProgress, Settings, check_seconds
 from accord.errors import (
     AccordError,
+    ConnectFailed,
     ConnectionClosed,
     LocalProtocolError,
     RequestError,
@@ -63,6 +64,12 @@ def _abort_all() -> None:
         link.wire.abort()
 
 
+def _is_cancelled() -> bool:
+    """Whether the current task is cancelled, rather than something within it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Link:
     """A connection from its opening to its end, on the loop it was made on."""
 
@@ -99,7 +106,15 @@ class Link:
             await self.wire.open(self._receive, self._lost)
             self._opened.set_result(None)
             await self._ending
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                if _is_cancelled():
+                    raise
+                # Of a server in this process: it may raise what ends tasks, and means to fail.
+                why = f"the server raised {type(error).__name__} while it started"
+                error = ConnectFailed(why, phase="starting").with_traceback(error.__traceback__)
             self._opened.set_exception(error)
             # Nobody looks where connecting was given up at the same moment.
             self._opened.exception()
@@ -112,7 +127,11 @@ class Link:
             self.dispatcher.close(ConnectionClosed("the client is closed"))
             await self.wire.close()
             await self._end_callbacks()
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and (
+                isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancelled()
+            ):
+                raise
             log.exception("the connection did not close cleanly")
         finally:
             self.wire.abort()
@@ -250,7 +269,7 @@ class Link:
                 name, params, timeout=timeout, cap=cap, on_progress=deliver
             )
         except AccordError as error:
-            raise self._explained(error, name, (timeout, cap)) from None
+            raise self._explained(error, name) from None
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
@@ -300,14 +319,7 @@ class Link:
             why = f"{name}: not sent, the server read nothing for {timeout:g} s"
             raise RequestTimeout(why) from None
 
-    def _explained(
-        self, error: AccordError, name: str, deadlines: tuple[float | None, float | None]
-    ) -> AccordError:
-        if isinstance(error, RequestTimeout):
-            timeout, cap = deadlines
-            waited = [f"{limit:g} s" for limit in (timeout, cap) if limit is not None]
-            limits = " of silence or ".join(waited) + (" in all" if len(waited) > 1 else "")
-            return RequestTimeout(f"{name}: no answer within {limits}; it was cancelled")
+    def _explained(self, error: AccordError, name: str) -> AccordError:
         if isinstance(error, LocalProtocolError):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):

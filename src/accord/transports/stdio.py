@@ -60,7 +60,19 @@ def claim() -> tuple[int, int]:
         with suppress(Exception):
             sys.stdout.flush()
         _claimed = reading, writing
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_leave_to_parent)
     return _claimed
+
+
+def _leave_to_parent() -> None:
+    """Take the messages away from a forked child: not a byte of them is its own."""
+    assert _claimed is not None
+    with suppress(OSError):
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in _claimed:
+            os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
 
 
 class _Writer:
