@@ -1,5 +1,7 @@
 """Servers over stdin and stdout as real processes, spoken to in bytes."""
 
+import array
+import fcntl
 import json
 import os
 import pty
@@ -7,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -242,6 +245,59 @@ def test_a_tool_that_tells_much_to_a_client_that_does_not_read_costs_little(tool
         assert text_of(child.answer_to(1)) == "done"
         told = sum(b"notifications/message" in line for line in child.output)
         assert told == 300 or tool == "flood_heedlessly"
+
+
+@reads_proc
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "much", "arguments": {"size": 500_000}}),
+        ("tools/call", {"name": "much_in_thread", "arguments": {"size": 500_000}}),
+        ("prompts/get", {"name": "much_prompt", "arguments": {"size": "500000"}}),
+    ],
+)
+def test_requests_of_one_read_wait_while_their_answers_are_not_read(
+    method: str, params: Any
+) -> None:
+    count = 250
+    with Child(*python(BULK), reading=False) as child:
+        child.request("open", "initialize", OPENING)
+        child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        child.request("first", "ping")
+        until_sync(lambda: waiting_bytes(child) > 100)
+        before = child.memory()
+        asked = [
+            {"jsonrpc": "2.0", "id": id, "method": method, "params": params} for id in range(count)
+        ]
+        child.send(*asked)
+        until_steady(child)
+        assert child.memory("VmHWM") - before < 64
+        child.request("last", "ping")
+        assert child.process.stdout is not None
+        ids: set[Any] = set()
+        with open(child.process.stdout.fileno(), "rb", closefd=False) as output:
+            while len(ids) < count + 3:
+                start = output.readline()[:60]
+                ids.add(json.loads(start.partition(b'"id":')[2].partition(b",")[0]))
+        assert ids == {"open", "first", "last", *range(count)}
+
+
+def waiting_bytes(child: Child) -> int:
+    """How much of its output a child has written that is not read yet."""
+    assert child.process.stdout is not None
+    held = array.array("i", [0])
+    fcntl.ioctl(child.process.stdout.fileno(), termios.FIONREAD, held)
+    return held[0]
+
+
+def until_steady(child: Child) -> None:
+    """Wait until the memory of a child has not changed for a while."""
+    steady_since, before = time.monotonic(), 0.0
+    while time.monotonic() - steady_since < 0.5:
+        now = child.memory()
+        if now != before:
+            steady_since, before = time.monotonic(), now
+        time.sleep(0.02)
 
 
 def test_a_client_that_closes_its_end_ends_the_server() -> None:

@@ -64,12 +64,6 @@ def _abort_all() -> None:
         link.wire.abort()
 
 
-def _is_cancelled() -> bool:
-    """Whether the current task is cancelled, rather than something within it."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 class Link:
     """A connection from its opening to its end, on the loop it was made on."""
 
@@ -110,7 +104,7 @@ class Link:
             raise
         except BaseException as error:
             if not isinstance(error, Exception):
-                if _is_cancelled():
+                if self._is_stopped():
                     raise
                 # Of a server in this process: it may raise what ends tasks, and means to fail.
                 why = f"the server raised {type(error).__name__} while it started"
@@ -122,6 +116,14 @@ class Link:
             self._opened.cancel()
             await self._end()
 
+    def _is_stopped(self) -> bool:
+        """Whether our task is cancelled or closed, rather than something within it."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return True
+        return task is not self._life or task is None or task.cancelling() > 0
+
     async def _end(self) -> None:
         try:
             self.dispatcher.close(ConnectionClosed("the client is closed"))
@@ -129,7 +131,7 @@ class Link:
             await self._end_callbacks()
         except BaseException as error:
             if not isinstance(error, Exception) and (
-                isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancelled()
+                isinstance(error, KeyboardInterrupt | SystemExit) or self._is_stopped()
             ):
                 raise
             log.exception("the connection did not close cleanly")

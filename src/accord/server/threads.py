@@ -80,6 +80,7 @@ class _Job:
         self.flow = flow
         self.state = _QUEUED
         self.given_up_at: float | None = None
+        self.is_unread = False
         self.queued_at = 0.0
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -89,18 +90,16 @@ class _Job:
         self._thread: int | None = None
         self._stopped = False
 
-    def run(self) -> None:
-        """Do the work and hand its outcome to the loop; nothing is raised in the thread."""
-        failure: BaseException | None = None
-        value = None
+    def run(self) -> tuple[Any, BaseException | None]:
+        """Do the work; returns what it returned and what it raised."""
+        value, failure = None, None
         try:
             value = self._attempt()
         except BaseException as error:
             failure = error
         if forks.generation != self._generation:
             forks.end_child(failure)
-        with suppress(RuntimeError):  # the loop is closed, so that nobody waits
-            self.loop.call_soon_threadsafe(_settle, self.future, value, failure)
+        return value, failure
 
     def _attempt(self) -> Any:
         with self._lock:
@@ -168,7 +167,11 @@ class Workers:
         self._working: dict[_Job, None] = {}
         self._threads = 0
         self._queued = 0
+        self._unread = 0
+        self._throttled = 0
+        self._was_read = threading.Condition(self._lock)
         self._reported = 0.0
+        self._is_shut = False
         # The threads know the queue alone, so that workers nobody uses any more come to an end.
         weakref.finalize(self, self._queue.put, None).atexit = False
 
@@ -199,13 +202,14 @@ class Workers:
             return True
         if self._threads >= self.size and self._threads >= self._most():
             return False
-        self._threads += 1
-        extra = self._threads - self.size
-        if extra > 0 and extra & (extra - 1) == 0:  # 1, 2, 4, 8: said often enough
-            log.warning("%d threads replace those that cancelled calls hold: %s", extra, self._held())
-        threading.Thread(
+        thread = threading.Thread(
             target=_work, args=(weakref.ref(self), self._queue), name="accord", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more; those that wait are told in time
+            return False
+        self._threads += 1
         return True
 
     def _most(self) -> int:
@@ -222,7 +226,12 @@ class Workers:
         """Do a job; returns whether the thread is needed any longer."""
         flow = job.flow
         with self._lock:
-            if job.state != _QUEUED:
+            # Threads are quicker than the loop that sends what they return.
+            while self._unread >= self.size:
+                self._throttled += 1
+                self._was_read.wait(_REPORT_AFTER)
+                self._throttled -= 1
+            if job.state != _QUEUED or self._is_shut:
                 return True
             self._queued -= 1
             is_held_back = flow is not None and flow.congested
@@ -234,13 +243,27 @@ class Workers:
             with suppress(RuntimeError):  # the loop is closed, so that nobody waits
                 job.loop.call_soon_threadsafe(self._hold_back, job)
             return True
-        job.run()
+        value, failure = job.run()
         with self._lock:
             job.state = _OVER
             del self._working[job]
+            job.is_unread = job.given_up_at is None
+            self._unread += job.is_unread
             is_needed = self._threads <= self.size or self._threads <= self._most()
             self._threads -= not is_needed
+        try:
+            job.loop.call_soon_threadsafe(_settle, job.future, value, failure)
+        except RuntimeError:  # the loop is closed, so that nobody waits
+            self.take(job)
         return is_needed
+
+    def take(self, job: _Job) -> None:
+        """Take note that the outcome of a job has reached the one who waits for it."""
+        with self._lock:
+            self._unread -= job.is_unread
+            job.is_unread = False
+            if self._throttled:
+                self._was_read.notify()
 
     def _hold_back(self, job: _Job) -> None:
         """Begin no work for a client that does not read: its answers would pile up."""
@@ -263,8 +286,13 @@ class Workers:
             InternalError: it has waited too long while no other began.
         """
         with self._lock:
+            before = self._threads
             self._has_thread()
+            extra = self._threads - max(self.size, before)
+            held = self._held() if extra > 0 else ""
             stalled = time.monotonic() - max(self._moved_at, job.queued_at)
+        if extra > 0:
+            log.warning("a thread is added for each that a cancelled call still holds: %s", held)
         if stalled >= min(_REPORT_AFTER, self.wait):
             self._report()
         if stalled >= self.wait:
@@ -307,6 +335,7 @@ class Workers:
 
     def shutdown(self, *, wait: bool = False, cancel_futures: bool = True) -> None:
         """Let the threads end; what is queued never begins. Work under way is not waited for."""
+        self._is_shut = True
         self._queue.put(None)
 
 
@@ -354,6 +383,8 @@ async def in_thread(
     except asyncio.CancelledError:
         workers.give_up(job)
         raise
+    finally:
+        workers.take(job)
 
 
 async def _bounded(workers: Workers, job: _Job, timeout: float | None) -> Any:
