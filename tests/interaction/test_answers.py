@@ -302,10 +302,8 @@ def test_a_lifespan_that_fails_ends_the_connection_and_nothing_else(way: str, wh
             async with connect(server, timeout=LONG) as client:
                 await client.ping()
             return
-        with pytest.raises(Exception) as caught:  # noqa: PT011  # any, but none of tasks
+        with pytest.raises(Exception) as caught:  # any, but none of tasks
             await connect(server, timeout=LONG)
         assert not isinstance(caught.value, TimeoutError)
 
     run(main())
-
-

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord import errors
 from accord.bindings.headers import check_headers
+from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
 from accord.client.options import CallOptions, OnProgress, Settings, check_seconds
 from accord.errors import (
@@ -22,11 +23,14 @@ from accord.errors import (
     ConnectFailed,
     ConnectionClosed,
     LocalProtocolError,
+    MessageTooLarge,
+    RemoteProtocolError,
     RequestError,
     RequestTimeout,
 )
 from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
@@ -218,6 +222,20 @@ class Link:
         """Give up a request that will not be answered."""
         self.dispatcher.give_up(id, error)
 
+    def dropped(self, line: LineTooLong) -> None:
+        """Fail the request whose answer was too large to be kept; other messages are reported."""
+        id = line.id
+        exchange = None if id is None else self.endpoint.conversation.open_exchange(CLIENT, id)
+        if exchange is None or line.kind not in (RESULT, FAULT):
+            self.callbacks.latest = b""
+            self.dispatcher.receive_malformed(line)
+            return
+        why = (
+            f"{exchange.name}: the answer exceeds the limit of {line.limit} bytes (message_bytes); "
+            "connect(..., limits=Limits(message_bytes=...)) raises it"
+        )
+        self.failed(exchange.id, RemoteProtocolError(why))
+
     def renewed(self) -> None:
         """Tell a new session what the last one knew, and the application that it began."""
         if self.callbacks.on_tools_changed is not None:
@@ -322,7 +340,7 @@ class Link:
             raise RequestTimeout(why) from None
 
     def _explained(self, error: AccordError, name: str) -> AccordError:
-        if isinstance(error, LocalProtocolError):
+        if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = _KINDS.get(error.code, RequestError)

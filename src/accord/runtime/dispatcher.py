@@ -7,8 +7,6 @@ exchange the message belongs to.
 
 import asyncio
 import logging
-import signal
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from types import CoroutineType
@@ -19,6 +17,7 @@ from accord.errors import (
     ConnectionClosed,
     InternalError,
     LocalProtocolError,
+    MessageTooLarge,
     RequestError,
 )
 from accord.protocol.endpoint import (
@@ -31,8 +30,10 @@ from accord.protocol.endpoint import (
     ResultReceived,
 )
 from accord.protocol.exchange import Exchange
+from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import forks
 from accord.runtime.eager import start
+from accord.runtime.failures import explain_size, is_pressed, is_writable
 from accord.runtime.pending import Pending
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
@@ -104,20 +105,6 @@ class _Nobody:
         return None
 
 
-def _is_writable(error: RequestError) -> bool:
-    """Whether the code and the message of a handler's error are what JSON-RPC demands."""
-    return type(error.code) is int and isinstance(error.message, str)
-
-
-def is_pressed() -> bool:
-    """Whether a KeyboardInterrupt here may come from Ctrl-C rather than from a handler.
-
-    Where a loop or a server took the signal, it ends the program in its own way.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def _nowhere(message: bytes, exchange: Exchange | None) -> None:
     return None
 
@@ -173,7 +160,13 @@ class Dispatcher:
         Returns:
             What was in it; all of it has been seen to.
         """
-        events = self.endpoint.receive(message)
+        return self._see_to(self.endpoint.receive(message), origin)
+
+    def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
+        """Take in what the transport could not keep as a message: it is answered, or it fails."""
+        return self._see_to(self.endpoint.receive_malformed(malformed), None)
+
+    def _see_to(self, events: Sequence[Event], origin: "Origin | None") -> Sequence[Event]:
         for event in events:
             if event.__class__ is RequestReceived:
                 event.exchange.origin = origin
@@ -247,6 +240,8 @@ class Dispatcher:
             forks.end_child()
         try:
             reply = self.endpoint.respond(exchange, result)
+        except MessageTooLarge as error:
+            self._fail(exchange, explain_size(exchange, error))
         except Exception as error:
             self._fail(exchange, error)
         else:
@@ -256,12 +251,14 @@ class Dispatcher:
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
         if forks.generation != self._generation:
             forks.end_child(error)
-        if not isinstance(error, RequestError) or not _is_writable(error):
+        if not isinstance(error, RequestError) or not is_writable(error):
             # Nothing of it reaches the peer: it may name files, hosts or secrets.
             log.error("%s failed", exchange.name, exc_info=error)
             error = InternalError("internal error")
         try:
             reply = self.endpoint.fail(exchange, error)
+        except MessageTooLarge as too_large:
+            reply = self.endpoint.fail(exchange, explain_size(exchange, too_large))
         except LocalProtocolError:
             log.exception("%s was answered twice", exchange.name)
             return

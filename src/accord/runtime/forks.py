@@ -14,7 +14,7 @@ from weakref import WeakSet
 __all__ = ["end_child", "end_children_of", "generation"]
 
 generation = 0
-"""How many forks lie between the first process and this one; whoever remembers another is a copy."""
+"""How many forks lie between the first process and this one; objects of another are copies."""
 
 _loops: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
 

@@ -42,7 +42,7 @@ class Pending:
     def extend(self, now: float) -> float:
         """Count the silence from now on; returns when the first of the two limits runs out."""
         ends = inf if self.timeout is None else now + self.timeout
-        self.ends = ends if ends < self.cap_ends else self.cap_ends
+        self.ends = min(self.cap_ends, ends)
         return self.ends
 
     def expiry(self, name: str) -> RequestTimeout:

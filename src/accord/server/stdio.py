@@ -7,8 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.bindings.lines import LineTooLong
-from accord.protocol import codec
-from accord.protocol.jsonrpc import INVALID_REQUEST, ErrorBody
 from accord.runtime import forks
 from accord.server.threads import finished, is_working
 from accord.transports.ending import Stop, exit_at_once, leave_threads
@@ -60,7 +58,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
             except (SystemExit, KeyboardInterrupt) as error:
                 if main.done():
                     raise
-                log.error("a task of a handler raised %s", type(error).__name__, exc_info=error)
+                log.exception("a task of a handler raised %s", type(error).__name__)
         main.result()
 
 
@@ -76,7 +74,7 @@ async def serve(server: "Server[Any]", stop: Stop) -> None:
             session.dispatcher.receive(line)
 
         def refuse(error: LineTooLong) -> None:
-            connection.write(_too_long(error))
+            session.dispatcher.receive_malformed(error)
 
         connection = StdioConnection(receive, refuse, limit=server.limits.message_bytes)
         session = server.session(lambda message, _: connection.write(message), state)
@@ -93,7 +91,3 @@ async def serve(server: "Server[Any]", stop: Stop) -> None:
         await session.dispatcher.drained(stop.left)
         await finished(stop.left)
         connection.finish(max(stop.left, 0.1))
-
-
-def _too_long(error: LineTooLong) -> bytes:
-    return codec.encode_error(None, ErrorBody(INVALID_REQUEST, str(error)))

@@ -379,12 +379,12 @@ async def in_thread(
             result = await job.future
         else:
             result = await _bounded(workers, job, timeout)
-        return result
     except asyncio.CancelledError:
         workers.give_up(job)
         raise
     finally:
         workers.take(job)
+    return result
 
 
 async def _bounded(workers: Workers, job: _Job, timeout: float | None) -> Any:

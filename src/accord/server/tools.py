@@ -116,13 +116,13 @@ class ToolEntry(msgspec.Struct):
             if isinstance(value, Awaitable):  # a plain function that hands on an async one
                 return self.returns.convert(await self._within_time(value))
             result: CallToolResult = value
-            return result
         except BaseException as error:
             if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failed(error, context)
         finally:
             session.untrack(exchange)
+        return result
 
     def _failed(self, error: BaseException, context: Context[Any]) -> CallToolResult:
         if isinstance(error, _STOPS):

@@ -24,7 +24,7 @@ from accord.errors import ConnectFailed
 from accord.protocol.exchange import Exchange
 from accord.transports.pipes import HIGH_WATER, Pipes, attach
 from accord.transports.process_group import group_is_alive, signal_group
-from accord.transports.wire import Lost, Receive
+from accord.transports.wire import Lost, Receive, Watcher
 
 __all__ = ["INHERITED", "Launch", "Process", "StderrSink", "environment"]
 
@@ -164,12 +164,17 @@ class Process:
         self._loop: asyncio.AbstractEventLoop
         self._receive: Receive
         self._lost: Lost | None = None
+        self._watcher: Watcher | None = None
         self._open_outputs = 2
         self._exited: asyncio.Future[None]
         self._watched: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
         self._aborted = False
+
+    def watch(self, watcher: Watcher) -> None:
+        """Serve this party."""
+        self._watcher = watcher
 
     # -- what errors tell
 
@@ -311,8 +316,13 @@ class Process:
             if line.__class__ is bytes:
                 receive(line)
             else:
-                log.warning("%s: %s", self.command[0], line)
+                self._drop(line)  # type: ignore[arg-type]  # the only other class
         return None
+
+    def _drop(self, line: LineTooLong) -> None:
+        log.warning("%s: %s", self.command[0], line)
+        if self._watcher is not None:
+            self._watcher.dropped(line)
 
     def _on_stderr(self, chunk: bytes) -> None:
         self._stderr.feed(chunk)

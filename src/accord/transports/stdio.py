@@ -254,7 +254,7 @@ class _Reader(asyncio.Protocol):
         writer.cork()
         for line in lines:
             if line.__class__ is bytes:
-                self._take(line)  # type: ignore[arg-type]  # by the class
+                self._take(line)
             else:
                 self._refuse(line)  # type: ignore[arg-type]  # the only other class
             if writer.backlog > _BACKLOG_HIGH:
@@ -270,8 +270,11 @@ class _Reader(asyncio.Protocol):
         rest, self._rest = self._rest, None
         if rest is not None:
             self._serve(rest)
-        if self._rest is None and self._is_at_end:
+        if self._is_at_end and not self._has_rest():
             self._end()
+
+    def _has_rest(self) -> bool:
+        return self._rest is not None
 
     def _take(self, line: bytes) -> None:
         try:
