@@ -21,6 +21,7 @@ from support.waiting import LONG, until_sync
 
 SERVERS = Path(__file__).parent / "servers"
 NOISY, ENDING, BULK = SERVERS / "noisy.py", SERVERS / "ending.py", SERVERS / "bulk.py"
+CHATTY = SERVERS / "chatty.py"
 
 reads_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 
@@ -308,6 +309,61 @@ def test_a_client_that_closes_its_end_ends_the_server() -> None:
         assert child.wait() == 0
 
 
+@pytest.mark.parametrize("configured", [False, True], ids=["default", "root handler"])
+def test_log_lines_that_nobody_reads_hold_up_no_request(configured: bool) -> None:
+    setup = "import logging; logging.basicConfig(); " if configured else ""
+    code = f"{setup}import runpy; runpy.run_path({str(CHATTY)!r}, run_name='__main__')"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        calls = [
+            {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "fail"}}
+            for id in range(1_500)
+        ]
+        opening = {"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": OPENING}
+        opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        for message in (opening, opened, *calls):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+            if "id" in message:
+                assert json.loads(process.stdout.readline())["id"] == message["id"]
+        # Now somebody reads: the first lines come, and then how many are missing.
+        for line in process.stderr:
+            if b"log lines were dropped" in line:
+                break
+        dropped = int(line.split()[0].rpartition(b":")[2])
+        assert 0 < dropped < 1_500
+        process.stdin.close()
+        process.stderr.read()
+        assert process.wait(LONG) == 0
+
+
+def test_a_full_stderr_delays_no_end() -> None:
+    with subprocess.Popen(
+        python(CHATTY),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        opening = {"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": OPENING}
+        opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        calls = [
+            {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "fail"}}
+            for id in range(100)
+        ]
+        lines = [json.dumps(each).encode() + b"\n" for each in (opening, opened, *calls)]
+        process.stdin.write(b"".join(lines))
+        process.stdin.close()
+        assert process.wait(LONG) == 0
+
+
 # -- the end
 
 
@@ -323,8 +379,20 @@ def ended_by_sigterm(child: Child) -> None:
     child.process.send_signal(signal.SIGTERM)
 
 
-ENDS = [ended_by_input, ended_by_sigint, ended_by_sigterm]
-SIGNALS = [ended_by_sigint, ended_by_sigterm]
+def ended_by_sighup(child: Child) -> None:
+    child.process.send_signal(signal.SIGHUP)
+
+
+ENDS = [ended_by_input, ended_by_sigint, ended_by_sigterm, ended_by_sighup]
+SIGNALS = [ended_by_sigint, ended_by_sigterm, ended_by_sighup]
+
+
+def test_a_server_under_nohup_outlives_its_terminal() -> None:
+    with Child("nohup", *python(ENDING)) as child:
+        child.open()
+        child.process.send_signal(signal.SIGHUP)
+        child.request(1, "ping")
+        assert child.answer_to(1)["result"] == {}
 
 
 @pytest.mark.requirement("stdio.shutdown.server-exits", "practice.shutdown.signals")

@@ -452,16 +452,19 @@ class Server(Generic[State]):
         """
         if asyncio._get_running_loop() is not None:
             raise RuntimeError("run() has an event loop of its own; call it outside of async code")
-        if transport == "stdio":
-            from accord.server.stdio import run
-
-            run(self, grace=grace)
-        elif transport == "http":
-            from accord.server.http import run as run_http
-
-            run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
-        else:
+        if transport not in ("stdio", "http"):
             raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
+        from accord.server.logs import log_in_background
+
+        with log_in_background():
+            if transport == "stdio":
+                from accord.server.stdio import run
+
+                run(self, grace=grace)
+            else:
+                from accord.server.http import run as run_http
+
+                run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
 
 
 # Servers do not serve requests without handshake yet.
