@@ -105,10 +105,14 @@ class _Background(logging.Handler):
         while self._waiting and time.monotonic() < end:
             time.sleep(0.005)
 
-    def close(self) -> None:
-        """Let the thread end after what is queued."""
+    def stop(self) -> None:
+        """Write what is queued, if that takes but a moment, and end the thread.
+
+        Not in `close`: whatever configures logging anew closes every handler, also those in use.
+        """
+        self.flush()
         self._queue.put(None)
-        super().close()
+        self.close()
 
 
 def _record_of(text: str) -> logging.LogRecord:
@@ -128,5 +132,4 @@ def log_in_background() -> Iterator[None]:
     finally:
         logger.handlers[:] = handlers
         logger.propagate = is_propagated
-        background.flush()
-        background.close()
+        background.stop()

@@ -152,6 +152,10 @@ def exit_at_once(code: int) -> None:
     done.acquire()
 
     def flush() -> None:
+        # Our own first: whatever configured logging anew made `shutdown` forget them.
+        for handler in logging.getLogger("accord").handlers:
+            with suppress(Exception):
+                handler.flush()
         with suppress(Exception):
             logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
