@@ -165,8 +165,9 @@ def test_a_value_is_found_in_any_spelling():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("ctrl_c", ["heeded", "ignored"])
-def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, ctrl_c):
+def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, ctrl_c, name):
     """A shell makes what it starts in the background ignore Ctrl-C."""
     told = tmp_path / "pid"
     code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"
@@ -180,7 +181,7 @@ def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, c
     )
     try:
         until_sync(lambda: told.exists() and told.read_text().endswith("."))
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.Signals[name])
         out, err = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):

@@ -130,11 +130,11 @@ async def _connect(target: Target, settings: Settings) -> Client:
             await link.open()
             opening = await _handshake(link)
         link.deadline = None  # it knows the task, and would keep a forgotten client alive
-    except TimeoutError:
-        what = f"no answer to initialize within {settings.connect_timeout:g} s"
-        failure: AccordError = _failure(what, link)
     except AccordError as error:
         failure = _explained(error, link)
+    except TimeoutError:
+        what = f"no answer to initialize within {settings.connect_timeout:g} s"
+        failure = _failure(what, link)
     except BaseException:
         await link.close()
         raise

@@ -75,7 +75,10 @@ class Settings(TypedDict, total=False):
         page_size: how many entries a page of a list has.
         limits: what one message may cost.
         in_flight: how many requests of one client may be under way.
-        threads: how many sync functions may run at once.
+        threads: how many sync functions may run at once; those whose calls were cancelled do not
+            count, up to 128 of them.
+        thread_wait: seconds that a call waits for a thread while none comes free; then it is
+            answered with an error that names the functions that hold them.
         ask_timeout: seconds to wait for what is asked of the client.
         log_level: what a client is sent before it asks for a level.
         debug: whether callers see the text of unexpected exceptions.
@@ -91,6 +94,7 @@ class Settings(TypedDict, total=False):
     limits: Limits
     in_flight: int
     threads: int
+    thread_wait: float
     ask_timeout: float
     log_level: LoggingLevel
     debug: bool
@@ -109,6 +113,9 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise RegistrationError(f"{name} is {value!r}, expected an integer of at least 1")
+    wait: object = settings.get("thread_wait", 1.0)
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait > 0:
+        raise RegistrationError(f"thread_wait is {wait!r}, expected seconds, more than 0")
     level = settings.get("log_level", "info")
     if level not in get_args(LoggingLevel):
         levels = ", ".join(get_args(LoggingLevel))

@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["Stop", "exit_at_once", "leave_threads"]
+__all__ = ["Stop", "end_signals", "exit_at_once", "leave_threads"]
 
 log = logging.getLogger("accord.stdio")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
 _PARENT_CHECK: Final = 1.0
 # Whoever should read the last words may not.
 _LAST_WORDS: Final = 0.5
@@ -54,7 +55,8 @@ class Stop:
         """Take the signals, and give them back at the end."""
         before: dict[int, Any] = {}
         if self._in_main:
-            before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+            numbers = end_signals()
+            before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             yield
         finally:
@@ -125,6 +127,16 @@ class Stop:
             each.cancel()
 
 
+def end_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask this process to end: Ctrl-C, `kill`, a terminal that is gone.
+
+    Programs started by `nohup` outlive their terminal: for them the last is none.
+    """
+    if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN:
+        return _SIGNALS
+    return (*_SIGNALS, _HANGUP)
+
+
 def _has_hung_up(descriptor: int) -> bool:
     """Tell whether nobody writes to a pipe any more, whatever is still to be read from it."""
     if not hasattr(select, "poll"):
@@ -140,6 +152,10 @@ def exit_at_once(code: int) -> None:
     done.acquire()
 
     def flush() -> None:
+        # Our own first: whatever configured logging anew made `shutdown` forget them.
+        for handler in logging.getLogger("accord").handlers:
+            with suppress(Exception):
+                handler.flush()
         with suppress(Exception):
             logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
