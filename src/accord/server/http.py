@@ -37,6 +37,9 @@ class HttpSettings(TypedDict, total=False):
     listeners: int
     keep_alive: float
     body_timeout: float
+    body_rate: int
+    bodies_bytes: int
+    opening_bytes: int
     write_timeout: float
 
 

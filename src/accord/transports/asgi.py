@@ -14,6 +14,7 @@ from accord.bindings import http
 from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
+from accord.transports.http_bodies import Bodies
 from accord.transports.http_endpoint import HttpEndpoint
 from accord.transports.http_exchange import (
     HEADER_BYTES_MOST,
@@ -59,7 +60,7 @@ class HttpApp:
         self.events = options.events or MemoryEventStore()
         self.sessions = HttpSessions(self)
         self.readers: set[Reader] = set()
-        self.reading: dict[asyncio.Task[Any], float] = {}
+        self.bodies = Bodies(options)
         self.waiting: dict[Post, float | None] = {}
         self.is_stopping = False
         self.is_draining = False
@@ -148,7 +149,7 @@ class HttpApp:
         self.sessions = HttpSessions(self)
         self.events = self.options.events or MemoryEventStore()
         self.readers.clear()
-        self.reading.clear()
+        self.bodies = Bodies(self.options)
         self.waiting.clear()
         self.is_stopping = self.is_draining = False
         self.under_way = self.lasting = 0
@@ -220,10 +221,7 @@ class HttpApp:
             reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
         if self.is_stopping or (is_stopping() and self.readers):
             self.end_streams()  # again and again: those of the older form once their calls end
-        for task, began in list(self.reading.items()):
-            if now - began >= options.body_timeout:
-                del self.reading[task]
-                task.cancel()
+        self.bodies.tick(now)
         for post, noticed in list(self.waiting.items()):
             if noticed is None:
                 self.waiting[post] = now

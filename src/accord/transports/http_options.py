@@ -36,7 +36,12 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         listeners: how many streams of its own one session may have open.
         keep_alive: seconds of silence after which a stream gets a comment; as often, the tokens of
             those who listen are verified again.
-        body_timeout: seconds within which a request's body must have arrived.
+        body_timeout: seconds without a byte after which a request that is incomplete is refused; its
+            head must be complete within them.
+        body_rate: bytes a second that a body must arrive at; it may be slower for three times
+            `body_timeout`.
+        bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
+        opening_bytes: how many bytes a message may have as long as there is no session for it.
         write_timeout: seconds after which a client that reads nothing is let go.
         grace: seconds that calls get to finish when the server stops.
     """
@@ -58,7 +63,10 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 10_000
     listeners: int = 8
     keep_alive: float = 15.0
-    body_timeout: float = 30.0
+    body_timeout: float = 10.0
+    body_rate: int = 1024
+    bodies_bytes: int = 48 * 1024 * 1024
+    opening_bytes: int = 1024 * 1024
     write_timeout: float = 60.0
     grace: float = 5.0
 
@@ -91,5 +99,8 @@ _POSITIVE = (
     "listeners",
     "keep_alive",
     "body_timeout",
+    "body_rate",
+    "bodies_bytes",
+    "opening_bytes",
     "write_timeout",
 )

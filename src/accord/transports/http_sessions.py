@@ -37,6 +37,9 @@ class HttpSessions:
     def __len__(self) -> int:
         return len(self._found)
 
+    def __contains__(self, key: bytes | None) -> bool:
+        return key in self._found
+
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._found.values()))
 

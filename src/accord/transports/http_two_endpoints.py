@@ -81,6 +81,7 @@ class TwoEndpointForm:
             return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
         session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
         session.admits = exchange.is_admitted
+        exchange.is_known = True
         read = exchange.body()
         body = read if isinstance(read, bytes) else await read
         if body is None:

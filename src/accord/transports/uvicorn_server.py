@@ -8,77 +8,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from accord.errors import TransportError
+from accord.transports.uvicorn_protocol import BoundedProtocol
 
 __all__ = ["BoundedServer", "listen", "serve"]
 
 # What must be left for files and connections of the server's own.
 _FILES_SPARED: Final = 64
-_HEAD_MOST: Final = 64 * 1024
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_REFUSAL: Final = (
-    b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%b"
-)
-_ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
-
-
-class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is given up when its client takes too long to say or to read something."""
-
-    connections_most = 10_000
-    _head_since: float | None = None
-    _head_size = 0
-    _paused_since: float | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._head_since = self.loop.time()
-        if len(self.connections) > self.connections_most:
-            self._refuse(b"503 Service Unavailable", b"too many connections (connections)")
-
-    def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        super().data_received(data)
-        if self._head_since is not None:
-            self._head_size += len(data)
-            if self._head_size > _HEAD_MOST:
-                self._refuse(
-                    b"431 Request Header Fields Too Large", b"headers exceed %d bytes" % _HEAD_MOST
-                )
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head_since = self.loop.time()
-        self._head_size = 0
-
-    def on_headers_complete(self) -> None:
-        self._head_since = None
-        super().on_headers_complete()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._paused_since = self.loop.time()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._paused_since = None
-
-    def tick(self, now: float, *, head_timeout: float, write_timeout: float) -> None:
-        """Give up what takes too long."""
-        if self._head_since is not None and now - self._head_since > head_timeout:
-            self._refuse(b"408 Request Timeout", b"the head did not arrive in time (body_timeout)")
-        elif self._paused_since is not None and now - self._paused_since > write_timeout:
-            self.transport.abort()
-
-    def _refuse(self, status: bytes, why: bytes) -> None:
-        if not self.transport.is_closing():
-            body = _ERROR % why
-            self.transport.write(_REFUSAL % (status, len(body), body))
-            self.transport.close()
 
 
 class BoundedServer(uvicorn.Server):
