@@ -169,6 +169,7 @@ def test_sessions_of_both_forms_count(talk):
         async with talk(port, revision=REVISION) as client, talk(port) as newer:
             await connect(client)
             await newer.open()
+            await newer.get()
             response = await newer.send("GET", path="/sse")
             assert response.status == 503
             assert "2 sessions are open (sessions)" in await response.error()

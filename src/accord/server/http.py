@@ -32,6 +32,7 @@ class HttpSettings(TypedDict, total=False):
     events: "EventStore | None"
     retry: int
     sessions: int
+    sessions_per_caller: int
     session_idle: float
     connections: int
     listeners: int

@@ -1,4 +1,4 @@
-"""The bodies of requests that are being read: how long they may take, and how much they may hold."""
+"""The bodies of requests that are being read: how long they may take, how much they may hold."""
 
 import asyncio
 from typing import Final
@@ -34,7 +34,7 @@ class Bodies:
 
     A body is given up when nothing of it has come for `body_timeout`, or when it comes more slowly
     than `body_rate` for longer than three times that. All together hold no more than
-    `bodies_bytes`: above that, those that are stuck make room, or else the newest bytes are refused.
+    `bodies_bytes`: above that, those that are stuck make room, or else the newest is refused.
 
     Args:
         options: those limits.

@@ -169,10 +169,13 @@ class HttpExchange:
             chunks.append(chunk)
             refusal = bodies.add(body, len(chunk), self.app.now())
             if body.size > limit:
-                return await self._refuse_body(limit, setting)
+                chunks.clear()
+                await self._refuse_body(limit, setting)
+                return None
             if refusal is not None:
                 chunks.clear()
-                return await self.refuse(refusal, close=True)
+                await self.refuse(refusal, close=True)
+                return None
             if not message.get("more_body"):
                 return b"".join(chunks)
             message = await self.receive()

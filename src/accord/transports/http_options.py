@@ -30,14 +30,16 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         resumable: whether streams can be resumed.
         events: keeps what was sent on resumable streams; within the process by default.
         retry: milliseconds after which clients should come back when a stream is closed.
-        sessions: how many may be open.
+        sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
+        sessions_per_caller: how many of them one caller may have: one principal, or one address
+            where requests have no principal.
         session_idle: seconds after which an unused session ends.
         connections: how many requests and streams may be under way.
         listeners: how many streams of its own one session may have open.
         keep_alive: seconds of silence after which a stream gets a comment; as often, the tokens of
             those who listen are verified again.
-        body_timeout: seconds without a byte after which a request that is incomplete is refused; its
-            head must be complete within them.
+        body_timeout: seconds without a byte after which an incomplete request is refused; its head
+            must be complete within them.
         body_rate: bytes a second that a body must arrive at; it may be slower for three times
             `body_timeout`.
         bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
@@ -59,6 +61,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     events: EventStore | None = None
     retry: int = 1000
     sessions: int = 10_000
+    sessions_per_caller: int = 5_000
     session_idle: float = 1800.0
     connections: int = 10_000
     listeners: int = 8
@@ -94,6 +97,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 _POSITIVE = (
     "sessions",
+    "sessions_per_caller",
     "session_idle",
     "connections",
     "listeners",

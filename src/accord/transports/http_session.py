@@ -29,6 +29,7 @@ class HttpSession:
         app: the app that serves it.
         id: what the client names it by; empty where it lives for one message only.
         principal: who opened it.
+        caller: whose quota it counts in.
         revision: that of a single message; without it, an opening is expected.
     """
 
@@ -38,6 +39,7 @@ class HttpSession:
         "_standing",
         "admits",
         "app",
+        "caller",
         "ends_at",
         "id",
         "is_kept",
@@ -55,11 +57,13 @@ class HttpSession:
         id: str = "",
         *,
         principal: Hashable = None,
+        caller: Hashable = None,
         revision: RevisionId | None = None,
     ) -> None:
         self.app = app
         self.id = id
         self.principal = principal
+        self.caller = caller
         self.used: float = app.now()
         self.ends_at = inf
         self.admits: Callable[[], Awaitable[bool]] | None = None

@@ -102,9 +102,13 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
         if self._is_open:
             self._count(len(data))
-        elif self._head_since is None and (self.cycle is None or self.cycle.response_complete):
+        elif self._head_since is None and not self._is_serving():
             # Empty lines before a head: what should follow them is not waited for any longer.
             self._head_since = self.loop.time()
+
+    def _is_serving(self) -> bool:
+        cycle: Any = self.cycle  # there is none before the first request
+        return cycle is not None and not cycle.response_complete
 
     def _count(self, size: int) -> None:
         if self._is_new:
@@ -161,9 +165,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end_after(self.cycle)
             return
         self._is_upgrade = self.parser.should_upgrade()
-        before = self.cycle
+        before = self.cycle if self._is_serving() else None
         super().on_headers_complete()
-        if before is not None and not before.response_complete:
+        if before is not None:
             unanswered = (each for each in self._earlier if not each.response_complete)
             self._earlier = (*unanswered, before)
         if self._is_upgrade:
@@ -196,7 +200,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_deaf or self.transport.is_closing():
             return
         cycle = self.cycle
-        is_served = cycle is not None and not cycle.response_complete
+        is_served = self._is_serving()
         if is_served and self._is_in_body:
             cycle.disconnected = True  # the rest of its body does not come
             cycle.message_event.set()
