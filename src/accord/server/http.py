@@ -42,6 +42,7 @@ class HttpSettings(TypedDict, total=False):
     bodies_bytes: int
     opening_bytes: int
     write_timeout: float
+    unread_bytes: int
 
 
 def run(server: "Server[Any]", app: Any, *, host: str, port: int) -> None:

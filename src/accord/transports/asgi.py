@@ -219,6 +219,7 @@ class HttpApp:
         now, options = self.now(), self.options
         for reader in list(self.readers):
             reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
+        self._relieve()
         if self.is_stopping or (is_stopping() and self.readers):
             self.end_streams()  # again and again: those of the older form once their calls end
         self.bodies.tick(now)
@@ -234,6 +235,17 @@ class HttpApp:
         if now - self._rechecked >= options.keep_alive and not is_rechecking:
             self._rechecked = now
             self._rechecking = self._loop.create_task(self._recheck())
+
+    def _relieve(self) -> None:
+        """Let go of clients that do not read, the longest silent first, while too much waits."""
+        unread = sum(reader.stream.unread for reader in self.readers)
+        if unread > self.options.unread_bytes:
+            stalled = [reader for reader in self.readers if reader.is_stalled()]
+            for reader in sorted(stalled, key=lambda each: each.spoke):
+                unread -= reader.stream.unread
+                reader.let_go()
+                if unread <= self.options.unread_bytes:
+                    break
 
     async def _recheck(self) -> None:
         """Let those go whose token was revoked since they began to listen."""

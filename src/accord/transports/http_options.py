@@ -45,6 +45,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
         opening_bytes: how many bytes a message may have as long as there is no session for it.
         write_timeout: seconds after which a client that reads nothing is let go.
+        unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
+            have read nothing for longest are let go at once.
         grace: seconds that calls get to finish when the server stops.
     """
 
@@ -71,6 +73,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     bodies_bytes: int = 48 * 1024 * 1024
     opening_bytes: int = 1024 * 1024
     write_timeout: float = 60.0
+    unread_bytes: int = 32 * 1024 * 1024
     grace: float = 5.0
 
     def __post_init__(self) -> None:
@@ -107,4 +110,5 @@ _POSITIVE = (
     "bodies_bytes",
     "opening_bytes",
     "write_timeout",
+    "unread_bytes",
 )

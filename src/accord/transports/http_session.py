@@ -19,7 +19,7 @@ __all__ = ["HttpSession", "Post"]
 log = logging.getLogger("accord.http")
 
 # A client of the older form that leaves this much unread will not read it any more.
-_UNREAD_MOST: Final = 64 * 1024 * 1024
+_UNREAD_MOST: Final = 32 * 1024 * 1024
 
 
 class HttpSession:
@@ -122,6 +122,7 @@ class HttpSession:
         """Return the stream for a client that listens: one that nobody follows, or another."""
         for stream in reversed(self._standing):
             if stream.reader is None and not stream.is_ended:
+                stream.skip_lost()
                 return stream
         most = self.app.options.listeners
         if len(self._standing) >= most:

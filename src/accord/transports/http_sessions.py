@@ -16,6 +16,8 @@ __all__ = ["HttpSessions"]
 
 # A stream that has come to its end can be resumed for as long as a client may take to come back.
 _KEPT: Final = 120.0
+# However few events it has, a stream costs a KB.
+_RETIRED_MOST: Final = 10_000
 # A client that never says anything after `initialize` was no client.
 _UNOPENED_MOST: Final = 60.0
 # Other callers' sessions that were used since then are not ended to make room.
@@ -125,17 +127,22 @@ class HttpSessions:
     def retire(self, session: HttpSession, stream: Stream) -> None:
         """Keep a stream that has come to its end for a while."""
         self._retired.append((self._app.now() + _KEPT, session, stream.name))
+        if len(self._retired) > _RETIRED_MOST:
+            self._forget_oldest()
 
     def sweep(self, now: float) -> None:
         """End sessions that nobody has used for long; forget streams that nobody came back for."""
         while self._retired and self._retired[0][0] < now:
-            _, session, name = self._retired.popleft()
-            session.forget_stream(name)
+            self._forget_oldest()
         before = now - self._app.options.session_idle
         unopened = max(before, now - _UNOPENED_MOST)
         for session in self:
             if session.is_idle(before if session.is_opened else unopened):
                 self.end(session)
+
+    def _forget_oldest(self) -> None:
+        _, session, name = self._retired.popleft()
+        session.forget_stream(name)
 
     def close(self) -> None:
         """End all of them."""

@@ -16,6 +16,8 @@ __all__ = ["BoundedServer", "listen", "serve"]
 
 # What must be left for files and connections of the server's own.
 _FILES_SPARED: Final = 64
+# Seconds after which a client that reads nothing stands still.
+_STALLED: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -28,15 +30,27 @@ class BoundedServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
-            now, options = self._app.now(), self._app.options
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, BoundedProtocol):
-                    connection.tick(
-                        now,
-                        head_timeout=options.body_timeout,
-                        write_timeout=options.write_timeout,
-                    )
+            self._tick_connections()
         return await super().on_tick(counter)
+
+    def _tick_connections(self) -> None:
+        """Give up connections that take too long, and some of those that leave much unread."""
+        now, options = self._app.now(), self._app.options
+        unread: list[tuple[float, int, BoundedProtocol]] = []
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.tick(
+                    now, head_timeout=options.body_timeout, write_timeout=options.write_timeout
+                )
+                since, size = connection.unread(now)
+                if size:
+                    unread.append((since, size, connection))
+        total = sum(size for _, size, _ in unread)
+        for since, size, connection in sorted(unread, key=lambda each: each[0]):
+            if total <= options.unread_bytes or now - since < _STALLED:
+                break
+            connection.transport.abort()
+            total -= size
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
