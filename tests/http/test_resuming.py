@@ -324,15 +324,15 @@ def test_streams_whose_reader_left_cost_no_more_than_the_store(talk):
 
     async def scenario(port):
         async with contextlib.AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(talk(port)) for _ in range(10)]
+            clients = [await stack.enter_async_context(talk(port)) for _ in range(4)]
             for client in clients:
                 await client.open()
-                response = await client.post(call(1, "count", token="t", to=300, size=5_000))
+                response = await client.post(call(1, "count", token="t", to=1_500, size=10_000))
                 await response.event()
                 response.abort()
             await until(lambda: not any(each.session.dispatcher.running for each in app.sessions))
             streams = [each for one in app.sessions for each in (one.streams or {}).values()]
-            assert len(streams) == 10
+            assert len(streams) == 4
             assert sum(len(event) for each in streams for event in each._unread) == 0
             assert store.size <= 2_000_000
 
