@@ -322,12 +322,14 @@ def test_streams_whose_reader_left_cost_no_more_than_the_store(talk):
     store = MemoryEventStore(session_bytes=500_000, bytes=2_000_000)
     app = offer().asgi(events=store)
 
+    counting = call(1, "count", token="t", to=700, size=10_000, pause=0.0001)
+
     async def scenario(port):
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(talk(port)) for _ in range(4)]
             for client in clients:
                 await client.open()
-                response = await client.post(call(1, "count", token="t", to=1_500, size=10_000))
+                response = await client.post(counting)
                 await response.event()
                 response.abort()
             await until(lambda: not any(each.session.dispatcher.running for each in app.sessions))
