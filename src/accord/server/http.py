@@ -48,15 +48,17 @@ class HttpSettings(TypedDict, total=False):
 def run(server: "Server[Any]", app: Any, *, host: str, port: int) -> None:
     """Serve until a signal comes; calls under way get the grace period.
 
+    What hangs, on the loop or in a thread, keeps the process for about a second more.
+
     Raises:
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on.
     """
     from accord.server.threads import is_working
-    from accord.transports.ending import exit_at_once
+    from accord.transports.ending import exit_at_once, leave_threads
 
     try:
-        from accord.transports.uvicorn_server import listen, serve
+        from accord.transports.uvicorn_server import END_SLACK, listen, serve
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
     server.was_run = True
@@ -69,6 +71,7 @@ def run(server: "Server[Any]", app: Any, *, host: str, port: int) -> None:
     executor = vars(server).pop("threads", None)
     if executor is not None:
         executor.shutdown(wait=False, cancel_futures=True)
+    leave_threads(END_SLACK / 2)
 
 
 def _announce(server: "Server[Any]", app: Any, address: tuple[Any, ...]) -> None:

@@ -15,7 +15,7 @@ from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
 from accord.transports.http_bodies import Bodies
-from accord.transports.http_endpoint import HttpEndpoint
+from accord.transports.http_endpoint import DRAINING, HttpEndpoint
 from accord.transports.http_exchange import (
     HEADER_BYTES_MOST,
     HEADERS_MOST,
@@ -64,6 +64,7 @@ class HttpApp:
         self.waiting: dict[Post, float | None] = {}
         self.is_stopping = False
         self.is_draining = False
+        self._is_finished = False
         self.state: Any = None
         self.under_way = 0
         self.lasting = 0
@@ -151,7 +152,7 @@ class HttpApp:
         self.readers.clear()
         self.bodies = Bodies(self.options)
         self.waiting.clear()
-        self.is_stopping = self.is_draining = False
+        self.is_stopping = self.is_draining = self._is_finished = False
         self.under_way = self.lasting = 0
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
@@ -191,13 +192,18 @@ class HttpApp:
         if self._loop is None:
             return
         self.end_streams()
-        began, grace = self.now(), self.options.grace
+        began, grace = self.now(), 0.0 if self._is_finished else self.options.grace
         while self._is_working() and self.now() < began + grace:
             # Otherwise clients that never pause would have calls cut off in the end.
             self.is_draining = self.now() >= began + grace / 2
+            if self.is_draining:
+                self.bodies.stop(DRAINING)
             await asyncio.sleep(_PAUSE)
+        self.is_draining = True
+        self.bodies.stop(DRAINING)
         self.sessions.close()
-        end = self.now() + _LAST_WORDS
+        end = self.now() + (0.0 if self._is_finished else _LAST_WORDS)
+        self._is_finished = True
         while self.under_way and self.now() < end:
             await asyncio.sleep(_PAUSE)
 
@@ -293,6 +299,9 @@ class HttpApp:
                 await self._serve(exchange, scope)
             finally:
                 self.under_way -= 1
+        except asyncio.CancelledError:
+            if not self._is_finished:
+                raise
         except Exception:
             log.exception("%s %s failed", exchange.method, scope["path"])
             await exchange.fail()

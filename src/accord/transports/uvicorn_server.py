@@ -1,24 +1,29 @@
 """uvicorn, with an end to every wait: for a head, for a reader, for the last call."""
 
-import signal
+import asyncio
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
 
 from accord.errors import TransportError
+from accord.transports.ending import exit_at_once, exit_later, take_signals
 from accord.transports.uvicorn_protocol import BoundedProtocol
 
-__all__ = ["BoundedServer", "listen", "serve"]
+__all__ = ["END_SLACK", "BoundedServer", "listen", "serve"]
 
 # What must be left for files and connections of the server's own.
 _FILES_SPARED: Final = 64
 # Seconds after which a client that reads nothing stands still.
 _STALLED: Final = 1.0
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+# How long the last bytes may take to leave.
+_FLUSH: Final = 0.25
+# What the end takes beyond the grace period: the last words, and leaving the lifespan. With the
+# grace period of `server.run`, a server that hangs is gone within 3 s.
+END_SLACK: Final = 1.25
 
 
 class BoundedServer(uvicorn.Server):
@@ -56,20 +61,46 @@ class BoundedServer(uvicorn.Server):
         for server in self.servers:
             server.close()
         await self._app.finish()
+        await self._end_connections()
         await super().shutdown(sockets)
+
+    async def _end_connections(self) -> None:
+        """Let the last responses leave, and then end what is left without a trace in the log."""
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        end = self._app.now() + _FLUSH
+        while state.connections and self._app.now() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for task in state.tasks:
+            task.cancel()
+        if state.tasks:
+            await asyncio.wait(set(state.tasks), timeout=_FLUSH)
+
+    # -- signals
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes, or `should_exit` is set.
+
+        Signals are taken for longer than the loop lives: what hangs may keep the loop from ending.
+        """
+        with take_signals(self.handle_exit):
+            super().run(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals and give them back; whoever sent one has got what they wanted."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        """Leave the signals to `run`; whoever sent one has got what they wanted."""
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the end with the first signal; a second one does not wait for it."""
+        if self.should_exit:
+            exit_at_once(0)
+        self.should_exit = True
+        grace = self._app.options.grace
+        exit_later(grace, grace + END_SLACK)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -124,7 +155,7 @@ def serve(app: Any, sockets: list[socket.socket]) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(options.grace)),
+        timeout_graceful_shutdown=1,
     )
     with suppress(KeyboardInterrupt):
         BoundedServer(config, app).run(sockets)
