@@ -70,7 +70,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15.0
     body_timeout: float = 10.0
     body_rate: int = 1024
-    bodies_bytes: int = 48 * 1024 * 1024
+    bodies_bytes: int = 40 * 1024 * 1024
     opening_bytes: int = 1024 * 1024
     write_timeout: float = 60.0
     unread_bytes: int = 32 * 1024 * 1024

@@ -12,18 +12,26 @@ __all__ = ["BoundedProtocol"]
 _HEAD_MOST: Final = 64 * 1024
 # What may come between two parts of a body, or after its last: a line with the size, trailers.
 _FRAMING_MOST: Final = 16 * 1024
-# More than the app serves, which explains the refusal; the rest of them need not be kept.
-_HEADERS_KEPT: Final = 250
+# More than the app serves.
+_HEADERS_MOST: Final = 250
+_TRAILERS_MOST: Final = 100
 # Clients hardly ever send a request before the last one is answered, and never many.
 _PIPELINED_MOST: Final = 32
-# A client that goes on sending after it was refused is cut off here.
+# A client that goes on sending after it was refused is cut off here; sooner where what it sends is
+# not a request.
 _IGNORED_MOST: Final = 4 * 1024 * 1024
+_NONSENSE_MOST: Final = 256 * 1024
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
+_TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 _REFUSAL: Final = (
     b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%b"
 )
 _ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
+
+
+class _StopParsing(Exception):
+    """Raised where nothing that follows should be parsed."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -45,6 +53,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # Bytes since the head began, or since the last part of the body; what came with that is left
     # out.
     _size = 0
+    _trailers = 0
     _is_new = False
     _is_upgrade = False
     _rest: httptools.HttpRequestParser | None = None
@@ -97,9 +106,8 @@ class BoundedProtocol(HttpToolsProtocol):
             (self._rest or self.parser).feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._read_rest(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            if not self._is_deaf:
-                self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
+        except httptools.HttpParserError as error:
+            self._refuse_invalid(error)
         if self._is_open:
             self._count(len(data))
         elif self._head_since is None and not self._is_serving():
@@ -118,8 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
         most = _FRAMING_MOST if self._is_in_body else _HEAD_MOST
         if self._size > most:
             what = b"trailers" if self._is_in_body else b"headers"
-            status = b"431 Request Header Fields Too Large"
-            self.refuse(status, b"%b exceed %d bytes" % (what, most))
+            self.refuse(_TOO_LARGE, b"%b exceed %d bytes" % (what, most))
 
     def _ignore(self, data: bytes) -> None:
         """Read what comes after the last response: unread, it would destroy the response."""
@@ -139,9 +146,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._rest.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
             if data and not self._is_deaf:
                 self._rest.feed_data(data)
-        except httptools.HttpParserError:
-            if not self._is_deaf:
-                self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
+        except httptools.HttpParserError as error:
+            self._refuse_invalid(error)
+
+    def _refuse_invalid(self, error: Exception) -> None:
+        if isinstance(error.__context__, _StopParsing):
+            most, what = _HEADERS_MOST, b"headers"
+            if self._is_in_body:
+                most, what = _TRAILERS_MOST, b"trailers"
+            self.refuse(_TOO_LARGE, b"more than %d %b" % (most, what))
+        else:
+            self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
 
     # -- what the parser finds
 
@@ -153,20 +168,25 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_in_body or len(self.headers) > _HEADERS_KEPT:
-            return  # trailers: whoever checks headers has not seen them
-        super().on_header(name, value)
+        if not self._is_in_body and len(self.headers) < _HEADERS_MOST:
+            super().on_header(name, value)
+            return
+        # Trailers are dropped: whoever checks headers has not seen them.
+        self._trailers += 1
+        if not self._is_in_body or self._trailers > _TRAILERS_MOST:
+            raise _StopParsing
 
     def on_headers_complete(self) -> None:
         self._head_since = None
-        self._is_in_body = self._is_new = True
-        self._size = 0
+        self._is_new = True
+        self._size = self._trailers = 0
         if self._is_deaf or len(self.pipeline) >= _PIPELINED_MOST:
             self._end_after(self.cycle)
-            return
+            raise _StopParsing
         self._is_upgrade = self.parser.should_upgrade()
         before = self.cycle if self._is_serving() else None
         super().on_headers_complete()
+        self._is_in_body = True
         if before is not None:
             unanswered = (each for each in self._earlier if not each.response_complete)
             self._earlier = (*unanswered, before)
@@ -207,6 +227,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not is_served or (self._is_in_body and not self.pipeline and not cycle.response_started):
             self._write_refusal(status, why)
             self.linger()
+            self._size = _IGNORED_MOST - _NONSENSE_MOST
         elif self._is_in_body:
             # In the midst of another response, or of this one, nothing can be said.
             self.transport.close()
@@ -289,8 +310,13 @@ class _LastTransport:
 class _Rest:
     """Takes the body of a request that asked for an upgrade."""
 
-    __slots__ = ("on_body", "on_message_complete")
+    __slots__ = ("_protocol", "on_body")
 
     def __init__(self, protocol: BoundedProtocol) -> None:
+        self._protocol = protocol
         self.on_body = protocol.on_body
-        self.on_message_complete = protocol.on_message_complete
+
+    def on_message_complete(self) -> None:
+        """Take note of the end; what comes after it is not for this connection."""
+        self._protocol.on_message_complete()
+        raise _StopParsing
