@@ -150,3 +150,49 @@ def test_an_answer_to_a_question_of_a_stream_that_broke_is_dropped():
             assert not server.seen("response")
 
     run(main())
+
+
+def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
+    slept = []
+    pause = asyncio.sleep
+
+    async def sleep(seconds, *more):
+        slept.append(seconds)
+        await pause(0)
+
+    def stream(request, reply):
+        number = len(server.seen("GET"))
+        reply.stream()
+        reply.event("", id=f"n{number}", retry=0)
+        reply.end()
+
+    def call(request, reply):
+        if len(server.seen("GET")) >= 20:
+            server.usual(request, reply)
+        else:
+            stream(request, reply)
+
+    server = RawServer(tools__call=call)
+
+    def resume(request, reply):
+        if len(server.seen("GET")) < 20:
+            return stream(request, reply)
+        id = server.seen("tools/call")[0].message["id"]
+        reply.stream()
+        result = {"content": [], "isError": False}
+        reply.event({"jsonrpc": "2.0", "id": id, "result": result}, id="last")
+        reply.end()
+        return None
+
+    server.behaviours["GET"] = resume
+
+    async def main():
+        async with server, connect(server.url, http=QUIET) as client:
+            monkeypatch.setattr("accord.transports.http_streamable.asyncio.sleep", sleep)
+            await client.call_tool("x")
+            monkeypatch.undo()
+        waits = [each for each in slept if each]
+        assert len(waits) >= 20
+        assert min(waits) >= 0.2
+
+    run(main())

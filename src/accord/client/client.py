@@ -135,6 +135,9 @@ class Client:
     ) -> None:
         await self.close()
 
+    def _pages(self, method: str) -> Pages:
+        return Pages(method, self._link.settings.empty_pages)
+
     # -- tools
 
     async def list_tools(
@@ -154,7 +157,11 @@ class Client:
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return _all("tools/list", lambda at: self.list_tools(at, **how), lambda page: page.tools)
+        return _all(
+            self._pages("tools/list"),
+            lambda at: self.list_tools(at, **how),
+            lambda page: page.tools,
+        )
 
     @overload
     async def call_tool(
@@ -219,7 +226,9 @@ class Client:
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
         return _all(
-            "resources/list", lambda at: self.list_resources(at, **how), lambda page: page.resources
+            self._pages("resources/list"),
+            lambda at: self.list_resources(at, **how),
+            lambda page: page.resources,
         )
 
     async def list_resource_templates(
@@ -234,7 +243,7 @@ class Client:
     def resource_templates(self, **how: Unpack[CallOptions]) -> AsyncIterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
         return _all(
-            "resources/templates/list",
+            self._pages("resources/templates/list"),
             lambda at: self.list_resource_templates(at, **how),
             lambda page: page.resource_templates,
         )
@@ -268,7 +277,9 @@ class Client:
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
         return _all(
-            "prompts/list", lambda at: self.list_prompts(at, **how), lambda page: page.prompts
+            self._pages("prompts/list"),
+            lambda at: self.list_prompts(at, **how),
+            lambda page: page.prompts,
         )
 
     async def get_prompt(
@@ -373,16 +384,16 @@ def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
 
 
 async def _all(
-    method: str,
+    pages: Pages,
     fetch: Callable[[str | None], Awaitable[Page]],
     entries: Callable[[Page], list[Entry]],
 ) -> AsyncIterator[Entry]:
-    pages = Pages(method)
     page = await fetch(None)
     while True:
-        for entry in entries(page):
+        found = entries(page)
+        for entry in found:
             yield entry
         if page.next_cursor is None:
             return
-        pages.check(page.next_cursor)
+        pages.check(found, page.next_cursor)
         page = await fetch(page.next_cursor)

@@ -62,7 +62,8 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
-            limits: what one message may cost.
+            limits: what one message may cost. empty_pages (100): how many pages of a list in a row
+            may bring no new entry before reading it fails.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
