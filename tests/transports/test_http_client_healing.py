@@ -91,6 +91,7 @@ class Replaying(RawServer):
 def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(repeats, monkeypatch):
     # Some 400 streams are taken up again here.
     monkeypatch.setattr("accord.transports.http_backoff._LEAST_ASKED", 0.001)
+
     async def main():
         async with Replaying() as server, connect(server.url, http=QUICK) as client:
             server.repeats = repeats

@@ -11,7 +11,7 @@ from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
 from accord.client.pages import Pages
-from accord.client.results import check_output, decode_output
+from accord.client.results import OutputSchema, decode_output
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -27,7 +27,6 @@ from accord.types import (
     GetPromptResult,
     Implementation,
     InitializeResult,
-    JsonObject,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -76,7 +75,7 @@ class Client:
     def __init__(self, link: Link, opening: InitializeResult) -> None:
         self._link = link
         self._opening = opening
-        self._outputs: dict[str, JsonObject] = {}
+        self._outputs: dict[str, OutputSchema] = {}
         # Bound to the dictionary, not to the client, which nothing but its users may keep alive.
         link.callbacks.on_tools_changed = self._outputs.clear
         self._forgotten = weakref.finalize(self, link.abandon)
@@ -150,7 +149,7 @@ class Client:
             # A schema in a revision that does not define it binds nobody.
             schema = None if tool.output_schema is None else shape.narrow(tool, revision)
             if schema is not None and schema.output_schema is not None:
-                self._outputs[tool.name] = schema.output_schema
+                self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
             else:
                 self._outputs.pop(tool.name, None)
         return page
@@ -211,7 +210,7 @@ class Client:
         )
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
-            check_output(name, result, schema)
+            schema.check(result)
         return result if result_type is None else decode_output(name, result, result_type)
 
     # -- resources
