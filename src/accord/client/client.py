@@ -72,7 +72,15 @@ class Client:
         ConnectionClosed: the connection is gone.
     """
 
-    def __init__(self, link: Link, opening: InitializeResult) -> None:
+    def __init__(
+        self, link: Link, opening: InitializeResult | None = None, **others: object
+    ) -> None:
+        if not isinstance(opening, InitializeResult) or others:
+            # As other libraries make their clients.
+            raise TypeError(
+                "a Client is what connect() returns: write "
+                f"`async with connect({_abbreviated(link)}) as client`"
+            )
         self._link = link
         self._opening = opening
         self._outputs: dict[str, OutputSchema] = {}
@@ -371,6 +379,10 @@ class Client:
         token = (asked.meta or {}).get("progressToken")
         if token is not None:
             self._link.report(ProgressParams(token, progress, total, message))
+
+
+def _abbreviated(target: object) -> str:
+    return repr(target) if isinstance(target, str) and len(target) <= 100 else "..."
 
 
 def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
