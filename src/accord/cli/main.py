@@ -13,7 +13,7 @@ from threading import current_thread, main_thread
 from typing import Final, NoReturn
 
 from accord.cli.parsing import Parser
-from accord.cli.terminal import be_lenient, complain, say
+from accord.cli.terminal import be_lenient, complain, hear_warnings, say
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
 
@@ -80,7 +80,11 @@ def main(args: Sequence[str] | None = None) -> int:
         words, command = _split(sys.argv[1:] if args is None else args)
         options = _parsed(words)
         options.command = command
-        with nullcontext() if options.named in _ENDING else _ended_as_interrupted():
+        # A server logs as it likes, and starts sooner without this.
+        with (
+            nullcontext() if options.named == "run" else hear_warnings(),
+            nullcontext() if options.named in _ENDING else _ended_as_interrupted(),
+        ):
             code: int = options.run(options)
     except KeyboardInterrupt:
         return 130

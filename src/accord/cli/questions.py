@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from accord.cli.arguments import read_value, type_name
-from accord.cli.terminal import note
+from accord.cli.terminal import harmless, note
 from accord.types import ElicitParams
 
 __all__ = ["ask_user", "somebody_is_there"]
@@ -40,7 +40,7 @@ def somebody_is_there() -> bool:
 
 def _line(prompt: str) -> str:
     # Not input(): it writes the prompt to stdout, where the result goes.
-    sys.stderr.write(prompt)
+    sys.stderr.write(harmless(" ".join(prompt.split("\n"))))
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
