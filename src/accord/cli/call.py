@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
 from accord.cli.questions import ask_user, somebody_is_there
 from accord.cli.terminal import harmless, note, say
+from accord.errors import RequestError
 from accord.types import (
     AudioContent,
     CallToolResult,
@@ -147,9 +149,11 @@ async def _ask(
 
 async def _unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
     if client.capabilities.prompts:
-        async for each in client.prompts():
-            if each.name == name:
-                return f"there is no tool {name}, but a prompt: add --prompt"
+        # Only a hint: a server whose prompts cannot be listed lacks the tool all the same.
+        with suppress(RequestError):
+            async for each in client.prompts():
+                if each.name == name:
+                    return f"there is no tool {name}, but a prompt: add --prompt"
     return _unknown("tool", name, [each.name for each in tools])
 
 
