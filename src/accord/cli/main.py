@@ -37,8 +37,6 @@ _COMMANDS: Final = (
     "requirements",
 )
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
-# Those that take signals themselves, and end well by them.
-_ENDING: Final = ("run", "watch")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -83,7 +81,7 @@ def main(args: Sequence[str] | None = None) -> int:
         # A server logs as it likes, and starts sooner without this.
         with (
             nullcontext() if options.named == "run" else hear_warnings(),
-            nullcontext() if options.named in _ENDING else _ended_as_interrupted(),
+            _end_as_interrupted(_signals_of(options)),
         ):
             code: int = options.run(options)
     except KeyboardInterrupt:
@@ -101,17 +99,34 @@ def main(args: Sequence[str] | None = None) -> int:
     return code
 
 
+def _signals_of(options: argparse.Namespace) -> tuple[str, ...]:
+    """Name the signals that end a command as Ctrl-C does."""
+    if options.named == "run" or (options.named == "watch" and options.command):
+        # The server ends by them itself, or the watch passes them on to it.
+        return ()
+    return ("SIGTERM", "SIGHUP")
+
+
 @contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Let a request to end stop a command as Ctrl-C does: what it launched ends with it."""
+def _end_as_interrupted(names: Sequence[str]) -> Iterator[None]:
+    """Let a request to end, or a terminal that is closed, stop a command as Ctrl-C does.
+
+    What the command launched ends with it. A signal that is ignored stays so, as nohup wants it.
+    """
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {
+        number: signal.signal(number, _interrupt)
+        for number in numbers
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _interrupt(*_: object) -> None:

@@ -1,5 +1,6 @@
 """Where results and complaints go: plain text everywhere, colours only where a person looks on."""
 
+import errno
 import os
 import re
 import sys
@@ -90,7 +91,8 @@ def _print(stream: TextIO | None, text: str) -> None:
         # What is still buffered would raise again when the interpreter closes the stream.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        if not isinstance(error, BrokenPipeError):
+        # EIO: the terminal was closed.
+        if error.errno not in (errno.EPIPE, errno.EIO):
             raise
 
 

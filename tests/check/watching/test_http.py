@@ -474,7 +474,8 @@ def test_secrets_in_headers_are_masked_in_the_recording(tmp_path):
     assert '"content-type":"application/json"' in text
 
 
-def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_ctrl_c(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_signal(tmp_path, number):
     with Upstream(lambda each: each.sendall(answer(b"{}", JSON))) as upstream:
         url = f"http://127.0.0.1:{upstream.port}/mcp"
         record = tmp_path / "x.jsonl"
@@ -484,7 +485,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_ctrl_c(tmp
             port = int(re.search(r"is watched at http://127\.0\.0\.1:(\d+)/mcp;", said)[1])
             asked(port, post(line(INITIALIZE)))
             until_sync(lambda: record.read_bytes().count(b"\n") == 2)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             out, err = process.communicate(timeout=LONG)
     assert ("authorization", "Bearer hush") in headers_of(upstream.heads[0])
     assert (process.returncode, out) == (1, b"")  # {} is no answer
