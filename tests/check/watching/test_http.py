@@ -293,6 +293,16 @@ def test_a_foreign_web_page_cannot_use_the_token_of_the_watch(origin):
     assert upstream.heads == []
 
 
+@pytest.mark.parametrize(("site", "status"), [("cross-site", b"403"), ("none", b"200")])
+def test_a_picture_in_a_foreign_page_is_refused_too(site, status):
+    with between(lambda each: each.sendall(answer(b""))) as (upstream, port, _):
+        head, _ = asked(
+            port, GET.replace(b"\r\n\r\n", f"\r\nSec-Fetch-Site: {site}\r\n\r\n".encode())
+        )
+    assert head.split()[1] == status
+    assert len(upstream.heads) == (status == b"200")
+
+
 @pytest.mark.parametrize(
     "origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1", "HTTP://LOCALHOST"]
 )

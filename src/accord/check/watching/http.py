@@ -418,6 +418,9 @@ def _check_source(headers: Mapping[str, str]) -> str:
             f"the Origin is {origin[:200]!r}, expected none or that of a page on 127.0.0.1 or "
             "localhost: the watch adds its token to every request"
         )
+    if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        # Browsers send no Origin with a GET for a picture or a frame.
+        return "a page of another origin asks for it"
     return ""
 
 
