@@ -280,5 +280,8 @@ class MissingExtra(AccordError, ImportError):
     """An optional part is not installed."""
 
     def __init__(self, extra: str, *, needed_for: str) -> None:
-        super().__init__(f"{needed_for} needs the extra '{extra}': pip install 'accord[{extra}]'")
+        super().__init__(
+            f"{needed_for} needs the extra '{extra}': "
+            f"run pip install '.[{extra}]' in a checkout of accord"
+        )
         self.extra = extra

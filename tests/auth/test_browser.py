@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from accord.auth.browser import LoopbackRedirect, params_in
+from accord.auth.browser import Interaction, LoopbackRedirect, params_in
 from support.waiting import run
 
 
@@ -131,3 +131,9 @@ def test_an_endless_request_is_given_up():
 )
 def test_what_is_pasted_is_a_url_or_a_code(pasted, params):
     assert params_in(pasted, "ours") == params
+
+
+def test_a_text_of_a_server_commands_no_terminal(capsys):
+    Interaction().say("open this:\n\n  https://good.example/\x1bc\x9b2J\b\b")
+    said = capsys.readouterr().err
+    assert said == "open this:\n\n  https://good.example/\\x1bc\\x9b2J\\x08\\x08\n"

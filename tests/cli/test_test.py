@@ -178,6 +178,9 @@ def test_without_the_generator_the_extra_is_named_and_cases_still_run():
             check=False,
         )
     assert done[0].returncode == 2
-    said = "accord: generating arguments needs the extra 'test': pip install 'accord[test]'\n"
+    said = (
+        "accord: generating arguments needs the extra 'test': "
+        "run pip install '.[test]' in a checkout of accord\n"
+    )
     assert done[0].stderr == said
     assert (done[1].returncode, done[1].stderr) == (0, "")

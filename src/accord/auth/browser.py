@@ -6,6 +6,7 @@ import errno
 import hmac
 import inspect
 import os
+import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,7 @@ _V6: Final = "::1"
 # A browser sends its request at once, and none is longer.
 _REQUEST_EXPECTED: Final = 10.0
 _LONGEST: Final = 32 * 1024
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class NoAnswer(FlowFailed):
@@ -225,7 +227,9 @@ class Interaction:
         if self.tell is not None:
             self.tell(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            # A URL or a code comes from a server, and must not command the terminal.
+            shown = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+            print(shown, file=sys.stderr, flush=True)
 
     async def _open(self, url: str) -> Opened:
         show = self.open_browser or _open_system_browser

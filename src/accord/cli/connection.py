@@ -215,7 +215,6 @@ def reach(
         callbacks: for `connect`.
     """
     stderr = _Stderr()
-    _hear_warnings()
     found = command_of(target, following, options.command)
     settings = _settings(options, stderr, callbacks)
     try:
@@ -291,18 +290,3 @@ def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int
     stderr.kept = deque(stderr.kept or said, maxlen=_STDERR_SHOWN)
     stderr.show()
     return 2
-
-
-def _hear_warnings() -> None:
-    """Show what the client has to say about the server, such as text among its messages."""
-    import logging
-
-    class Complaints(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said = record.getMessage()
-            hint = "; what a server prints belongs on stderr" if "not JSON" in said else ""
-            complain(f"{said}{hint}")
-
-    logger = logging.getLogger("accord.client")
-    logger.addHandler(Complaints(logging.WARNING))
-    logger.propagate = False

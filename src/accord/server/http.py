@@ -89,5 +89,6 @@ def _announce(server: "Server[Any]", app: Any, address: tuple[Any, ...]) -> None
     is_open = options.public_url is not None or any(options.allowed_hosts)
     if not is_open and not ip_address(host).is_loopback:
         log.warning(
-            "only requests to localhost are served; set public_url or allowed_hosts for others"
+            "only requests to localhost are served; set public_url or allowed_hosts for others, "
+            "as in server.run('http', public_url=...)"
         )

@@ -3,19 +3,27 @@
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from accord.check.contract.cases import Case
 from accord.check.contract.contact import Contact
 from accord.check.contract.expectations import case_test
-from accord.check.contract.model import Failure, Outcome, Test
+from accord.check.contract.model import Failure, Kind, Outcome, Test, skip
 from accord.check.contract.others import prompt_tests, resource_tests, template_tests
 from accord.check.contract.tools import Rules, tool_tests
-from accord.errors import ConnectFailed
+from accord.errors import (
+    ConnectFailed,
+    MethodNotFound,
+    RemoteProtocolError,
+    RequestError,
+    RequestTimeout,
+)
 
 __all__ = ["ContractBroken", "Ran", "all_tests", "check_contract", "run_test", "run_tests"]
+
+_TEMPLATES: Final = "resources/templates/list"
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,26 +60,48 @@ def _declared(contact: Contact, rules: Rules) -> list[Test]:
     tests: list[Test] = []
     can = client.capabilities
     if can.tools is not None:
-        tools = _plain(client.tools())
+        tools, failed = _listed("tool", "tools/list", client.tools())
         names = {str(each["name"]) for each in tools}
-        for missing in sorted(rules.tools - names):
+        for missing in () if failed else sorted(rules.tools - names):
             raise ValueError(f"there is no tool {missing}; there are {', '.join(sorted(names))}")
         for tool in tools:
             tests += tool_tests(tool, rules)
+        tests += failed
     completes = can.completions is not None
     if can.resources is not None:
-        for resource in _plain(client.resources()):
+        resources, failed = _listed("resource", "resources/list", client.resources())
+        for resource in resources:
             tests += resource_tests(resource)
-        for template in _plain(client.resource_templates()):
+        tests += failed
+        templates, failed = _listed("resource", _TEMPLATES, client.resource_templates())
+        for template in templates:
             tests += template_tests(template, completes=completes)
+        tests += failed
     if can.prompts is not None:
-        for prompt in _plain(client.prompts()):
+        prompts, failed = _listed("prompt", "prompts/list", client.prompts())
+        for prompt in prompts:
             tests += prompt_tests(prompt, completes=completes)
+        tests += failed
     return tests
 
 
-def _plain(entries: Iterable[Any]) -> list[dict[str, Any]]:
-    return [msgspec.to_builtins(each) for each in entries]
+def _listed(
+    kind: Kind, method: str, entries: Iterable[Any]
+) -> tuple[list[dict[str, Any]], list[Test]]:
+    """Return what a list has, and where it fails the test that says so: the others are tested."""
+    found: list[dict[str, Any]] = []
+    try:
+        for each in entries:
+            found.append(msgspec.to_builtins(each))  # noqa: PERF401  # what came first is kept
+    except (RequestError, RequestTimeout, RemoteProtocolError) as error:
+        failure = Failure(expected="a list", came=str(error), given=method)
+        outcome = Outcome(verdict="fail", failure=failure, calls=1)
+        if method == _TEMPLATES and isinstance(error, MethodNotFound):
+            # Many servers with plain resources have no templates, and no method for them.
+            outcome = skip(f"the server has no such method: {error}")
+        test = Test(kind=kind, subject=method, name=f"{method} answers", run=lambda _: outcome)
+        return found, [test]
+    return found, []
 
 
 def run_tests(
