@@ -547,6 +547,40 @@ def test_metadata_cannot_send_us_to_places_inside(name):
     run(main())
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "good.example\x1bc",
+        "evil.example\x08\x08\x08\x08good.example",
+        "%65vil.example",
+        "2130706433",
+        "good.exam\tple",
+        "[",
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("grant", ["authorization_code", "device"])
+def test_a_page_whose_host_is_disguised_is_neither_opened_nor_shown(host, grant):
+    async def main():
+        opened, told = [], []
+        page = f"https://{host}/authorize"
+
+        def device(request):
+            said = {"device_code": "d", "user_code": "ABCD", "verification_uri": page}
+            return web.json_response(said)
+
+        async with scripted(metadata={"authorization_endpoint": page}) as script:
+            script.metadata["device_authorization_endpoint"] = f"{script.issuer}/device"
+            script.overrides["/device"] = device
+            auth = oauth(grant=grant, open_browser=opened.append, tell=told.append)
+            with pytest.raises(FlowFailed, match="must not be opened") as caught:
+                await use(script, auth)
+            assert str(caught.value).isprintable()
+        assert opened == told == []
+
+    run(main())
+
+
 def test_metadata_of_any_size_is_given_up():
     async def endless(request):
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -165,13 +165,11 @@ class Obtaining:
     async def _code(
         self, sender: GuardedSender, request: AuthorizationRequest, redirect: LoopbackRedirect
     ) -> str:
+        # As it was written: putting the URL together drops some of the characters to be refused.
+        endpoint = request.found.server.authorization_endpoint
+        if endpoint is not None:
+            _check_page(sender, "authorization", "authorization_endpoint", endpoint, request.found)
         url = authorization_url(request)
-        try:
-            sender.policy.check_url(url)
-        except NoResponse as error:
-            came = f"an authorization_endpoint that must not be opened: {error.reason}"
-            asked = request.found.server.url
-            raise FlowFailed("authorization", asked=asked, came=came, hint=error.hint) from None
         redirect.state = request.state
         return code_in(await self._interaction.authorize(url, redirect), request)
 
@@ -247,6 +245,9 @@ class Obtaining:
                 found, client, time.time(), key=key, scopes=scopes, names_resource=names_resource
             )
         )
+        _check_page(
+            sender, "device authorization", "verification_uri", code.verification_uri, found
+        )
         self._interaction.say(f"To authorize, {code.told}")
         ends = time.monotonic() + min(code.expires_in, self._how.timeout)
         while time.monotonic() + code.interval < ends:
@@ -290,6 +291,16 @@ class Obtaining:
             method=self._method,
             metadata_url=self._how.client_metadata_url,
         )
+
+
+def _check_page(sender: GuardedSender, step: str, name: str, url: str, found: Discovered) -> None:
+    """Make sure that a person may be sent to a page that the authorization server names."""
+    try:
+        sender.policy.check_url(url)
+    except NoResponse as error:
+        came = f"a {name} that must not be opened: {error.reason}"
+        asked = found.server.url
+        raise FlowFailed(step, asked=asked, came=came, hint=error.hint) from None
 
 
 def _serves(client: ClientIdentity, uri: str, scopes: tuple[str, ...]) -> bool:
