@@ -581,6 +581,27 @@ def test_a_page_whose_host_is_disguised_is_neither_opened_nor_shown(host, grant)
     run(main())
 
 
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        {"prm": {"authorization_servers": ["https://["]}},
+        {"prm": {"authorization_servers": ["https://login.example:99999/"]}},
+        {"challenge": 'Bearer resource_metadata="https://["'},
+        {"metadata": {"token_endpoint": "https://["}},
+        {"metadata": {"registration_endpoint": "https://["}},
+    ],
+    ids=str,
+)
+def test_a_malformed_url_of_a_server_is_named_and_causes_no_traceback(behaviour, caplog):
+    async def main():
+        async with scripted(**behaviour) as script:
+            with pytest.raises(FlowFailed, match="malformed"):
+                await use(script)
+
+    run(main())
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_metadata_of_any_size_is_given_up():
     async def endless(request):
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
