@@ -28,7 +28,7 @@ from accord.auth.flow import (
 from accord.auth.obtaining import Obtaining
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import FileStore, Grant, TokenStore
-from accord.bindings.shown import shown_url
+from accord.bindings.shown import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 
@@ -77,7 +77,8 @@ class OAuth:
             what the server says that it supports.
         client_metadata_url: where the client publishes its metadata, used where servers support it.
         client_name: what a person reads when asked for consent.
-        issuer: the only authorization server to trust; recommended together with a secret.
+        issuer: the only authorization server to trust; required together with a secret, or with a
+            key that signs for a fixed audience: any server could else have them sent to its own.
         scopes: to ask for, in place of all that the server supports.
         grant: "authorization_code" asks a person in a browser, "device" a person elsewhere,
             "client_credentials" nobody.
@@ -147,6 +148,7 @@ class OAuth:
             raise ValueError("give a client_secret or a client_key, not both")
         if self.client_key is not None and not (self.client_id or self.client_metadata_url):
             raise ValueError("client_key needs the client_id that the server knows it by")
+        self._check_pinned()
         if self.redirect_uri is not None:
             parts = urlsplit(self.redirect_uri)
             is_near = parts.scheme == "http" and parts.hostname in _NEAR and not parts.username
@@ -158,6 +160,20 @@ class OAuth:
         for each in self.trust:
             if urlsplit(each).scheme not in ("http", "https") or not urlsplit(each).hostname:
                 raise ValueError(f"trust names {each!r}, expected an origin: https://host[:port]")
+
+    def _check_pinned(self) -> None:
+        """Demand the issuer where a hostile server could have a credential sent elsewhere."""
+        if self.issuer is not None:
+            return
+        is_fixed = self.client_key is not None and self.client_key.has_fixed_audience
+        if self.client_secret is None and not is_fixed:
+            return
+        given = "client_secret" if self.client_secret is not None else "ClientKey(audience=...)"
+        raise ValueError(
+            f"{given} needs issuer=: add OAuth(issuer='https://...'), the URL of the authorization "
+            "server that the client is registered with; otherwise any server could name its own "
+            "authorization server and be sent the credential"
+        )
 
     # -- what a connection asks
 
@@ -204,13 +220,9 @@ class OAuth:
             await self._store.write(known.grant.key, None)
             await self._store.write(f"client {known.grant.issuer}", None)
         await self._store.write(self._server_key(resource_url), None)
-        await self._store.write(self._issuer_key(resource_url), None)
         self._servers.pop(resource_url, None)
 
     # -- what is known
-
-    def _issuer_key(self, url: str) -> str:
-        return f"issuer {canonical_resource(url)} {self.client_id or ''}".rstrip()
 
     def _server_key(self, url: str) -> str:
         return f"server {canonical_resource(url)} {self.client_id or ''}".rstrip()
@@ -318,7 +330,7 @@ class OAuth:
             found = await sender.run(
                 discover(url, named=bearer.resource_metadata, preferred=preferred)
             )
-            await self._check_issuer(url, found.server)
+            self._check_issuer(found.server)
             is_same = held is not None and held.issuer == found.server.issuer
             before = held.asked if held is not None and is_same else ()
             is_machine = self.grant == "client_credentials"
@@ -339,24 +351,16 @@ class OAuth:
         await self._keep(url, known, grant)
         return True
 
-    async def _check_issuer(self, url: str, server: ServerMetadata) -> None:
+    def _check_issuer(self, server: ServerMetadata) -> None:
         """Make sure that the server may send us there with what we are known by."""
-        trusted, hint = self.issuer, f"OAuth(issuer={self.issuer!r}) trusts no other"
-        if trusted is None and self.client_secret is not None:
-            key = self._issuer_key(url)
-            trusted = await self._store.read(key)
-            hint = f"a secret goes where it went first, {trusted}; or name OAuth(issuer=...)"
-            if trusted is None:
-                named = (shown_url(server.issuer), shown_url(url))
-                log.info("the secret goes to %s, as %s says; OAuth(issuer=...) pins it", *named)
-                await self._store.write(key, server.issuer)
-        if trusted is not None and not is_same_issuer(server.issuer, trusted):
-            raise FlowFailed(
-                "authorization server metadata",
-                asked=server.url or server.issuer,
-                came=f"the server is protected by {server.issuer[:200]}",
-                hint=hint,
-            )
+        if self.issuer is None or is_same_issuer(server.issuer, self.issuer):
+            return
+        raise FlowFailed(
+            "authorization server metadata",
+            asked=server.url or server.issuer,
+            came=f"the server is protected by {plain(server.issuer)}",
+            hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
+        )
 
     # -- the rest
 
