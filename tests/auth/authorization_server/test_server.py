@@ -44,19 +44,21 @@ class Wire:
     def __init__(self, port: int, prefix: str = "") -> None:
         self.port = port
         self.prefix = prefix
-        self.cookie: str | None = None
+        self.cookies: dict[str, str] = {}
         self.base = f"http://127.0.0.1:{port}{prefix}"
 
     def send(self, method, path, body=None, **headers):
         connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        if self.cookie is not None:
-            named["cookie"] = self.cookie
+        if self.cookies:
+            named["cookie"] = "; ".join(f"{key}={value}" for key, value in self.cookies.items())
         connection.request(method, path, body, named)
-        reply = Reply(connection.getresponse())
+        response = connection.getresponse()
+        reply = Reply(response)
+        for cookie in response.headers.get_all("set-cookie", []):
+            key, _, value = cookie.split(";")[0].partition("=")
+            self.cookies[key] = value
         connection.close()
-        if "set-cookie" in reply.headers:
-            self.cookie = reply.headers["set-cookie"].split(";")[0]
         return reply
 
     def get(self, path, **headers):

@@ -62,6 +62,7 @@ class AuthorizationSettings(TypedDict, total=False):
     key_ttl: float
     algorithm: Algorithm
     reuse_tolerance: float
+    client_ttl: float
     clients_most: int
     login_url: str | None
     resource_name: str | None

@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS grants (
   id TEXT PRIMARY KEY, client_id TEXT NOT NULL, expires_at REAL NOT NULL, revoked_at REAL,
   body BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS revoked_grants ON grants (revoked_at) WHERE revoked_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS grants_of_clients ON grants (client_id);
 CREATE TABLE IF NOT EXISTS codes (
   hash TEXT PRIMARY KEY, expires_at REAL NOT NULL, used_at REAL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS refresh_tokens (
@@ -44,6 +45,8 @@ CREATE TABLE IF NOT EXISTS keys (
   retired_at REAL);
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+_LAST_USED: Final = "max(created_at, coalesce(used_at, 0))"
+_WITHOUT_GRANT: Final = "NOT EXISTS (SELECT 1 FROM grants WHERE client_id = clients.id)"
 # Used codes are kept this much longer, so that a replay is told from an unknown code.
 _REPLAY_NOTICED: Final = 3600.0
 _BUSY: Final = 10.0
@@ -137,9 +140,33 @@ class Store:
         row = self._one("SELECT count(*) FROM clients")
         return 0 if row is None else int(str(row[0]))
 
-    def forget_unused_clients(self, before: float) -> int:
-        """Forget clients that registered long ago and were never allowed anything."""
-        return self._do("DELETE FROM clients WHERE used_at IS NULL AND created_at < ?", before)
+    def forget_idle_clients(self, before: float) -> None:
+        """Forget the clients without a grant that were given none since a time."""
+        query = f"SELECT id FROM clients WHERE {_LAST_USED} < ? AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
+        with self.transaction():
+            for (client_id,) in self._db.execute(query, (before,)).fetchall():
+                self._forget_client(client_id)
+
+    def forget_idle_client(self, *, never_used_before: float | None = None) -> bool:
+        """Forget the client that has had no grant for longest; False where all have one.
+
+        Args:
+            never_used_before: take those alone that never had one, and registered before this.
+        """
+        never = "" if never_used_before is None else "used_at IS NULL AND created_at < ? AND"
+        query = (
+            f"SELECT id FROM clients WHERE {never} {_WITHOUT_GRANT} ORDER BY {_LAST_USED}, rowid"  # noqa: S608  # our names
+        )
+        with self.transaction():
+            values = () if never_used_before is None else (never_used_before,)
+            row = self._one(f"{query} LIMIT 1", *values)
+            if row is not None:
+                self._forget_client(row[0])
+        return row is not None
+
+    def _forget_client(self, client_id: object) -> None:
+        self._do("DELETE FROM clients WHERE id = ?", client_id)
+        self._do("DELETE FROM consents WHERE client_id = ?", client_id)
 
     # -- grants and what stands for them
 
@@ -153,17 +180,21 @@ class Store:
             expires_at,
             body,
         )
-        self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, grant.client_id)
+        self._use_client(grant.client_id, now)
+
+    def _use_client(self, client_id: str, now: float) -> None:
+        self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, client_id)
 
     def grant(self, grant_id: str) -> Grant | None:
         """Return a grant that is not revoked."""
         query = "SELECT body FROM grants WHERE id = ? AND revoked_at IS NULL"
         return self._record(Grant, query, grant_id)
 
-    def extend_grant(self, grant_id: str, expires_at: float) -> None:
-        """Keep a grant at least until a time."""
+    def extend_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
+        """Keep a grant that was used at least until a time."""
         query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
-        self._do(query, expires_at, grant_id)
+        self._do(query, expires_at, grant.grant_id)
+        self._use_client(grant.client_id, now)
 
     def revoke(self, grant_id: str, now: float, *, keep_until: float) -> None:
         """Revoke a grant and all that came from it; it is forgotten once no token is alive."""
