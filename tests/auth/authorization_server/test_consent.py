@@ -194,7 +194,7 @@ def test_only_a_browser_that_logged_in_before_is_let_past_the_limit(kind):
     if kind == "of the future":
         desk.now += 1_000
     desk.submit(page, name=name, password="lovelace")
-    since, browser, mac = desk.known.split(".")
+    since, browser, _ = desk.known.split(".")
     if kind == "forged":
         desk.known = f"{since}.{browser}.{'0' * 64}"
     elif kind == "garbage":

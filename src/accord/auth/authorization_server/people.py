@@ -178,7 +178,7 @@ class People:
         return hmac.new(self._key, text.encode(), sha256).hexdigest()
 
     def _warn_of_proxy(self, request: Request) -> None:
-        """Say once that a proxy may hide the addresses of clients, which are then counted as one."""
+        """Log once that a proxy may hide the addresses of clients, which then count as one."""
         if self._has_warned or not request.is_forwarded:
             return
         self._has_warned = True
