@@ -8,6 +8,7 @@ import pytest
 
 from accord import Principal, Server
 from accord.auth import Guard, JwtVerifier, Protected, StaticTokens
+from accord.auth.turns import SOURCE
 from accord.errors import AuthError
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token
@@ -63,6 +64,20 @@ def test_a_good_token_passes_and_says_who_it_is():
     answer = ask(inner=inner, authorization="Bearer good")
     assert (answer.status, answer.body) == (200, b"inside")
     assert inner.seen[0]["accord.principal"] is ANN
+
+
+def test_a_verifier_knows_from_which_address_a_token_came():
+    seen = []
+
+    class Noting:
+        async def verify(self, token):
+            seen.append(SOURCE.get())
+            return ANN
+
+    guard = protected(Noting()).guard(Inner())
+    for address in (("192.0.2.1", 5), ("2001:db8::1", 6), None):
+        ask(guard=guard, scope={"client": address}, authorization="Bearer good")
+    assert seen == ["192.0.2.1", "2001:db8::1", ""]
 
 
 def test_nobody_can_say_from_outside_who_they_are():

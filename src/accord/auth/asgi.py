@@ -15,6 +15,7 @@ import msgspec
 
 from accord.auth import resource
 from accord.auth.resource import METADATA, Refusal
+from accord.auth.turns import SOURCE
 from accord.auth.verifiers import (
     FirstOf,
     RecentTokens,
@@ -166,6 +167,8 @@ class Guard:
             await self._publish(place, scope, send)
             return
         shown = scope["headers"], scope.get("query_string", b"")
+        client = scope.get("client")
+        SOURCE.set("" if client is None else str(client[0]))
         admitted = self._recall(scope, place) or await self._admit(*shown, place)
         if isinstance(admitted, Refusal):
             await self._refuse(admitted, place, scope, receive, send)
