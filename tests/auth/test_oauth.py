@@ -1,6 +1,7 @@
 """From a 401 to the answer, with real servers on loopback: some helpful, some hostile."""
 
 import asyncio
+import contextlib
 import urllib.error
 from urllib.parse import parse_qsl, urlsplit
 
@@ -698,6 +699,70 @@ def test_a_redirect_of_the_token_endpoint_gets_no_code():
             with pytest.raises(FlowFailed, match="HTTP 307"):
                 await use(script)
             assert thief.seen == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first attempt", "later attempt"])
+def test_a_registration_that_the_server_has_forgotten_is_replaced_at_the_next_attempt(is_first):
+    def unknown(request):
+        return web.Response(status=400, text="The program is not known here")
+
+    async def main():
+        store = MemoryStore()
+        async with scripted() as script:
+            if not is_first:
+                await use(script, oauth(store=store))
+                script.expire()
+                script.refreshable.clear()
+            known = script.count("/register")
+            shown = asyncio.Event()
+            script.overrides["/authorize"] = unknown
+
+            async def visit(url):
+                with contextlib.suppress(urllib.error.HTTPError):
+                    await asyncio.to_thread(browse, url)
+                shown.set()
+                await asyncio.sleep(60)
+
+            given_up = oauth(store=store, open_browser=visit, timeout=60.0)
+            task = asyncio.ensure_future(use(script, given_up))
+            await shown.wait()
+            # As if the process were killed now: what counts is what is stored.
+            killed = MemoryStore()
+            killed._values = dict(store._values)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del script.overrides["/authorize"]
+            for kept in (store, killed):
+                before = script.count("/register")
+                assert await use(script, oauth(store=kept)) == "done"
+                assert script.count("/register") == before + 1
+                script.expire()
+                script.refreshable.clear()
+                # From then on it is used again.
+                assert await use(script, oauth(store=kept)) == "done"
+                assert script.count("/register") == before + 1
+            assert script.count("/register") >= known + 2
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [("access_denied", True), ("invalid_client", False), ("unauthorized_client", False)],
+)
+def test_a_registration_is_kept_where_the_server_has_shown_to_know_it(error, is_kept):
+    async def main():
+        store = MemoryStore()
+        async with scripted(redirect={"code": None, "error": error}) as script:
+            with pytest.raises(FlowFailed, match=error):
+                await use(script, oauth(store=store))
+            assert (f"client {script.issuer}" in store._values) is is_kept
+            script.redirect = {}
+            assert await use(script, oauth(store=store)) == "done"
+            assert script.count("/register") == (1 if is_kept else 2)
 
     run(main())
 

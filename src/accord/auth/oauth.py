@@ -27,7 +27,15 @@ from accord.auth.flow import (
 )
 from accord.auth.obtaining import Obtaining
 from accord.auth.sending import AddressPolicy, GuardedSender
-from accord.auth.tokens import FileStore, Grant, TokenStore
+from accord.auth.tokens import (
+    FileStore,
+    Grant,
+    TokenStore,
+    check_writable,
+    client_key,
+    issuer_in,
+    server_key,
+)
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
@@ -213,19 +221,27 @@ class OAuth:
         """
         return await self._share(f"answer {challenge.url}", lambda: self._answer(challenge))
 
-    async def forget(self, resource_url: str) -> None:
-        """Forget the token for a server, and the client that was registered for it."""
-        known = await self._load(resource_url)
-        if known.grant is not None:
-            await self._store.write(known.grant.key, None)
-            await self._store.write(f"client {known.grant.issuer}", None)
-        await self._store.write(self._server_key(resource_url), None)
+    async def forget(self, resource_url: str) -> bool:
+        """Forget the token for a server, and the client that was registered for it.
+
+        Returns:
+            Whether there was anything to forget.
+        """
         self._servers.pop(resource_url, None)
+        key = await self._store.read(self._server_key(resource_url))
+        if key is None:
+            return False
+        await self._store.write(key, None)
+        issuer = issuer_in(key)
+        if issuer is not None:
+            await self._store.write(client_key(issuer), None)
+        await self._store.write(self._server_key(resource_url), None)
+        return True
 
     # -- what is known
 
     def _server_key(self, url: str) -> str:
-        return f"server {canonical_resource(url)} {self.client_id or ''}".rstrip()
+        return server_key(canonical_resource(url), self.client_id)
 
     async def _load(self, url: str) -> _Known:
         known = self._servers.setdefault(url, _Known())
@@ -286,7 +302,7 @@ class OAuth:
                 await self._store.write(latest.key, None)
                 if error.error == "invalid_client" and latest.client.is_registered:
                     # The server has forgotten us: who is asked next must not meet the same.
-                    await self._store.write(f"client {latest.issuer}", None)
+                    await self._store.write(client_key(latest.issuer), None)
                 return False
             known.source = "refresh"
             await self._keep(url, known, renewed)
@@ -325,6 +341,7 @@ class OAuth:
 
     async def _authorize(self, challenge: Challenge, known: _Known, *, is_repeated: bool) -> bool:
         url, bearer, held = challenge.url, challenge.bearer, known.grant
+        await check_writable(self._store)  # said before a person is asked, not after it
         async with self._sender(url) as sender:
             preferred = [each for each in (self.issuer, held and held.issuer) if each]
             found = await sender.run(

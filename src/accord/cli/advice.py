@@ -36,7 +36,6 @@ _WORDS: Final = tuple(
         (r"OAuth\(scopes=\[\.\.\.\]\)", "--scope S"),
         (r'auth="\.\.\."', "--bearer TOKEN"),
         (r", or allow more time with OAuth\(timeout=\.\.\.\)", ""),
-        (r", or pass another store", ""),
         (
             r"pass OAuth\(store=FileStore\(path\)\) with .*, or OAuth\(store=MemoryStore\(\)\)",
             "let it be written, or give a token with --bearer TOKEN",

@@ -3,20 +3,26 @@
 Codes, refresh tokens, secrets and logins are kept as hashes. Several processes may share a file.
 """
 
+import errno
 import os
 import sqlite3
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from accord.auth.authorization_server.records import Client, Code, DeviceRequest, Grant, Refusal
+from accord.errors import AuthError
 
-__all__ = ["Key", "Store"]
+__all__ = ["MEMORY", "Key", "Store", "check_store"]
+
+MEMORY: Final = ":memory:"
+"""The path of a store that keeps nothing."""
 
 Record = TypeVar("Record")
 
@@ -67,20 +73,24 @@ class Store:
 
     Args:
         path: of the file, which only its owner may read; ":memory:" keeps nothing.
+
+    Raises:
+        AuthError: the file cannot be used; says why. It is left as it is.
     """
 
     def __init__(self, path: str) -> None:
-        if path != ":memory:":
-            _keep_private(path)
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, timeout=_BUSY
-        )
-        # Closed with its last user: nobody has to remember it.
-        weakref.finalize(self, self._db.close)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA secure_delete=ON")
-        self._db.executescript(_TABLES)
+        with _naming(path):
+            if path != MEMORY:
+                _keep_private(path)
+            self._db = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=_BUSY
+            )
+            # Closed with its last user: nobody has to remember it.
+            weakref.finalize(self, self._db.close)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA secure_delete=ON")
+            self._db.executescript(_TABLES)
 
     def close(self) -> None:
         """Close the file."""
@@ -343,6 +353,49 @@ class Store:
             self._do(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
         self._do("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
         self._do("DELETE FROM keys WHERE retired_at < ?", keys_before)
+
+
+def check_store(path: str) -> None:
+    """Make sure that a store can be opened, read and written; one that is not there is not made.
+
+    Raises:
+        AuthError: it cannot; says why.
+    """
+    if path == MEMORY:
+        return
+    with _naming(path):
+        if not os.path.exists(path):
+            folder = os.path.dirname(os.path.abspath(path))
+            if not os.path.isdir(folder):
+                raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}")
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, f"nothing can be written in {folder}")
+            return
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        where = f"{Path(path).absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(where, uri=True, isolation_level=None, timeout=_BUSY)) as db:
+            found = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
+            if found != ["ok"]:
+                raise sqlite3.DatabaseError(f"the database is damaged: {'; '.join(found)[:200]}")
+            db.execute("BEGIN IMMEDIATE")
+            # SQLite finds out that it may not write when it does.
+            db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")
+            db.execute("ROLLBACK")
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Say of which file it is that something cannot be done."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise AuthError(
+            f"the store of the authorization server, {os.path.abspath(path)}, cannot be used: "
+            f"{why}; mend it, restore or move it away (people then have to allow their programs "
+            "again), or name another file with AuthorizationServer(store=...)"
+        ) from None
 
 
 def _keep_private(path: str) -> None:
