@@ -560,10 +560,10 @@ def test_a_protected_server_whose_store_is_corrupt_does_not_start(garbage):
 
 def test_an_authorization_server_by_itself_whose_store_is_corrupt_does_not_start(garbage):
     auth = AuthorizationServer({"ada": ADA}, store=garbage, issuer="http://localhost:1")
-    sent = []
+    sent, coming = [], [{"type": "lifespan.shutdown"}, {"type": "lifespan.startup"}]
 
     async def receive():
-        return {"type": "lifespan.startup"}
+        return coming.pop()
 
     async def send(message):
         sent.append(message)
