@@ -84,7 +84,7 @@ def test_a_verifier_knows_from_which_address_a_token_came():
     guard = protected(Noting()).guard(Inner())
     for address in (("192.0.2.1", 5), ("2001:db8::1", 6), None):
         ask(guard=guard, scope={"client": address}, authorization="Bearer good")
-    assert seen == ["192.0.2.1", "2001:db8::1", ""]
+    assert seen == ["192.0.2.1", "2001:db8::/64", ""]
 
 
 def test_nobody_can_say_from_outside_who_they_are():

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth import resource
+from accord.auth.hosts import source_of
 from accord.auth.resource import METADATA, Refusal
 from accord.auth.turns import SOURCE
 from accord.auth.verifiers import (
@@ -171,7 +172,7 @@ class Guard:
             return
         shown = scope["headers"], scope.get("query_string", b"")
         client = scope.get("client")
-        SOURCE.set("" if client is None else str(client[0]))
+        SOURCE.set("" if client is None else source_of(str(client[0])))
         admitted = self._recall(scope, place) or await self._admit(*shown, place)
         if isinstance(admitted, Refusal):
             await self._refuse(admitted, place, scope, receive, send)

@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["SOURCE", "NoTurn", "Turns"]
 
 SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
-"""The address that the request comes from whose token is being verified."""
+"""What the address counts as that the request comes from whose token is being verified."""
 
 
 class NoTurn(Exception):

@@ -1,8 +1,6 @@
 """Limits on guessing."""
 
-import pytest
-
-from accord.auth.authorization_server.attempts import Attempts, source_of
+from accord.auth.authorization_server.attempts import Attempts
 
 
 def test_the_limit_is_reached_after_so_many_attempts_within_the_window():
@@ -39,18 +37,3 @@ def test_what_is_remembered_is_bounded():
         attempts.reserve(str(number), 0.0)
     assert attempts.reserve("10000", 0.0) > 0.0
     assert attempts.reserve("0", 0.0) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("address", "source"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("testclient", "testclient"),
-        ("", ""),
-    ],
-)
-def test_an_ipv6_network_of_one_customer_counts_as_one_source(address, source):
-    assert source_of(address) == source

@@ -1,17 +1,14 @@
 """Limits on guessing: how often an attempt may fail within a time. Pure; the clock is passed in."""
 
-import ipaddress
 from collections import OrderedDict, deque
 from contextlib import suppress
 from threading import Lock
 from typing import Final
 
-__all__ = ["Attempts", "source_of"]
+__all__ = ["Attempts"]
 
 # What is remembered is bounded; the oldest is forgotten first.
 _KEYS_MOST: Final = 10_000
-# The smallest network that providers give to one customer (RFC 6177): all of it is one source.
-_V6_PREFIX: Final = 64
 
 
 class Attempts:
@@ -59,20 +56,3 @@ class Attempts:
         """Begin anew after a success."""
         with self._lock:
             self._times.pop(key, None)
-
-
-def source_of(address: str) -> str:
-    """Return what a client's address counts as: itself, of IPv6 the network of one customer.
-
-    >>> source_of("2001:db8:1:2:3::4")
-    '2001:db8:1:2::/64'
-    """
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(ip, ipaddress.IPv4Address):
-        return str(ip)
-    if ip.ipv4_mapped is not None:
-        return str(ip.ipv4_mapped)
-    return str(ipaddress.ip_network((ip, _V6_PREFIX), strict=False))

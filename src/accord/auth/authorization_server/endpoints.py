@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from accord.auth.authorization_server.attempts import Attempts, source_of
+from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.client_authentication import authenticated, claimed_client
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
@@ -18,6 +18,7 @@ from accord.auth.authorization_server.metadata import (
 from accord.auth.authorization_server.records import Client, Refusal
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
+from accord.auth.hosts import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

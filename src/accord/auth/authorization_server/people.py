@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
-from accord.auth.authorization_server.attempts import Attempts, source_of
+from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.exchange import Request, Response, redirect
 from accord.auth.authorization_server.pages import fault_page, login_page
 from accord.auth.authorization_server.secrets import (
@@ -20,6 +20,7 @@ from accord.auth.authorization_server.secrets import (
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 from accord.auth.authorization_server.urls import with_query
+from accord.auth.hosts import source_of
 
 __all__ = ["People"]
 

@@ -241,6 +241,8 @@ class AuthorizationServer:
 class Beside:
     """An authorization server and the app that it protects, as one ASGI app."""
 
+    has_metadata = True
+
     def __init__(
         self, server: AuthorizationServer, app: Any, place: Place, public_url: str | None
     ) -> None:
