@@ -39,6 +39,8 @@ def test_only_the_redirect_with_our_state_is_taken():
                 (line("/callback?code=1&state=right", "POST"), b" 405 "),
                 (line("/callback?code=1&state=right", "HEAD"), b" 405 "),
                 (b"nonsense\r\n\r\n", b" 405 "),
+                (line("//["), b" 400 "),
+                (line("http://[/callback?code=1&state=right"), b" 400 "),
             ):
                 assert status in await ask(redirect, data)
                 assert not waiting.done()
@@ -123,6 +125,9 @@ def test_an_endless_request_is_given_up():
     [
         ("http://127.0.0.1:1/callback?code=c&state=x", {"code": "c", "state": "x"}),
         ("?code=c&state=x", {"code": "c", "state": "x"}),
+        ("http://localhost/?code=c&state=x#top", {"code": "c", "state": "x"}),
+        ("http://[/callback?code=c", {"code": "c"}),
+        ("http://[", {}),
         ("code=c&state=x", {"code": "c", "state": "x"}),
         ("  c \n", {"code": "c", "state": "ours"}),
         ("", {}),

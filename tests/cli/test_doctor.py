@@ -338,6 +338,9 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
         async with scripted(metadata={"registration_endpoint": None}) as script:
             env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "SECRET"}
             named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
+            code, _, err = await accord("list", script.url, "--oauth", *named, **env)
+            assert (code, "ACCORD_CLIENT_SECRET needs --issuer URL" in err) == (2, True)
+            named += ["--issuer", script.issuer]
             code, steps, _ = await examined(script.url, "--oauth", *named, **env)
             assert (code, steps["list"]["verdict"]) == (0, "ok")
             (sent,), (head,) = script.forms("/token"), script.heads("/token")
@@ -348,6 +351,9 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
                 assert code == 2, err
             code, _, err = await accord("list", script.url, "--client-id", "me", **env)
             assert (code, "--client-id goes with --oauth" in err) == (2, True)
+            other = ["--oauth", *named[:-1], "https://login.example"]
+            code, _, err = await accord("list", script.url, *other, **env)
+            assert (code, "try: --issuer https://login.example trusts no other" in err) == (2, True)
 
     run(main())
 
@@ -362,6 +368,7 @@ def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tm
             assert code == 2
             assert "register the client by hand and name it: --client-id ID" in err
             named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
+            named += ["--issuer", script.issuer]
             code, out, err = await accord(*check, *named, **env)
             assert (code, [each["verdict"] for each in json.loads(out)["results"]]) == (0, ["pass"])
             (sent,), (head,) = script.forms("/token"), script.heads("/token")

@@ -121,7 +121,10 @@ class LoopbackRedirect:
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or line[0] != "GET":
             return "405 Method Not Allowed", "This address only takes redirects of a browser.", None
-        parts = urlsplit(line[1])
+        try:
+            parts = urlsplit(line[1])
+        except ValueError:  # such as `//[`, which begins an IPv6 address
+            return "400 Bad Request", "This is not an address.", None
         if parts.path != (self._path or "/"):
             return "404 Not Found", "There is nothing here.", None
         params = dict(parse_qsl(parts.query))
@@ -155,7 +158,8 @@ def params_in(pasted: str, state: str) -> dict[str, str]:
     """
     text = pasted.strip()
     if "://" in text or text.startswith("?"):
-        return dict(parse_qsl(urlsplit(text).query))
+        # Not split as a URL: what was pasted may be none.
+        return dict(parse_qsl(text.partition("?")[2].partition("#")[0]))
     if "code=" in text:
         return dict(parse_qsl(text))
     return {"code": text, "state": state} if text else {}

@@ -204,7 +204,11 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
     words += ['--bearer "$TOKEN"'] * bool(options.bearer)
     words += ["--oauth"] * options.oauth
-    named = {"client-id": options.client_id, "redirect-uri": options.redirect_uri}
+    named = {
+        "client-id": options.client_id,
+        "issuer": options.issuer,
+        "redirect-uri": options.redirect_uri,
+    }
     words += [f"--{name} {quote(value)}" for name, value in named.items() if value is not None]
     words += [f"--scope {quote(scope)}" for scope in options.scope or ()]
     words += [f"--grant {quote(options.grant)}"] if options.grant else []

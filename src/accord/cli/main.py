@@ -34,6 +34,7 @@ _COMMANDS: Final = (
     "lock",
     "verify",
     "doctor",
+    "forget",
     "requirements",
 )
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
@@ -47,6 +48,7 @@ examples:
   accord watch --record session.jsonl -- python server.py
   accord test server.py
   accord doctor https://example.com/mcp
+  accord forget https://example.com/mcp
   accord requirements --revision {REVISION_IDS[2]} --level must
 """
 
