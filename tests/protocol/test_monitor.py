@@ -672,12 +672,15 @@ def test_what_was_not_said_is_not_exercised(method, params, result, areas, revis
     assert found - {"jsonrpc", "lifecycle", "practice"} <= areas
 
 
-def test_what_should_be_is_a_warning():
+def test_the_absence_of_what_is_optional_is_told_and_breaks_nothing():
     tool = {"name": "x", "inputSchema": {"type": "object"}}
-    said = [C.request(1, "tools/list"), S.result(1, {"tools": [tool]})]
+    said = [C.request(1, "tools/list"), S.result(1, {"tools": [tool, {**tool, "name": "y"}]})]
     monitor, found = judge(said, "2025-06-18", server=TOOLS)
-    assert {violation.severity for violation in found} == {"warn"}
-    assert verdict(monitor, "tools.item.description").verdict == "warn"
+    assert found == []
+    told = verdict(monitor, "tools.item.description")
+    assert (told.verdict, told.level, told.evidence) == ("pass", "MAY", [])
+    assert told.message.startswith("held; sends ")
+    assert told.message.endswith("without description, which is optional")
 
 
 def test_a_failure_outweighs_warnings_whatever_comes_first():

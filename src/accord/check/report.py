@@ -178,10 +178,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many requirements got this verdict."""
         return sum(result.verdict == verdict for result in self.results)
 
-    def breaches(self, severity: Severity) -> int:
-        """Return how often requirements were broken, repetitions included."""
-        return sum(each.count for each in self.findings if each.severity == severity)
-
 
 def build(
     results: Sequence[Verdict],

@@ -350,14 +350,17 @@ class Monitor:
                 continue
             row = self._rows[violation.requirement]
             severity = violation.severity or row.severity_in(revision)
+            tally = self._tally(violation.requirement)
+            tally.exercised = max(tally.exercised, 1)
+            if severity is None:
+                tally.hint = tally.hint or violation.why
+                continue
             complete_violation = msgspec.structs.replace(
                 violation,
                 severity=severity,
                 number=record.number or None,
                 evidence=_evidence(record),
             )
-            tally = self._tally(violation.requirement)
-            tally.exercised = max(tally.exercised, 1)
             tally.breaches += 1
             tally.worst = FAIL if FAIL in (tally.worst, severity) else severity
             if len(tally.kept) < self._kept:
@@ -384,10 +387,7 @@ class Monitor:
                 more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
                 message = tally.kept[0].why + more
         elif tally.exercised:
-            name, message = (
-                "pass",
-                f"held {tally.exercised} times" if tally.exercised > 1 else "held",
-            )
+            name, message = "pass", tally.held
         else:
             name, message = self._unexercised(row, is_ruled=is_ruled)
         return Verdict(

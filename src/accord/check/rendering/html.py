@@ -103,9 +103,7 @@ def _header(report: Report) -> Iterator[str]:
     state = wording.state(report)
     word, _ = wording.outcome(report)
     told = {"pass": ": no breach was found", "not-exercised": ""}.get(
-        state,
-        f": {wording.plural(report.count('fail'), 'requirement')} failed,"
-        f" {report.count('warn')} warned",
+        state, f": {wording.broken(report)}"
     )
     yield '<header><div class="card"><div class="top"><div class="what">'
     yield '<p class="kicker">MCP conformance report</p>'
