@@ -205,6 +205,8 @@ def _score_rule(report: Report) -> Iterator[str]:
     )
     if told := wording.not_called(report):
         yield f"<p><b>Tools</b> {_safe(told)}.</p>"
+    for note in report.setting.notes:
+        yield f"<p><b>Note</b>: {_safe(note)}.</p>"
     yield f"<p><b>Score</b>: {SCORE_RULE}. It is rounded down, so 100 means no breach at all.</p>"
     yield "</details>"
 

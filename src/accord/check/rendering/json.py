@@ -25,6 +25,7 @@ def as_json(report: Report) -> str:
         "counts": {name: report.count(name) for name in VERDICTS},
         "coverage": msgspec.to_builtins(report.coverage),
         "not_called": dict(setting.not_called),
+        "notes": list(setting.notes),
         "score": report.score,
         "score_rule": SCORE_RULE,
         "results": msgspec.to_builtins(report.results),

@@ -18,6 +18,7 @@ def as_markdown(report: Report) -> str:
         f"- {wording.revision(report)}{_over(report)}",
         f"- {wording.coverage(report)}",
         *([f"- {_marked(alone)}"] if (alone := wording.not_called(report)) else ()),
+        *(f"- note: {_marked(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]

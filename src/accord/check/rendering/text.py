@@ -47,6 +47,7 @@ def as_text(
         "",
         wording.coverage(report),
         *([told] if (told := wording.not_called(report)) else ()),
+        *(f"note: {wording.harmless(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
     ]
