@@ -164,6 +164,12 @@ def start():
         held = open(GIVEN[0], "w")  # noqa: SIM115 - the lock is held as long as it is open
         fcntl.flock(held, fcntl.LOCK_EX)
         return held
+    if KIND == "slow copies":
+        with open(GIVEN[0], "a") as launches:
+            launches.write("x")
+            launches.flush()
+            if launches.tell() > 2:
+                time.sleep(60)
     if KIND == "deaf":
         for _ in sys.stdin:
             pass

@@ -2,14 +2,18 @@
 
 import asyncio
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from accord.check.probing.probe import Facts, Probe
 from accord.check.probing.subject import Subject
 from accord.check.server_check import Plan, check_server
 from accord.errors import ConnectFailed
+from check.foreign_http import serving
+from check.mutants.foundation import all_mutants
 
 FOREIGN = Path(__file__).parent / "foreign.py"
 NEW, MIDDLE, OLD = "2025-06-18", "2025-03-26", "2024-11-05"
@@ -166,6 +170,35 @@ def test_a_server_is_launched_one_at_a_time_where_that_is_asked_for():
     assert report.setting.notes == ()
 
 
+# -- servers that take long to start
+
+
+def test_a_copy_that_takes_long_to_start_is_not_called_silent(tmp_path):
+    subject = foreign("slow copies", str(tmp_path / "launches"), patience=1, at_once=2)
+    ids = ["ping.response.prompt", "lifecycle.errors.handled"]
+    report = check(subject, NEW, only=ids)
+    assert breaches(report) == {}
+    assert "one more copy of the server did not start" in (
+        by_id(report)["lifecycle.errors.handled"].message
+    )
+
+
+def test_patience_goes_by_how_long_the_server_takes_to_start():
+    subject = foreign("plain", patience=5)
+    assert (subject.starting, subject.paced().patience) == (20, 5)
+    subject.habits.starting = 16.0
+    assert (subject.starting, subject.paced().patience) == (64, 16)
+
+
+def test_a_server_that_hung_before_gets_no_less_time_to_start():
+    subject = foreign("plain", patience=5)
+    probe = Probe(subject, Facts(revision=NEW, transport="stdio"), subject.line())
+    for _ in range(4):
+        probe.lose_patience()
+    assert probe.subject.patience == 1
+    assert asyncio.run(probe._launch(is_judged=False)).longest == 20
+
+
 # -- processes
 
 
@@ -178,3 +211,40 @@ def test_a_process_that_ends_after_a_while_is_blamed_for_that():
     found = breaches(report)
     assert list(found) == ["practice.server.survives-errors"]
     assert "ends after a request of JSON-RPC 1.0" in found["practice.server.survives-errors"]
+
+
+# -- over HTTP
+
+
+def test_the_plain_text_of_a_refusal_is_not_held_against_a_server():
+    with serving() as url:
+        report = check(Subject(name="text", url=url, settling=0.1), NEW)
+    results = by_id(report)
+    assert results["jsonrpc.message.version-2-0"].verdict == "pass"
+    assert "expected error -32601" in results["errors.code.method-not-found"].message
+    assert {id: told for id, told in breaches(report).items() if told.startswith("fail")} == {}
+
+
+def test_a_foreign_origin_is_shown_with_the_request_that_named_it():
+    mutant = all_mutants()["http.origin.validated-welcomes-every-origin"]
+
+    async def run():
+        async with mutant.making() as subject, asyncio.timeout(170):
+            return await check_server(subject, Plan(revisions=[NEW], only=[mutant.id]))
+
+    shown = by_id(asyncio.run(run()))[mutant.id].evidence[1:]
+    assert [each.party for each in shown] == ["client", "server"]
+    assert "origin: " in shown[0].why
+    assert '"method":"initialize"' in shown[0].message
+    assert '"protocolVersion"' in shown[1].message
+
+
+def test_nothing_is_left_behind_when_a_server_over_http_does_not_answer_in_time():
+    with serving("tools/call") as url:
+        command = [sys.executable, "-m", "accord.cli.main", "check", "server", url]
+        options = ["--timeout", "1", "--revision", NEW, "--only", "jsonrpc", "--allow-writes"]
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, timeout=170, check=False
+        )
+    assert done.stdout
+    assert done.stderr == ""

@@ -14,6 +14,7 @@ from support.traces import INFO, META, C, S, judge, opening, records
 LATEST = "2025-11-25"
 MODERN = "2026-07-28"
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
+VERSION = "jsonrpc.message.version-2-0"
 TOOLS = {"tools": {}}
 
 
@@ -857,3 +858,12 @@ def test_where_one_party_is_judged_what_the_other_does_well_proves_nothing():
         monitor.close()
     assert verdict(both, "jsonrpc.request.id-not-null").verdict == "pass"
     assert verdict(server, "jsonrpc.request.id-not-null").verdict == "not-exercised"
+
+
+@pytest.mark.requirement("jsonrpc.message.version-2-0")
+@pytest.mark.parametrize("text", ["unknown method", '{"detail": "unknown method"}'])
+@pytest.mark.parametrize(("status", "broken"), [(400, []), (503, []), (200, [VERSION])])
+def test_the_body_of_an_error_status_may_be_anything(text, status, broken):
+    said = [C.request(1, "tools/list"), S.text(text).over(status=status)]
+    _, found = judge(said, "2025-06-18", server=TOOLS)
+    assert [violation.requirement for violation in found] == broken

@@ -150,6 +150,9 @@ class Monitor:
         try:
             decoded = self._codec.decode(text)
         except MalformedMessage as malformed:
+            if record.http is not None and record.http.is_refusal:
+                # The body of an error status need not be a message.
+                return violations
             return violations + self._malformed(record, malformed)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded, in_batch=False)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -102,8 +103,9 @@ class Heard:
     def evidence(self, asked: int) -> list[Evidence]:
         """Return the request, by the number of its record, and what came of it."""
         request, *others = self._line.tape.since(asked)
-        if any(each.party != request.party for each in others):
-            return [request, *others]
+        answer = list(takewhile(lambda each: each.party != request.party, others))
+        if answer:
+            return [request, *answer]
         # No body, no record: the status is what there is to see.
         return [request, Evidence("HTTP", OTHER[request.party], None, str(self))]
 

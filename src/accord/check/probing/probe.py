@@ -261,7 +261,7 @@ class Probe:
         patience = min(self.subject.patience, max(_LEAST_PATIENCE, self.subject.patience / 2))
         self.subject = msgspec.structs.replace(self.subject, patience=patience)
         for line in self._lines:
-            line.patience = patience
+            line.patience = min(line.patience, patience)
 
     # -- verdicts
 
