@@ -867,3 +867,42 @@ def test_the_body_of_an_error_status_may_be_anything(text, status, broken):
     said = [C.request(1, "tools/list"), S.text(text).over(status=status)]
     _, found = judge(said, "2025-06-18", server=TOOLS)
     assert [violation.requirement for violation in found] == broken
+
+
+LISTED = {"tools": []}
+
+
+@pytest.mark.requirement(
+    "jsonrpc.request.id-unique",
+    "lifecycle.initialize-result.protocol-version",
+    "lifecycle.initialize-result.server-capabilities",
+    "lifecycle.initialize-result.server-info",
+    "tools.list.array",
+)
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("second", [S.result("open", LISTED), S.error("open", -32600)])
+def test_an_id_that_a_client_uses_twice_in_flight_is_not_held_against_the_server(
+    second, is_reversed
+):
+    asked, opened, ready = opening("2025-06-18", server=TOOLS)
+    answers = [second, opened] if is_reversed else [opened, second]
+    said = [asked, C.request("open", "tools/list"), *answers, ready]
+    said += [C.request(2, "tools/list"), S.result(2, LISTED)]
+    monitor, found = judge(said, "2025-06-18", opened=False)
+    assert {(each.party, each.requirement) for each in found} <= {
+        ("client", "jsonrpc.request.id-unique"),
+        ("client", "lifecycle.initialize.client-waits"),
+    }
+    assert "jsonrpc.request.id-unique" in {each.requirement for each in found}
+    assert monitor.revision == "2025-06-18"
+    assert monitor.conversation.parties["server"].capabilities == frozenset({"tools"})
+
+
+@pytest.mark.requirement("jsonrpc.request.id-unique", "ping.response.empty", "tools.list.array")
+def test_answers_to_an_id_used_twice_in_flight_are_not_told_apart():
+    said = [C.request(1, "ping"), C.request(1, "tools/list")]
+    said += [S.result(1, LISTED), S.result(1, {})]
+    _, found = judge(said, "2025-06-18", server=TOOLS)
+    assert [(each.party, each.requirement) for each in found] == [
+        ("client", "jsonrpc.request.id-unique")
+    ]

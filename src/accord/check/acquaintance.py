@@ -80,7 +80,7 @@ class Acquaintance:
             ConnectFailed: it does not speak one of them; says which ones it speaks.
         """
         told = await self._ask(wanted)
-        if None in told.values() or all(_version(told[each]) == each for each in wanted):
+        if None in told.values() or all(_may_speak(told[each], each) for each in wanted):
             return list(wanted)
         others = [each for each in _reachable(self.subject) if each not in told]
         if any(isinstance(answer, Reply) for answer in told.values()):
@@ -218,6 +218,8 @@ def with_stderr(text: str, line: Line) -> str:
     said: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
     if said and said[-1].startswith(OWN_WORDS):
         return said[-1]
+    if any('"jsonrpc"' in each and '"result"' in each for each in said):
+        text = f"{text}; it answers on standard error, not on standard output"
     return f"{text} (stderr: {' | '.join(said)})" if said else text
 
 
@@ -250,6 +252,14 @@ def _spoken(told: Mapping[RevisionId, Answer]) -> list[RevisionId]:
     """Return the revisions that a server agreed to, be it when it was asked for another."""
     agreed = {_version(answer) for answer in told.values()}
     return [row.id for row in REVISIONS.values() if row.id in agreed and row.handshake]
+
+
+def _may_speak(answer: Answer, revision: RevisionId) -> bool:
+    """Tell whether a server agreed to a revision, or opened a conversation and named none."""
+    if not isinstance(answer, Reply) or answer.is_error:
+        return False
+    named = _version(answer)
+    return named == revision or not isinstance(named, str)
 
 
 def _version(answer: Answer) -> Any:

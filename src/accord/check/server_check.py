@@ -28,6 +28,11 @@ log = logging.getLogger("accord.check")
 # A scenario waits so many times the patience at most; a server that answers nothing is judged all
 # the same.
 _WAITS: Final = 24
+_QUESTIONS: Final = {
+    "roots": "roots/list",
+    "sampling": "sampling/createMessage",
+    "elicitation": "elicitation/create",
+}
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
 
 
@@ -313,6 +318,10 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 def _verdict(row: Requirement, probe: Probe) -> Verdict:
     outcome = probe.outcomes.outcome(row.id) or _untried(row, probe)
+    question = _QUESTIONS.get(row.area)
+    if outcome.verdict == "not-exercised" and question not in (None, *probe.facts.asked):
+        # What a client offers binds no server that makes no use of it.
+        outcome = Outcome("not-applicable", f"the server never sent {question}")
     return judged(row, probe.revision, outcome)
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import META_VERSION, Conversation
-from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.exchange import Exchange, Step, member, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
 from accord.protocol.memory import Memory
 from accord.protocol.revision import Revision
@@ -250,7 +250,7 @@ class Monitor:
         else:
             exchange = conversation.answered_by(sender, id)
             revision = exchange.revision if exchange else conversation.current
-            name = exchange.name if exchange else ""
+            name = _answered_method(exchange, body)
         return Step(
             sender=sender,
             kind=kind,
@@ -451,6 +451,18 @@ def _read(frame: Frame) -> tuple[Any, bool]:
 
 def _row(named: Any) -> Revision | None:
     return REVISIONS.get(named) if isinstance(named, str) else None
+
+
+def _answered_method(exchange: Exchange | None, body: Any) -> str:
+    """Return the method that a reply answers; empty where nobody can tell.
+
+    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
+    not to blame for it. Only the answer to initialize is known by what it holds.
+    """
+    if exchange is None:
+        return ""
+    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
+    return "" if exchange.duplicates and not is_known else exchange.name
 
 
 def _text_of(record: Record) -> bytes | None:
