@@ -180,7 +180,7 @@ async def _introduce(probe: Probe) -> None:
             await line.__aenter__()
             await line.initialize(facts.revision)
         await _get_to_know(facts, line)
-        probe.take_pace()
+        probe.adapt_pace()
         if subject.command:
             probe.lend(line)
         if facts.callable_tools():
@@ -192,6 +192,9 @@ async def _introduce(probe: Probe) -> None:
         if not line.opening:
             raise ConnectFailed(unspoken(subject, [with_stderr(str(error), line)])) from None
         _blame(probe, error)
+        if subject.one_at_a_time:
+            # Nobody borrows this line, and beside it no other copy would start.
+            await probe.dismiss_all()
 
 
 async def _get_to_know(facts: Facts, line: Line) -> None:

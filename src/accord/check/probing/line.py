@@ -287,7 +287,7 @@ class Line:
             message["params"] = params
         name = params.get("name") if isinstance(params, dict) else None
         self._requests[type(id), id] = method, name
-        self.proof = partial(self.tape.exchange, id)
+        self.proof = partial(self.tape.evidence_of_exchange, id)
         try:
             await self.say(message)
         except Silence as error:
@@ -331,7 +331,7 @@ class Line:
             Silence: none came in time.
             LineEnded: the line ended first.
         """
-        self.proof = partial(self.tape.exchange, id)
+        self.proof = partial(self.tape.evidence_of_exchange, id)
         wait = self.longest if patience is None else patience
         began = asyncio.get_running_loop().time()
         try:
@@ -406,7 +406,7 @@ class Line:
 
     def point_at(self, *messages: Any) -> None:
         """Name the messages, sent or heard, that the next verdict is about."""
-        self.proof = partial(self.tape.showing, messages)
+        self.proof = partial(self.tape.evidence_of, messages)
 
     async def hush(self, seconds: float) -> list[dict[str, Any]]:
         """Listen for so long and return what came."""
@@ -437,7 +437,7 @@ class Line:
         }
         reply = await self.ask("initialize", params)
         self.opening = reply.result
-        self.opening_proof = self.tape.exchange(reply.message.get("id"))
+        self.opening_proof = self.tape.evidence_of_exchange(reply.message.get("id"))
         self.revision = self.opening.get("protocolVersion")
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(self.revision)
