@@ -96,6 +96,12 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
         help="a token of the same issuer for another server, which must be refused",
     )
     add_env(parser, "server")
+    parser.add_argument(
+        "--one-at-a-time",
+        action="store_true",
+        help="never launch a second copy beside the first: for a server that owns a port or a lock"
+        " (found out by itself where a second copy does not start)",
+    )
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
     parser.add_argument(
         "--timeout",
@@ -150,6 +156,7 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
         "env": dict(options.env),
         "cwd": options.cwd,
         "patience": options.timeout,
+        **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
     with progress("checking", 1000) as done:
         told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, name)}
@@ -201,6 +208,7 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += [f"--{name} {quote(value)}" for name, value in chosen.items() if value is not None]
     words += [f"--tool {quote(tool)}" for tool in options.tool]
     words += ["--allow-writes"] * options.allow_writes
+    words += ["--one-at-a-time"] * options.one_at_a_time
     words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
     words += ['--bearer "$TOKEN"'] * bool(options.bearer)
     words += ["--oauth"] * options.oauth
