@@ -10,8 +10,17 @@ from typing import Any, Final, Self, TypeAlias
 import msgspec
 
 from accord.check.outcomes import Outcome, is_chosen, judged
+from accord.check.probing.calls import CallLimit
 from accord.check.probing.line import Line, LineEnded, Locked, Reply, Silence
-from accord.check.probing.probe import Facts, Probe, Rules, all_of
+from accord.check.probing.planning import (
+    TellPlan,
+    annotations_of,
+    facts_about,
+    get_to_know,
+    later_annotations,
+    telling_once,
+)
+from accord.check.probing.probe import Facts, Probe, Rules
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
@@ -76,6 +85,7 @@ async def check_server(
     *,
     step: Step | None = None,
     setting: Setting | None = None,
+    tell_plan: TellPlan | None = None,
 ) -> Report:
     """Check a server under each revision that it speaks, and report on all of them.
 
@@ -84,51 +94,51 @@ async def check_server(
         plan: what to check; everything by default.
         step: told how far the check is.
         setting: what the report says of the check; transport and duration are filled in.
+        tell_plan: told which tools will be called, before the first call.
 
     Raises:
         ConnectFailed: the server cannot be reached at all, ends at once, or speaks no revision.
     """
     began = monotonic()
     plan = plan or Plan()
+    limit = CallLimit(plan.rules.calls)
+    subject = msgspec.structs.replace(subject, limit=limit)
     async with _Acquaintance(subject) as acquaintance:
-        found, left_alone = await _check_all(subject, plan, acquaintance, step)
+        told = None if tell_plan is None else telling_once(tell_plan)
+        found, left_alone = await _check_all(subject, plan, acquaintance, step, told)
     settled = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
+        calls=limit.calls,
+        called=dict(limit.made),
         not_called=left_alone,
     )
     return merged(found, target=subject.name, party="server", setting=settled)
 
 
 async def _check_all(
-    subject: Subject, plan: Plan, acquaintance: "_Acquaintance", step: Step | None
+    subject: Subject,
+    plan: Plan,
+    acquaintance: "_Acquaintance",
+    step: Step | None,
+    tell_plan: TellPlan | None,
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; returns the verdicts, and why some tools were not called."""
     # The newest first: it says most about the tools.
     revisions = tuple(sorted(plan.revisions or await acquaintance.spoken(), reverse=True))
-    annotations: dict[str, Any] = {}
+    annotations = await later_annotations(subject, revisions)
     slow: dict[str, str] = {}
     known: dict[str, dict[str, Outcome]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     left_alone: dict[str, str] = {}
     for revision in revisions:
         tell = None if step is None else _telling(step, revision, revisions)
-        facts = Facts(
-            revision=revision,
-            transport=subject.transport,
-            annotations=annotations,
-            slow=slow,
-            settled=known,
-            rules=plan.rules,
-        )
+        facts = facts_about(subject, plan.rules, revision, annotations)
+        facts.slow, facts.settled = slow, known
         probe = Probe(subject, facts, await acquaintance.line(revision))
-        found[revision] = await _check_revision(probe, plan, tell)
-        annotations |= {
-            str(tool.get("name")): tool["annotations"]
-            for tool in facts.tools
-            if tool.get("annotations")
-        }
+        found[revision] = await _check_revision(probe, plan, tell, tell_plan)
+        annotations |= annotations_of(facts.tools)
         left_alone |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.why_not(tool))
         }
@@ -261,10 +271,12 @@ def _with_stderr(text: str, line: Line) -> str:
 # -- one revision
 
 
-async def _check_revision(probe: Probe, plan: Plan, tell: _Tell | None) -> list[Verdict]:
+async def _check_revision(
+    probe: Probe, plan: Plan, tell: _Tell | None, tell_plan: TellPlan | None
+) -> list[Verdict]:
     facts = probe.facts
     try:
-        await _introduce(probe)
+        await _introduce(probe, tell_plan)
         await _run_all(probe, _chosen(plan, facts.revision), tell)
     finally:
         await probe.dismiss_all()
@@ -275,14 +287,16 @@ async def _check_revision(probe: Probe, plan: Plan, tell: _Tell | None) -> list[
     ]
 
 
-async def _introduce(probe: Probe) -> None:
+async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
     """Find out what the server has, and which of its tools take long."""
     subject, facts, line = probe.subject, probe.facts, probe.line
     try:
         if not line.opening:
             await line.__aenter__()
             await line.initialize(facts.revision)
-        await _get_to_know(facts, line)
+        await get_to_know(facts, line)
+        if tell_plan is not None:
+            tell_plan(facts.call_plan())
         probe.subject = subject.paced()
         if subject.command:
             probe.lend()
@@ -296,18 +310,6 @@ async def _introduce(probe: Probe) -> None:
             told = _unspoken(subject, [_with_stderr(str(error), line)])
             raise ConnectFailed(told) from None
         _blame(probe, error)
-
-
-async def _get_to_know(facts: Facts, line: Line) -> None:
-    facts.opening = line.opening
-    if facts.declares("tools"):
-        facts.tools = await all_of(line, "tools/list", "tools")
-    if facts.declares("resources"):
-        facts.resources = await all_of(line, "resources/list", "resources")
-        facts.templates = await all_of(line, "resources/templates/list", "resourceTemplates")
-    if facts.declares("prompts"):
-        facts.prompts = await all_of(line, "prompts/list", "prompts")
-    facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
 
 
 def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
@@ -344,6 +346,7 @@ async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _Tell | No
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
+    probe.begin_scenario()
     if _is_left_out(probe, scenario):
         return
     try:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.calls import CallLimit
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.line import Line
 from accord.check.probing.memory import MemoryCarrier
@@ -57,6 +58,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         leaving: seconds that a launched server may take to end, by itself and after each signal.
         at_once: how many scenarios may run at the same time.
         habits: what is learned of a launched server on the way.
+        limit: which tools may be called, and how often.
     """
 
     name: str
@@ -77,6 +79,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     leaving: float = 3.0
     at_once: int = 4
     habits: Habits = msgspec.field(default_factory=Habits)
+    limit: CallLimit | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was there before the check, so that others may be using it."""
+        return bool(self.url) and not self.is_launched
 
     @property
     def transport(self) -> Transport:
@@ -109,7 +117,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             headers: in place of those of the subject, for HTTP.
         """
         tape = Tape(self.transport, "server", revision=revision, is_judged=is_judged)
-        return Line(self._carrier(headers), tape, patience=self.patience)
+        return Line(self._carrier(headers), tape, patience=self.patience, limit=self.limit)
 
     def _carrier(self, headers: Mapping[str, str] | None) -> Any:
         if self.carrier is not None:

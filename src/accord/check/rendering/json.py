@@ -23,6 +23,8 @@ def as_json(report: Report) -> str:
         "seconds": setting.seconds,
         "accord": report.version,
         "coverage": msgspec.to_builtins(report.coverage),
+        "calls": setting.calls,
+        "called": dict(setting.called),
         "not_called": dict(setting.not_called),
         "score": report.score,
         "score_rule": SCORE_RULE,
