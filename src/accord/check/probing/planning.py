@@ -1,7 +1,7 @@
 """What a server offers, and which of its tools a check will call, found out before any call."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from accord.check.probing.calls import CallLimit, CallPlan
 from accord.check.probing.line import Line, LineEnded, Locked, Silence
@@ -9,7 +9,8 @@ from accord.check.probing.probe import Facts, Rules, all_of
 from accord.check.probing.subject import Subject
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
-from accord.types import RevisionId
+from accord.types import RevisionId, ToolAnnotations
+from accord.types._base import lifetime_of
 
 __all__ = [
     "TellPlan",
@@ -22,8 +23,6 @@ __all__ = [
 ]
 
 TellPlan: TypeAlias = Callable[[CallPlan], None]
-# The first revision whose tools have annotations.
-_ANNOTATED: Final = "2025-03-26"
 
 
 def facts_about(
@@ -72,7 +71,7 @@ async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -
     The first revision has no annotations, and the tools are the same: what a server says under
     its newest revision decides which of them may be called.
     """
-    if any(revision >= _ANNOTATED for revision in revisions):
+    if any(revision in lifetime_of(ToolAnnotations) for revision in revisions):
         return {}
     newest = [row.id for row in REVISIONS.values() if row.handshake][-1]
     try:
