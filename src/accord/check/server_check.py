@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.outcomes import Outcome, is_chosen, judged
+from accord.check.outcomes import Outcome, is_chosen, judged, without_secrets
 from accord.check.probing.calls import CallLimit
 from accord.check.probing.line import Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.planning import (
@@ -281,7 +281,7 @@ async def _check_revision(
     finally:
         await probe.dismiss_all()
     return [
-        _verdict(row, probe)
+        without_secrets(_verdict(row, probe), probe.subject.secrets)
         for row in catalogue().values()
         if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
     ]

@@ -102,6 +102,11 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
         metavar="TOKEN",
         help="a token of the same issuer for another server, which must be refused",
     )
+    parser.add_argument(
+        "--allow-token-in-query",
+        action="store_true",
+        help="also try the token of --bearer in the query of the URL, where logs keep it",
+    )
     add_env(parser, "server")
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
     parser.add_argument(
@@ -204,7 +209,10 @@ async def _reached(options: argparse.Namespace, work: "Callable[[Subject], Await
 async def _authorized(subject: "Subject", options: argparse.Namespace) -> "Subject":
     """Return a server that is told who we are, by tokens that are given or obtained."""
     subject = replace(
-        subject, other_token=options.other_bearer, foreign_token=options.foreign_bearer
+        subject,
+        other_token=options.other_bearer,
+        foreign_token=options.foreign_bearer,
+        allow_token_in_query=options.allow_token_in_query,
     )
     if not options.oauth:
         return subject
@@ -246,6 +254,7 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += [f"--grant {quote(options.grant)}"] if options.grant else []
     words += ['--other-bearer "$OTHER"'] * bool(options.other_bearer)
     words += ['--foreign-bearer "$FOREIGN"'] * bool(options.foreign_bearer)
+    words += ["--allow-token-in-query"] * options.allow_token_in_query
     words += [f"--env {quote(variable)}=..." for variable, _ in options.env]
     return Setting(
         command=" ".join(words),

@@ -34,6 +34,8 @@ _STARTING: Final = 30.0
 # within twice of it the process has left.
 _SETTLING: Final = 0.1
 _LEAVING: Final = 2.0
+# A shorter text stands in reports by chance.
+_SECRET: Final = 6
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
         foreign_token: a good token of the same issuer, for another server.
+        allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
         granted: what an authorization server gave for this check, as `Granted`.
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
@@ -69,6 +72,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     is_launched: bool = False
     other_token: str | None = None
     foreign_token: str | None = None
+    allow_token_in_query: bool = False
     granted: Any = None
     env: Mapping[str, str] = {}
     cwd: str | None = None
@@ -90,6 +94,20 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def transport(self) -> Transport:
         """What the server is reached over."""
         return self.form if self.url else "stdio"
+
+    @property
+    def bearer(self) -> str:
+        """The token that every request carries; empty where there is none."""
+        given = {name.lower(): value for name, value in self.headers.items()}
+        scheme, _, token = given.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    @property
+    def secrets(self) -> list[str]:
+        """What the user gave to be let in, the longest first; never part of a report."""
+        tokens = [self.bearer, self.other_token or "", self.foreign_token or ""]
+        given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
+        return sorted(given, key=len, reverse=True)
 
     def paced(self) -> "Subject":
         """Return it with times that suit its own speed: who starts slowly does all slowly.
