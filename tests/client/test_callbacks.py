@@ -103,6 +103,39 @@ def test_an_answer_of_no_known_form_is_an_internal_error(returned, wayward, run,
     assert "on_elicit returned" in caplog.text
 
 
+PAGE = {"mode": "url", "message": "sign in", "url": "https://example.com/", "elicitationId": "e"}
+TOOL = {"name": "look", "inputSchema": {"type": "object"}}
+
+
+@pytest.mark.requirement("elicitation.error.undeclared-mode")
+def test_an_elicitation_by_url_is_refused_because_forms_alone_are_declared(wayward, run):
+    asked = []
+
+    async def main():
+        async with connect(wayward(), on_elicit=asked.append) as client:
+            return await ask(client, "elicitation/create", PAGE)
+
+    error = run(main())["error"]
+    assert error["code"] == -32602
+    assert "did not declare elicitation.url" in error["message"]
+    assert asked == []
+
+
+@pytest.mark.requirement("sampling.tools.capability")
+@pytest.mark.parametrize("members", [{"tools": [TOOL]}, {"toolChoice": {"mode": "auto"}}], ids=str)
+def test_sampling_with_tools_is_refused_because_tools_are_not_declared(members, wayward, run):
+    asked = []
+
+    async def main():
+        async with connect(wayward(), on_sample=asked.append) as client:
+            return await ask(client, "sampling/createMessage", {**SAMPLE, **members})
+
+    error = run(main())["error"]
+    assert error["code"] == -32602
+    assert "did not declare sampling.tools" in error["message"]
+    assert asked == []
+
+
 def test_the_model_answers(wayward, run):
     async def on_sample(params):
         assert params.messages[0].content == TextContent("hello")

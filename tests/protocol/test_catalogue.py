@@ -128,9 +128,9 @@ def test_all_rows_by_level_and_check():
         "SHOULD NOT": 33,
     }
     assert Counter(row.check for row in rows) == {
-        "wire": 318,
-        "server-probe": 168,
-        "client-probe": 131,
+        "wire": 322,
+        "server-probe": 166,
+        "client-probe": 129,
         "auth-probe": 115,
         "human": 113,
         "http-probe": 70,

@@ -1393,3 +1393,66 @@ def test_an_opening_whose_answer_was_lost_on_the_way_can_be_tried_again():
     client.give_up(exchange.id)
     client.request("initialize", initialize(LATEST))
     assert client.conversation.phase is Phase.NEGOTIATING
+
+
+# Parts of capabilities: modes of elicitation, tools in sampling
+
+FORM = t.ElicitParams("where to?", {"type": "object", "properties": {}})
+PAGE = t.ElicitParams("sign in", mode="url", url="https://example.com/", elicitation_id="e1")
+WITH_TOOLS = t.CreateMessageParams(HELLO, 10, tools=[t.Tool("look", {"type": "object"})])
+WITH_CHOICE = t.CreateMessageParams(HELLO, 10, tool_choice=t.ToolChoice("none"))
+UNDECLARED = [
+    ("elicitation.mode.supported-only", {"elicitation": {"url": {}}}, "elicitation/create", FORM),
+    ("elicitation.mode.supported-only", {"elicitation": {"form": {}}}, "elicitation/create", PAGE),
+    ("elicitation.mode.supported-only", {"elicitation": {}}, "elicitation/create", PAGE),
+    (
+        "sampling.tools.not-without-capability",
+        {"sampling": {}},
+        "sampling/createMessage",
+        WITH_TOOLS,
+    ),
+    (
+        "sampling.tools.not-without-capability",
+        {"sampling": {"context": {}}},
+        "sampling/createMessage",
+        WITH_CHOICE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("requirement", "capabilities", "name", "params"), UNDECLARED)
+def test_a_question_beyond_what_the_client_declared_raises_before_it_is_sent(
+    requirement, capabilities, name, params
+):
+    declared = msgspec.convert(capabilities, t.ClientCapabilities)
+    pair = opened(LATEST, client=declared)
+    assert breach(pair.server.request, name, params) == [requirement]
+
+
+@pytest.mark.parametrize(("requirement", "capabilities", "name", "params"), UNDECLARED)
+def test_a_question_beyond_what_the_client_declared_is_refused_by_the_client(
+    requirement, capabilities, name, params
+):
+    declared = msgspec.convert(capabilities, t.ClientCapabilities)
+    client, server = opened(LATEST, client=declared, enforce=False)
+    _, data = server.request(name, params)
+    event = only(client.receive(data))
+    assert error_of(event) == (0, -32602)
+    assert requirements(event.violations) == [requirement]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "name", "params"),
+    [
+        ({"elicitation": {}}, "elicitation/create", FORM),
+        ({"elicitation": {"form": {}}}, "elicitation/create", FORM),
+        ({"elicitation": {"url": {}}}, "elicitation/create", PAGE),
+        ({"elicitation": {"url": {}, "form": {}}}, "elicitation/create", FORM),
+        ({"sampling": {"tools": {}}}, "sampling/createMessage", WITH_TOOLS),
+        ({"sampling": {"tools": {}}}, "sampling/createMessage", WITH_CHOICE),
+        ({"sampling": {}}, "sampling/createMessage", t.CreateMessageParams(HELLO, 10)),
+    ],
+)
+def test_a_question_within_what_the_client_declared_is_asked(capabilities, name, params):
+    pair = opened(LATEST, client=msgspec.convert(capabilities, t.ClientCapabilities))
+    assert asked(pair.server, pair.client, name, params).name == name

@@ -9,6 +9,7 @@ import pytest
 from accord import Context, Server, connect
 from accord.errors import RequestTimeout
 from accord.types import PromptReference
+from support.raw import RawClient
 from support.waiting import LONG, run, until
 
 
@@ -249,5 +250,23 @@ def test_a_completer_has_a_context() -> None:
         async with connect(server) as client:
             found = await client.complete(PromptReference("greet"), "name", "")
             assert found.values == ["completion/complete"]
+
+    run(main())
+
+
+@pytest.mark.requirement("elicitation.mode.supported-only")
+def test_a_client_with_url_mode_alone_is_not_asked_by_form() -> None:
+    async def choose(ctx: Context) -> str:
+        return await ctx.elicit("window or aisle?", str)
+
+    async def main() -> None:
+        async with RawClient(served(choose)) as raw:
+            await raw.open("2025-11-25", elicitation={"url": {}})
+            answer = await raw.ask(1, "tools/call", {"name": "choose", "arguments": {}})
+            assert answer["result"]["isError"]
+            assert answer["result"]["content"][0]["text"] == (
+                "the client did not declare elicitation.form"
+            )
+            assert [each for each in raw.received if "method" in each] == []
 
     run(main())

@@ -69,6 +69,47 @@ def asked(
     ]
 
 
+def asked_of(
+    requirement: str,
+    method: str,
+    params: Any,
+    *,
+    declared: Any,
+    undeclared: Any,
+    revisions: tuple[str, ...],
+    variant: str = "",
+    answer: Any = None,
+    **more: Any,
+) -> list[Pair]:
+    """Pairs on one question to a client that declared what it needs, and to one that did not."""
+
+    def said(way: Way, revision: str, capabilities: Any) -> list[Said]:
+        meta = {"clientCapabilities": capabilities}
+        asking = way.ask(method, params)
+        if way.name == "round":
+            named = {"_meta": {f"{META}{key}": value for key, value in meta.items()}}
+            asking[0] = C.request(1, "tools/call", {**CALL, **named})
+        before = opening(revision, client=capabilities, server={"tools": {}})
+        if answer is None:
+            return [*before, *asking]
+        return [*before, *asking, *way.answer(answer, **meta)]
+
+    return [
+        Pair(
+            requirement=requirement,
+            legal=said(way, revision, declared),
+            illegal=said(way, revision, undeclared),
+            opened=False,
+            revisions=(revision,),
+            variant="-".join(filter(None, (variant, way.name))),
+            **more,
+        )
+        for way in WAYS
+        for revision in way.revisions
+        if revision in revisions
+    ]
+
+
 def answered(
     requirement: str,
     method: str,

@@ -143,7 +143,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     The opening with the given capabilities comes first by itself, unless `opened` is false. In the
     legal trace nothing at all may be reported; in the illegal one this requirement, by this party,
-    and no other than those in `also`.
+    and no other than those in `also`. `provoked` are breaches of the other party that both traces
+    need, because the requirement says how to answer them.
     """
 
     requirement: str
@@ -156,6 +157,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     party: Literal["client", "server"] | None = None
     severity: Literal["fail", "warn"] | None = None
     also: frozenset[str] = frozenset()
+    provoked: frozenset[str] = frozenset()
     variant: str = ""
     observed: bool = False
     """For what may be seen but not broken: the second trace is reported as not followed, never as a

@@ -12,6 +12,7 @@ import msgspec
 from accord.bindings.facts import NO_FACTS, RequestFacts
 from accord.errors import ElicitationRefused, MissingCapability
 from accord.principal import Principal
+from accord.protocol.declared import elicitation_modes
 from accord.protocol.exchange import Exchange
 from accord.server.forms import form_of
 from accord.types import (
@@ -292,7 +293,7 @@ class Context(Generic[State]):
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
                 ToolError, so a tool that does not catch it tells its caller.
-            MissingCapability: the client did not declare elicitation.
+            MissingCapability: the client did not declare elicitation, or not by form.
         """
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
@@ -317,8 +318,12 @@ class Context(Generic[State]):
         revision = self._exchange.revision
         if name not in revision.requests["server"]:
             raise MissingCapability(f"{name} does not exist in revision {revision.id}")
-        if capability not in self.client_capabilities:
+        declared = self.client_capabilities
+        if capability not in declared:
             raise MissingCapability(f"the client did not declare {capability}")
+        # elicitation.mode.supported-only
+        if capability == "elicitation" and "form" not in elicitation_modes(declared):
+            raise MissingCapability("the client did not declare elicitation.form")
         if self._exchange.origin is not None and not self._exchange.origin.can_ask:
             raise MissingCapability("answers are plain JSON here, so nothing can be asked")
         session = self._session

@@ -41,7 +41,11 @@ def _without_memory(pair: Pair, revision: str) -> list[str]:
     monitor.conversation.memory = None
     said = records([*before, *pair.legal], revision, client=pair.client)
     found = [violation for record in said for violation in monitor.observe(record)]
-    return [str(violation) for violation in found + monitor.close()]
+    return [
+        str(violation)
+        for violation in found + monitor.close()
+        if violation.requirement not in pair.provoked
+    ]
 
 
 def _asked(id: int, state: str) -> Said:

@@ -34,7 +34,7 @@ def test_shortest_legal_trace_raises_no_alarm(pair: Pair, revision: str) -> None
         pair.legal, revision, client=pair.client, server=pair.server, opened=pair.opened
     )
     # Some practices contradict a requirement: who follows them is reported for that alone.
-    tolerated = pair.also if pair.observed else frozenset()
+    tolerated = pair.also if pair.observed else pair.provoked
     assert [str(each) for each in found if each.requirement not in tolerated] == []
     assert monitor.tallies[pair.requirement].exercised > 0, "the trace does not test the rule"
 
@@ -50,7 +50,7 @@ def test_shortest_illegal_trace_breaks_just_this_rule(pair: Pair, revision: str)
         assert pair.requirement not in monitor.tallies
         return
     assert pair.requirement in reported, f"not reported; got {[str(each) for each in found]}"
-    assert reported <= {pair.requirement} | pair.also, [str(each) for each in found]
+    assert reported <= {pair.requirement} | pair.also | pair.provoked, [str(each) for each in found]
     breach = next(each for each in found if each.requirement == pair.requirement)
     assert breach.severity == (pair.severity or catalogue()[pair.requirement].severity_in(revision))
     assert pair.party in (None, breach.party)

@@ -2,8 +2,15 @@
 
 from typing import TYPE_CHECKING, Final
 
+from accord.protocol.declared import undeclared_mode, undeclared_tools
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import METHOD_NOT_FOUND, NOTIFICATION, REQUEST, RESULT
+from accord.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    NOTIFICATION,
+    REQUEST,
+    RESULT,
+)
 from accord.protocol.methods import KNOWN, REQUESTS
 from accord.protocol.rules._rule import Declared, HoldsFor, Outcome, state
 from accord.protocol.violation import CLIENT, IGNORE, OTHER, SERVER, Party
@@ -66,6 +73,44 @@ def request_needs_a_declared_capability(step: Step, conversation: "Conversation"
     if needed in declared:
         return True
     return f"sends {step.name}, but the {OTHER[step.sender]} did not declare {needed}"
+
+
+# -- parts of a capability: the mode of an elicitation, tools in sampling
+
+_PARTS: Final = Lifetime(since="2025-11-25")
+
+
+# Endpoints have to ask these rules about every question: no table knows what it will hold.
+@state(
+    "elicitation.mode.supported-only",
+    by=SERVER,
+    kind=REQUEST,
+    on="elicitation/create",
+    lifetime=_PARTS,
+    reaction=INVALID_PARAMS,  # elicitation.error.undeclared-mode
+)
+def server_asks_in_a_declared_mode(step: Step, conversation: "Conversation") -> Outcome:
+    declared = conversation.capabilities(CLIENT, step.exchange)
+    if declared is None or "elicitation" not in declared:
+        return None
+    mode = undeclared_mode(step.body, declared)
+    return mode is None or f"asks in mode {mode}, but the client did not declare elicitation.{mode}"
+
+
+@state(
+    "sampling.tools.not-without-capability",
+    by=SERVER,
+    kind=REQUEST,
+    on="sampling/createMessage",
+    lifetime=_PARTS,
+    reaction=INVALID_PARAMS,
+)
+def server_offers_tools_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+    declared = conversation.capabilities(CLIENT, step.exchange)
+    if declared is None or "sampling" not in declared:
+        return None
+    name = undeclared_tools(step.body, declared)
+    return name is None or f"sends {name}, but the client did not declare sampling.tools"
 
 
 _AREAS: Final[dict[str, tuple[Party, str, tuple[str, ...]]]] = {

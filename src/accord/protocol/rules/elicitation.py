@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.conversation import META_CAPABILITIES
+from accord.protocol.declared import undeclared_mode
 from accord.protocol.exchange import Step, meta_of
-from accord.protocol.jsonrpc import REQUEST, RESULT
+from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, REQUEST, RESULT
 from accord.protocol.rules._rule import Breach, Outcome, check
-from accord.protocol.rules.items import Finding, Placed, each, has, object_of, shown
+from accord.protocol.rules.items import Finding, Placed, each, has, object_of, params_of, shown
 from accord.protocol.rules.questions import (
     ANSWERING,
     ASKING,
+    IN_ROUNDS,
     Answer,
     Question,
     answering,
@@ -71,6 +73,28 @@ def request_with_an_answer_declares_elicitation(
 @check("elicitation.asked-by-mrtr", by=SERVER, kind=(REQUEST, RESULT), on=_ASKING)
 def elicitation_is_asked_in_a_result(step: Step, conversation: "Conversation") -> Outcome:
     return asked_by_round(step, CREATE)
+
+
+@check("elicitation.mode.supported-only", by=SERVER, kind=IN_ROUNDS, on=_ASKING)
+def round_asks_in_a_declared_mode(step: Step, conversation: "Conversation") -> Outcome:
+    declared = conversation.capabilities(CLIENT, step.exchange)
+    if declared is None or "elicitation" not in declared:
+        return None
+    return each(
+        mode is None or f"asks in mode {mode}, but the client did not declare elicitation.{mode}"
+        for question in questions(step, CREATE)
+        for mode in [undeclared_mode(question.params, declared)]
+    )
+
+
+@check("elicitation.error.undeclared-mode", by=CLIENT, kind=(RESULT, FAULT), on=CREATE)
+def client_refuses_an_undeclared_mode(step: Step, conversation: "Conversation") -> Outcome:
+    mode = undeclared_mode(params_of(step), conversation.capabilities(CLIENT))
+    if mode is None:
+        return None
+    refused = step.error is not None and step.error.code == INVALID_PARAMS
+    got = "a result" if step.error is None else f"error {step.error.code}"
+    return refused or f"answers {got} to mode {mode}, which it did not declare, not -32602"
 
 
 # -- the form

@@ -28,6 +28,8 @@ ASK: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 """What may be asked."""
 
 ASKING: Final = (REQUEST, RESULT, NOTIFICATION)
+IN_ROUNDS: Final = (RESULT, NOTIFICATION)
+"""The kinds of messages that carry questions where servers send no requests."""
 ANSWERING: Final = (REQUEST, RESULT)
 
 # By these members the answers to the three questions are told from each other.

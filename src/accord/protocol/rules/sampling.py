@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from accord.protocol.declared import undeclared_tools
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST
 from accord.protocol.rules._rule import Outcome, check
@@ -23,6 +24,7 @@ from accord.protocol.rules.items import (
 from accord.protocol.rules.questions import (
     ANSWERING,
     ASKING,
+    IN_ROUNDS,
     Answer,
     Question,
     answering,
@@ -166,6 +168,29 @@ def tool_choice_is_a_known_one(step: Step, conversation: "Conversation") -> Outc
 
 
 # -- tools inside the request
+
+
+@check("sampling.tools.not-without-capability", by=SERVER, kind=IN_ROUNDS, on=_ASKING)
+def round_offers_tools_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+    declared = conversation.capabilities(CLIENT, step.exchange)
+    if declared is None or "sampling" not in declared:
+        return None
+    return each(
+        name is None or f"sends {name}, but the client did not declare sampling.tools"
+        for question in questions(step, _CREATE)
+        for name in [undeclared_tools(question.params, declared)]
+    )
+
+
+@check("sampling.tools.capability", by=CLIENT, kind=ANSWERING, on=_ANSWERING)
+def client_accepts_tools_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+    declared = conversation.capabilities(CLIENT, step.exchange if step.kind == REQUEST else None)
+    return each(
+        undeclared_tools(answer.asked, declared) is None
+        or f"sends {answer.place} to a question with tools, without declaring sampling.tools"
+        for answer in answers(step, conversation, _CREATE)
+        if answer.asked.get("tools") is not None or answer.asked.get("toolChoice") is not None
+    )
 
 
 @check("sampling.tool-results.alone", by=SERVER, kind=ASKING, on=_ASKING)

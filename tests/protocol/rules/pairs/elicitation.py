@@ -7,6 +7,7 @@ from support.questions import (
     answered,
     asked,
     asked_in_a_result,
+    asked_of,
     declared,
     declared_per_request,
 )
@@ -64,6 +65,40 @@ def _declaring(elicitation):
     return [C.request(1, "tools/call", {**CALL, "_meta": meta})]
 
 
+def _in_mode(variant, question, *, declared, undeclared):
+    """The same question to a client that declared its mode, and to one that did not."""
+    return [
+        pair
+        for revisions, id in ((_SECOND, {"elicitationId": "e1"}), (_THIRD, {}))
+        for pair in asked_of(
+            "elicitation.mode.supported-only",
+            _CREATE,
+            question or _page(**id),
+            declared={"elicitation": declared},
+            undeclared={"elicitation": undeclared},
+            revisions=revisions,
+            variant=variant,
+        )
+    ]
+
+
+def _answered_in_mode(variant, modes, question, reply):
+    asked_wrongly = [
+        *opening("2025-11-25", client={"elicitation": modes}),
+        S.request("q", _CREATE, question),
+    ]
+    return Pair(
+        requirement="elicitation.error.undeclared-mode",
+        legal=[*asked_wrongly, C.error("q", -32602, "not in this mode")],
+        illegal=[*asked_wrongly, reply],
+        opened=False,
+        revisions=_SECOND,
+        party="client",
+        provoked=frozenset({"elicitation.mode.supported-only"}),
+        variant=variant,
+    )
+
+
 _DEMAND = [{**_page(), "elicitationId": "e1"}]
 
 
@@ -105,6 +140,18 @@ PAIRS = [
     declared_per_request(
         "elicitation.capability-per-request", _CREATE, _CITY, _ACCEPTED, "elicitation"
     ),
+    # -- the mode
+    *_in_mode("form", _CITY, declared={"form": {}, "url": {}}, undeclared={"url": {}}),
+    *_in_mode(
+        "named-form", {"mode": "form", **_CITY}, declared={"form": {}}, undeclared={"url": {}}
+    ),
+    *_in_mode("page", None, declared={"url": {}}, undeclared={"form": {}}),
+    *_in_mode("page-of-nothing-named", None, declared={"url": {}}, undeclared={}),
+    _answered_in_mode(
+        "page", {"form": {}}, _page(elicitationId="e1"), C.result("q", {"action": "accept"})
+    ),
+    _answered_in_mode("form", {"url": {}}, _CITY, C.result("q", _ACCEPTED)),
+    _answered_in_mode("code", {}, _page(elicitationId="e1"), C.error("q", -32603, "failed")),
     asked_in_a_result("elicitation.asked-by-mrtr", _CREATE, _CITY),
     # -- answers
     *answered(

@@ -1,6 +1,13 @@
 """Pairs of traces for sampling."""
 
-from support.questions import CAPABILITIES, answered, asked, declared, declared_per_request
+from support.questions import (
+    CAPABILITIES,
+    answered,
+    asked,
+    asked_of,
+    declared,
+    declared_per_request,
+)
 from support.traces import META, C, Pair, S
 
 _CREATE = "sampling/createMessage"
@@ -21,6 +28,7 @@ _MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 _LATER = ("2025-11-25", "2026-07-28")
 
 _USE = {"type": "tool_use", "id": "u1", "name": "weather", "input": {}}
+_TOOL = {"name": "weather", "inputSchema": {"type": "object"}}
 _GIVEN = {"type": "tool_result", "toolUseId": "u1", "content": []}
 
 
@@ -261,5 +269,34 @@ PAIRS = [
         legal={**_PARAMS, "toolChoice": {}},
         illegal={**_PARAMS, "toolChoice": "auto"},
         variant="text",
+    ),
+    *(
+        pair
+        for variant, members in (
+            ("tools", {"tools": [_TOOL]}),
+            ("no-tools", {"tools": []}),
+            ("choice", {"toolChoice": {"mode": "none"}}),
+        )
+        for pair in asked_of(
+            "sampling.tools.not-without-capability",
+            _CREATE,
+            {**_PARAMS, **members},
+            declared={"sampling": {"tools": {}}},
+            undeclared={"sampling": {}},
+            revisions=_LATER,
+            party="server",
+            variant=variant,
+        )
+    ),
+    *asked_of(
+        "sampling.tools.capability",
+        _CREATE,
+        {**_PARAMS, "tools": [_TOOL]},
+        declared={"sampling": {"tools": {}}},
+        undeclared={"sampling": {}},
+        answer=_ANSWER,
+        revisions=_LATER,
+        party="client",
+        also=frozenset({"sampling.tools.not-without-capability"}),
     ),
 ]
