@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from functools import cache
 from time import monotonic
 from typing import Any, Final, Self, TypeAlias
 
@@ -25,6 +26,7 @@ from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
 from accord.check.scenarios._scenario import Scenario
+from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
@@ -362,7 +364,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         log.exception("the scenario %r failed", scenario.name)
         _leave_open(probe, scenario, f"the check itself failed: {type(error).__name__}: {error}")
     else:
-        _leave_open(probe, scenario, "the server gave no occasion for it")
+        _leave_open(probe, scenario, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = probe.outcomes.found
         probe.facts.settled[scenario.name] = {id: found[id] for id in scenario.ids if id in found}
@@ -427,12 +429,20 @@ def _untried(row: Requirement, probe: Probe) -> Outcome:
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
     if reason is not None:
         return Outcome("not-applicable", reason)
-    if row.check == "human":
-        return Outcome("not-exercised", "it takes a person to see this")
-    if row.check == "client-probe":
-        return Outcome("not-exercised", "the server gave no occasion for it")
+    why = untried_reason(row, _probed(), "server")
+    if why != NO_OCCASION.format("server"):
+        return Outcome("not-exercised", why)
     if probe.facts.locked:
         return Outcome("not-exercised", probe.facts.locked)
     if row.check == "auth-probe":
         return Outcome("not-applicable", "the server asks for no authorization")
-    return Outcome("not-exercised", "the server gave no occasion for it")
+    used_up = probe.facts.used_up()
+    return Outcome("not-exercised", f"{why}; {used_up}" if used_up else why)
+
+
+@cache
+def _probed() -> frozenset[str]:
+    """Return the ids of the requirements that a scenario tries."""
+    from accord.check.scenarios.server import SCENARIOS
+
+    return frozenset(id for each in SCENARIOS for id in each.ids)

@@ -23,6 +23,7 @@ from accord.check.scenarios.server._discovery import (
     quoted_place,
 )
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
+from accord.check.untried import NO_PROBE
 from accord.protocol.catalogue import catalogue
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         await _judge_tokens(probe, line)
         await _judge_grant(probe, sender, published)
         for id in _CONSENTED:
-            probe.skip(id, "it takes scopes, users or clients that a check does not have")
+            why = "it takes scopes, users or clients that a check does not have"
+            probe.skip(id, f"{NO_PROBE}: {why}")
 
 
 def _judge_refusal(probe: "Probe", heard: Heard) -> None:
