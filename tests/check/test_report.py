@@ -1,10 +1,19 @@
+import json
+
 import pytest
 
+from accord.check.rendering.badge import as_badge
+from accord.check.rendering.html import as_html
+from accord.check.rendering.json import as_json
+from accord.check.rendering.markdown import as_markdown
+from accord.check.rendering.text import as_text
+from accord.check.rendering.wording import summary
 from accord.check.report import Coverage, Findings, Setting, build, merged
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
+from check.reports import hostile_report
 
 NEW = REVISION_IDS[2]
 
@@ -153,3 +162,14 @@ def test_the_evidence_of_a_finding_is_the_last_message():
         ("fail", None),
         ("warn", "server: []"),
     ]
+
+
+def test_every_form_counts_requirements_and_not_how_often_they_were_broken():
+    report = hostile_report()
+    assert sum(each.count for each in report.findings) == 5
+    told = "1 requirement failed, 2 warned"
+    for form in (as_text, as_markdown, as_html, as_badge):
+        assert told in form(report)
+    counts = json.loads(as_json(report))["counts"]
+    assert (counts["fail"], counts["warn"]) == (1, 2)
+    assert told in summary(report)

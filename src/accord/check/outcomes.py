@@ -62,9 +62,11 @@ class Outcomes:
             if known is None or known.verdict in _OPEN:
                 self.found[id] = Outcome("pass", "held")
             return True
-        if known is None or known.verdict not in ("fail", "warn"):
+        verdict = row.severity_in(self.revision)
+        if verdict is None:
+            self.found.setdefault(id, Outcome("pass", f"held; {why}, which is optional"))
+        elif known is None or known.verdict not in ("fail", "warn"):
             proof = Evidence(why, self.party, None, None)
-            verdict = row.severity_in(self.revision)
             self.found[id] = Outcome(verdict, why, [proof, *evidence])
         return False
 
@@ -144,6 +146,7 @@ def summed(tallies: Iterable[Tally | None]) -> Tally:
             if tally.worst is not None and total.worst != "fail":
                 total.worst = tally.worst
             total.kept += tally.kept
+            total.hint = total.hint or tally.hint
     return total
 
 
@@ -158,5 +161,5 @@ def _of_tally(tally: Tally) -> Outcome | None:
         more = f" (and {len(others)} more like it)" if others else ""
         return Outcome(tally.worst, first + more, list(ways.values())[:_SHOWN])
     if tally.exercised:
-        return Outcome("pass", f"held {tally.exercised} times" if tally.exercised > 1 else "held")
+        return Outcome("pass", tally.held)
     return None

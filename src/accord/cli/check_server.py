@@ -108,6 +108,12 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
         help="also try the token of --bearer in the query of the URL, where logs keep it",
     )
     add_env(parser, "server")
+    parser.add_argument(
+        "--one-at-a-time",
+        action="store_true",
+        help="never launch a second copy beside the first: for a server that owns a port or a lock"
+        " (found out by itself where a second copy does not start)",
+    )
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
     parser.add_argument(
         "--timeout",
@@ -192,6 +198,7 @@ async def _reached(options: argparse.Namespace, work: "Callable[[Subject], Await
         "env": dict(options.env),
         "cwd": options.cwd,
         "patience": options.timeout,
+        **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
     if isinstance(found, str):
         subject = Subject(url=found, form=transport, **settings)
@@ -245,6 +252,7 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += [f"--tool {quote(tool)}" for tool in options.tool]
     words += ["--allow-writes"] * options.allow_writes
     words += [f"--calls {options.calls}"] * (options.calls is not None)
+    words += ["--one-at-a-time"] * options.one_at_a_time
     words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
     words += ['--bearer "$TOKEN"'] * bool(options.bearer)
     words += ["--oauth"] * options.oauth

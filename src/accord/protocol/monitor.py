@@ -13,7 +13,7 @@ from msgspec import UNSET
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import META_VERSION, Conversation
-from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.exchange import Exchange, Step, member, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
 from accord.protocol.memory import Memory
 from accord.protocol.revision import Revision
@@ -150,6 +150,9 @@ class Monitor:
         try:
             decoded = self._codec.decode(text)
         except MalformedMessage as malformed:
+            if record.http is not None and record.http.is_refusal:
+                # The body of an error status need not be a message.
+                return violations
             return violations + self._malformed(record, malformed)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded, in_batch=False)
@@ -247,7 +250,7 @@ class Monitor:
         else:
             exchange = conversation.answered_by(sender, id)
             revision = exchange.revision if exchange else conversation.current
-            name = exchange.name if exchange else ""
+            name = _answered_method(exchange, body)
         return Step(
             sender=sender,
             kind=kind,
@@ -350,14 +353,17 @@ class Monitor:
                 continue
             row = self._rows[violation.requirement]
             severity = violation.severity or row.severity_in(revision)
+            tally = self._tally(violation.requirement)
+            tally.exercised = max(tally.exercised, 1)
+            if severity is None:
+                tally.hint = tally.hint or violation.why
+                continue
             complete_violation = msgspec.structs.replace(
                 violation,
                 severity=severity,
                 number=record.number or None,
                 evidence=_evidence(record),
             )
-            tally = self._tally(violation.requirement)
-            tally.exercised = max(tally.exercised, 1)
             tally.breaches += 1
             tally.worst = FAIL if FAIL in (tally.worst, severity) else severity
             if len(tally.kept) < self._kept:
@@ -384,10 +390,7 @@ class Monitor:
                 more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
                 message = tally.kept[0].why + more
         elif tally.exercised:
-            name, message = (
-                "pass",
-                f"held {tally.exercised} times" if tally.exercised > 1 else "held",
-            )
+            name, message = "pass", tally.held
         else:
             name, message = self._unexercised(row, is_ruled=is_ruled)
         return Verdict(
@@ -448,6 +451,18 @@ def _read(frame: Frame) -> tuple[Any, bool]:
 
 def _row(named: Any) -> Revision | None:
     return REVISIONS.get(named) if isinstance(named, str) else None
+
+
+def _answered_method(exchange: Exchange | None, body: Any) -> str:
+    """Return the method that a reply answers; empty where nobody can tell.
+
+    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
+    not to blame for it. Only the answer to initialize is known by what it holds.
+    """
+    if exchange is None:
+        return ""
+    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
+    return "" if exchange.duplicates and not is_known else exchange.name
 
 
 def _text_of(record: Record) -> bytes | None:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -10,6 +12,8 @@ import msgspec
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
 from accord.check.probing.http import HttpCarrier, heads_of
 from accord.check.probing.line import Line
+from accord.protocol.monitor import Evidence
+from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts
 
 if TYPE_CHECKING:
@@ -95,6 +99,15 @@ class Heard:
             batch = message if isinstance(message, list) else [message]
             found.extend(each for each in batch if isinstance(each, dict))
         return found
+
+    def evidence(self, asked: int) -> list[Evidence]:
+        """Return the request, by the number of its record, and what came of it."""
+        request, *others = self._line.tape.since(asked)
+        answer = list(takewhile(lambda each: each.party != request.party, others))
+        if answer:
+            return [request, *answer]
+        # No body, no record: the status is what there is to see.
+        return [request, Evidence("HTTP", OTHER[request.party], None, str(self))]
 
     # -- reading
 
@@ -189,8 +202,12 @@ async def exchanging(
             sent[name.replace("_", "-")] = value
     body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
     line.tape.take("client", body or b"", HttpFacts(method=method, headers=sent))
+    asked = line.tape.count
+    line.proof = partial(line.tape.since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
-        yield Heard(line, response)
+        heard = Heard(line, response)
+        line.proof = partial(heard.evidence, asked)
+        yield heard
 
 
 async def posted(line: Line, message: Any, **settings: Any) -> Heard:

@@ -73,6 +73,8 @@ async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -
     """
     if any(revision in lifetime_of(ToolAnnotations) for revision in revisions):
         return {}
+    if subject.one_at_a_time:
+        return {}  # the only copy is in use
     newest = [row.id for row in REVISIONS.values() if row.handshake][-1]
     try:
         async with subject.line(is_judged=False) as line:

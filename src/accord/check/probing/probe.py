@@ -1,7 +1,7 @@
 """What a scenario has in hand: lines to the server, facts about it, and a place for verdicts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -14,6 +14,8 @@ from accord.check.probing.line import Line
 from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
 from accord.check.probing.tools import refusal
+from accord.errors import AccordError
+from accord.protocol.monitor import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
 
@@ -28,8 +30,10 @@ _TOOLS: Final = 20
 # Seconds that even a server gets that hung before.
 _LEAST_PATIENCE: Final = 1.0
 
-# The line that a scenario opened last: several scenarios run at once, each as a task of its own.
+# The line that a scenario uses, and the one that it used last: several scenarios run at once, each
+# as a task of its own.
 _in_use: ContextVar[Line] = ContextVar("line_in_use")
+_used: ContextVar[Line] = ContextVar("line_used")
 # Which calls a scenario had to do without, because they are used up.
 _withheld: ContextVar[str] = ContextVar("calls_withheld", default="")
 
@@ -59,6 +63,7 @@ class Facts(msgspec.Struct, kw_only=True):
         locked: why no conversation can be had with the server; empty where one can.
         is_logging: whether it wrote to its standard error until its lists were known.
         is_asking: whether any tool that may be called asked something of the client.
+        asked: the methods of all that the server asked of the client.
         is_remote: whether the server was there before the check, behind a URL.
         limit: counts the calls of tools.
     """
@@ -77,6 +82,7 @@ class Facts(msgspec.Struct, kw_only=True):
     locked: str = ""
     is_logging: bool = False
     is_asking: bool = False
+    asked: set[str] = set()
     is_remote: bool = False
     rules: Rules = Rules()
     limit: CallLimit = msgspec.field(default_factory=CallLimit)
@@ -169,6 +175,8 @@ class Probe:
         self.line = line
         self.outcomes = Outcomes("server", facts.revision)
         self._lines: list[Line] = [line]
+        # It does not shrink where the server loses our patience: to start takes what it takes.
+        self._starting = subject.starting
         self._idle: dict[bool, list[Line]] = {True: [], False: []}
         # Launching a server is dear: who wants a line waits rather than launches one more.
         self._turns = {
@@ -202,8 +210,7 @@ class Probe:
             capabilities: what the client declares; everything by default.
             headers: in place of those of the subject.
         """
-        line = self.subject.line(is_judged=is_judged, headers=headers)
-        self._lines.append(line)
+        line = await self._launch(is_judged=is_judged, headers=headers)
         before = _in_use.set(line)
         try:
             async with line:
@@ -212,8 +219,8 @@ class Probe:
                 yield line
         finally:
             _in_use.reset(before)
-            if line.tape.monitor is not None:
-                self.outcomes.tallies.append(line.tape.monitor.tallies)
+            _used.set(line)
+            self._keep(line)
 
     @asynccontextmanager
     async def borrow(self, *, is_judged: bool = True) -> AsyncIterator[Line]:
@@ -229,6 +236,7 @@ class Probe:
             idle = self._idle[is_judged]
             line = idle.pop() if idle else await self._opened(is_judged)
             line.heard.clear()
+            line.proof = None
             before = _in_use.set(line)
             is_sound = False
             try:
@@ -236,15 +244,16 @@ class Probe:
                 is_sound = line.ended is None
             finally:
                 _in_use.reset(before)
+                _used.set(line)
                 line.respond = None
+                self._learn(line)
                 if is_sound:
                     idle.append(line)
                 else:
                     await self._dismiss(line)
 
     async def _opened(self, is_judged: bool) -> Line:  # noqa: FBT001 - a key, not a switch
-        line = self.subject.line(is_judged=is_judged)
-        self._lines.append(line)
+        line = await self._launch(is_judged=is_judged)
         try:
             await line.__aenter__()
             await line.initialize(self.revision)
@@ -253,45 +262,87 @@ class Probe:
             raise
         return line
 
-    def lend(self) -> None:
-        """Let the first line be borrowed like any other."""
-        self._idle[True].append(self.line)
+    async def _launch(self, *, is_judged: bool, headers: Mapping[str, str] | None = None) -> Line:
+        """Return a new line, and make room for it where a server can run only once."""
+        if self.subject.one_at_a_time and self.subject.command:
+            await self._dismiss_idle()
+            if self._lines:
+                raise AccordError("it takes two copies of the server at the same time")
+        line = self.subject.line(is_judged=is_judged, headers=headers, starting=self._starting)
+        self._lines.append(line)
+        return line
+
+    def lend(self, line: Line) -> None:
+        """Let a line that was opened already be borrowed like any other."""
+        if line not in self._lines:
+            self._lines.append(line)
+        self._idle[True].append(line)
 
     async def _dismiss(self, line: Line) -> None:
-        self._lines.remove(line)
         await line.close()
+        self._keep(line)
+
+    def _keep(self, line: Line) -> None:
+        """Keep what was learned on a line that has ended."""
+        self._lines.remove(line)
+        self._learn(line)
         if line.tape.monitor is not None:
             self.outcomes.tallies.append(line.tape.monitor.tallies)
 
     async def dismiss_all(self) -> None:
         """End the lines that nobody will borrow again, and the first one."""
-        left = {line for lines in self._idle.values() for line in lines}
+        await self._dismiss_idle()
+        if self.line in self._lines:
+            await self._dismiss(self.line)
+
+    async def _dismiss_idle(self) -> None:
+        left = [line for lines in self._idle.values() for line in lines]
         for lines in self._idle.values():
             lines.clear()
-        if self.line in self._lines:
-            left.add(self.line)
         await asyncio.gather(*(self._dismiss(line) for line in left))
+
+    def _learn(self, line: Line) -> None:
+        self.facts.asked |= line.asked
+        for name, seconds in line.late.items():
+            self.facts.slow.setdefault(name, f"it took longer than {seconds:.2g} s to answer")
+
+    def take_pace(self) -> None:
+        """Give the server the time that its own speed asks for."""
+        habits = self.subject.habits
+        habits.starting = max(habits.starting, self.line.first_answer)
+        self.subject = self.subject.paced()
+        self._starting = max(self._starting, self.subject.starting)
+        self.line.patience = max(self.line.patience, self.subject.patience)
 
     def lose_patience(self) -> None:
         """Wait less from now on: a server that hung once may hang in every scenario."""
         patience = min(self.subject.patience, max(_LEAST_PATIENCE, self.subject.patience / 2))
         self.subject = msgspec.structs.replace(self.subject, patience=patience)
         for line in self._lines:
-            line.patience = patience
+            line.patience = min(line.patience, patience)
 
     # -- verdicts
 
-    def holds(self, id: str, condition: object, why: str, *, evidence: int = 4) -> bool:
+    def holds(
+        self,
+        id: str,
+        condition: object,
+        why: str,
+        *,
+        evidence: Sequence[Evidence] | None = None,
+    ) -> bool:
         """Note whether a requirement was kept; a breach outweighs all that was kept.
 
         Args:
             id: the requirement; one that does not hold in this revision is not judged.
             condition: what must be true.
             why: what the server does if it is not, to be read after "the server".
-            evidence: how many of the last messages show it.
+            evidence: the messages that show it; by default the exchange that was tried last.
         """
-        shown = () if condition else _in_use.get(self.line).tape.last(evidence)
-        return self.outcomes.hold(id, condition, why, evidence=shown)
+        if not condition and evidence is None:
+            line = _in_use.get(_used.get(self.line))
+            evidence = (line.proof and line.proof()) or line.tape.last()
+        return self.outcomes.hold(id, condition, why, evidence=evidence or ())
 
     def broken(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""

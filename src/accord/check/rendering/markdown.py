@@ -22,6 +22,7 @@ def as_markdown(report: Report) -> str:
             for told in (wording.called(report), wording.not_called(report))
             if told
         ),
+        *(f"- note: {_marked(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]

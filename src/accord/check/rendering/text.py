@@ -47,6 +47,7 @@ def as_text(
         "",
         wording.coverage(report),
         *(told for told in (wording.called(report), wording.not_called(report)) if told),
+        *(f"note: {wording.harmless(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
     ]

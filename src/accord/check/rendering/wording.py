@@ -12,6 +12,7 @@ from accord.protocol.monitor import VerdictName
 __all__ = [
     "COLUMNS",
     "area_of",
+    "broken",
     "by_area",
     "called",
     "clause",
@@ -143,24 +144,26 @@ def state(report: Report) -> VerdictName:
     """Return the verdict on the whole; not exercised where nothing was put to the test."""
     if report.has_failed:
         return "fail"
-    if report.breaches("warn") or report.count("warn"):
+    if report.count("warn"):
         return "warn"
     return "pass" if report.coverage.exercised else "not-exercised"
 
 
 def outcome(report: Report) -> tuple[str, str]:
-    """Return the verdict on the whole in words, and how many breaches there were."""
+    """Return the verdict on the whole in words, and how many requirements were broken."""
     words = {"fail": "failed", "warn": "passed with warnings", "pass": "passed"}
-    told = f"{plural(report.breaches('fail'), 'failure')}, "
-    told += plural(report.breaches("warn"), "warning")
-    return words.get(state(report), "nothing was put to the test"), told
+    return words.get(state(report), "nothing was put to the test"), broken(report)
+
+
+def broken(report: Report) -> str:
+    """Say how many requirements were broken, however often: the count of every form."""
+    return f"{plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned"
 
 
 def summary(report: Report) -> str:
     """Return the report in one line."""
     return (
-        f"{harmless(report.target)}: {revision(report)},"
-        f" {plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned,"
+        f"{harmless(report.target)}: {revision(report)}, {broken(report)},"
         f" {report.coverage.exercised} of {report.coverage.applicable} applicable exercised,"
         f" score {score(report)}"
     )
