@@ -25,7 +25,9 @@ TOOLS = [
     for name in NAMES.get(KIND, ("get_time",))
 ]
 RESULT = {"content": [{"type": "text", "text": "noon"}], "isError": False}
-CAPABILITIES = {"tools": {}} | ({"resources": {}} if KIND in ("no reading", "late") else {})
+CAPABILITIES = {"tools": {}} | (
+    {"resources": {}} if KIND in ("no reading", "late", "other codes") else {}
+)
 
 
 def send(message):
@@ -68,10 +70,11 @@ def call(id, params):
     if name not in [tool["name"] for tool in TOOLS]:
         return error(id, -32602, "there is no such tool")
     COUNTS[name] = COUNTS.get(name, 0) + 1
-    if KIND == "asks first" and WAITING is not None and CLIENT.get("roots"):
-        if not WAITING:
-            send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
+    if KIND == "asks first" and CLIENT.get("roots"):
+        # One question at a time, and no call goes on without its answer.
         WAITING.append(id)
+        if len(WAITING) == 1:
+            send({"jsonrpc": "2.0", "id": f"roots-{id}", "method": "roots/list"})
         return None
     if name == "search_users" and COUNTS[name] > 1:
         if GIVEN[0] != "never":
@@ -116,7 +119,9 @@ def answer(message):
         return result(id, {"resourceTemplates": []})
     if KIND == "late" and method == "resources/read":
         return read(id, params)
-    return error(id, -32601, "there is no such method")
+    if KIND == "other codes" and method == "resources/list":
+        return result(id, {"resources": []})
+    return error(id, 0 if KIND == "other codes" else -32601, "there is no such method")
 
 
 def reply(message):
@@ -133,11 +138,10 @@ def reply(message):
 
 
 def answer_waiting(message):
-    global WAITING
-    if message.get("id") == "roots" and WAITING is not None:
-        waiting, WAITING = WAITING, None
-        for id in waiting:
+    if str(message.get("id")).startswith("roots"):
+        for id in WAITING:
             send(result(id, RESULT))
+        WAITING.clear()
 
 
 def reply_to_batch(messages):

@@ -15,6 +15,7 @@ class Foreign(ThreadingHTTPServer):
 
     Attributes:
         silent: methods that are not answered until the server ends.
+        reached: set when one of them came.
         ending: set when it ends.
     """
 
@@ -24,7 +25,13 @@ class Foreign(ThreadingHTTPServer):
     def __init__(self, silent: frozenset[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.silent = silent
+        self.reached = threading.Event()
         self.ending = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return f"http://127.0.0.1:{self.server_address[1]}/mcp"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -54,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, message: dict) -> None:
         method, params = message["method"], message.get("params") or {}
         if method in self.server.silent:
+            self.server.reached.set()
             self.server.ending.wait(60)
             return
         result = None
@@ -97,13 +105,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(*silent: str) -> Iterator[str]:
-    """Serve it on a free port of loopback; yields the URL."""
+def serving(*silent: str) -> Iterator[Foreign]:
+    """Serve it on a free port of loopback."""
     server = Foreign(frozenset(silent))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        yield server
     finally:
         server.ending.set()
         server.shutdown()

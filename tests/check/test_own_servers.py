@@ -138,7 +138,7 @@ def test_a_small_example_raises_no_alarm(form):
         if each.id.split(".")[0] in ("roots", "sampling", "elicitation")
     ]
     assert {each.verdict for each in asked} == {"not-applicable"}
-    assert {each.message for each in asked} == {
+    assert {each.message for each in asked} >= {
         "the server never sent roots/list",
         "the server never sent sampling/createMessage",
         "the server never sent elicitation/create",

@@ -104,14 +104,20 @@ class Tape:
         )
 
     def showing(self, messages: Iterable[Any]) -> list[Evidence]:
-        """Return these messages as evidence, those that are whole batches or no messages too."""
+        """Return these messages as evidence, each as it travelled last.
+
+        A message may be bytes that are none, a batch, or one that is part of a batch.
+        """
         wanted = list(messages)
-        plain = [each if isinstance(each, bytes) else None for each in wanted]
-        return [
-            _shown(record)
-            for record in self.records
-            if _bytes_of(record) in plain or _decoded(record) in wanted
-        ] or self._chosen(lambda _, message: message in wanted)
+        found: list[Record] = []
+        for record in reversed(self.records):
+            decoded = _decoded(record)
+            parts = [decoded, *(decoded if isinstance(decoded, list) else ()), _bytes_of(record)]
+            meant = [each for each in wanted if each is not None and each in parts]
+            if meant:
+                found.append(record)
+                wanted = [each for each in wanted if each not in meant]
+        return [_shown(record) for record in reversed(found)]
 
     def since(self, number: int) -> list[Evidence]:
         """Return what travelled from a record on, as evidence: the first ones count."""

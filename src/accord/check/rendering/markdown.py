@@ -53,8 +53,8 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     )
     yield f"  - clause: {_marked(wording.clause(finding.requirement))}"
     yield f"  - why: {finding.party} {_marked(finding.why)}"
-    if finding.evidence is not None:
-        yield f"  - message: {_code(wording.excerpt(finding.evidence))}"
+    for message in wording.proof(finding, report):
+        yield f"  - message: {_code(wording.excerpt(message))}"
 
 
 def _marked(text: str) -> str:

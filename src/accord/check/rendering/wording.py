@@ -25,6 +25,7 @@ __all__ = [
     "page_of",
     "percent_covered",
     "plural",
+    "proof",
     "revision",
     "score",
     "state",
@@ -35,6 +36,7 @@ __all__ = [
 COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
 _EXCERPT: Final = 200
+_PROOF: Final = 2
 # So many names are read; more are counted.
 _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
@@ -56,6 +58,17 @@ def excerpt(text: str) -> str:
     """Return the beginning of a message."""
     shown = harmless(text[:_EXCERPT])
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
+
+
+def proof(finding: Finding, report: Report) -> list[str]:
+    """Return the messages that show a breach: the one recorded, or a request and its answer."""
+    if finding.numbers or finding.evidence is None:
+        return [] if finding.evidence is None else [finding.evidence]
+    for result in report.results:
+        if result.id == finding.requirement:
+            shown = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
+            return shown[-_PROOF:] or [finding.evidence]
+    return [finding.evidence]
 
 
 def clause(id: str) -> str:
