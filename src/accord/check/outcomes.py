@@ -1,6 +1,6 @@
 """What scenarios find about requirements, and how it is joined with what a monitor saw."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 
-__all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed"]
+__all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed", "without_secrets"]
 
 _SHOWN: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
@@ -117,6 +117,23 @@ def judged(row: Requirement, revision: RevisionId, outcome: Outcome) -> Verdict:
         message=outcome.message,
         evidence=outcome.evidence,
     )
+
+
+def without_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
+    """Return a verdict without the texts that let the user in, which a server may repeat."""
+
+    def hide(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "(secret)")
+        return text
+
+    evidence = [
+        msgspec.structs.replace(
+            each, why=hide(each.why), message=each.message and hide(each.message)
+        )
+        for each in verdict.evidence
+    ]
+    return msgspec.structs.replace(verdict, message=hide(verdict.message), evidence=evidence)
 
 
 def summed(tallies: Iterable[Tally | None]) -> Tally:

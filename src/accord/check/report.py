@@ -117,7 +117,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         command: the command line that makes the same check again, up to where options go.
         command_end: what comes after the options, such as a command after `--`.
         artifact: the file that tools for source code are to show breaches in.
-        not_called: tools of a server that were left alone, with the reasons.
+        calls: how many calls each tool of a server might get; None where none could be made.
+        called: how many calls each of its tools got.
+        not_called: its tools that were left alone, with the reasons.
         notes: what else is to be known of how the check was made.
     """
 
@@ -129,6 +131,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     command_end: str = ""
     artifact: str | None = None
+    calls: int | None = None
+    called: Mapping[str, int] = {}
     not_called: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
 

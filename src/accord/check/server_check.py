@@ -3,19 +3,30 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from accord.check.acquaintance import Acquaintance, spoken, unspoken, with_stderr
-from accord.check.outcomes import Outcome, is_chosen, judged
-from accord.check.probing.line import Line, LineEnded, Locked, Silence
-from accord.check.probing.probe import Facts, Probe, Rules, all_of
+from accord.check.outcomes import Outcome, is_chosen, judged, without_secrets
+from accord.check.probing.calls import CallLimit
+from accord.check.probing.line import LineEnded, Locked, Silence
+from accord.check.probing.planning import (
+    TellPlan,
+    annotations_of,
+    facts_about,
+    get_to_know,
+    later_annotations,
+    telling_once,
+)
+from accord.check.probing.probe import Facts, Probe, Rules
 from accord.check.probing.subject import Subject
 from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
+from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
@@ -80,6 +91,7 @@ async def check_server(
     *,
     step: Step | None = None,
     setting: Setting | None = None,
+    tell_plan: TellPlan | None = None,
 ) -> Report:
     """Check a server under each revision that it speaks, and report on all of them.
 
@@ -88,6 +100,7 @@ async def check_server(
         plan: what to check; everything by default.
         step: told how far the check is.
         setting: what the report says of the check; transport and duration are filled in.
+        tell_plan: told which tools will be called, before the first call.
 
     Raises:
         ConnectFailed: the server cannot be reached at all, ends at once, or does not speak a
@@ -95,12 +108,17 @@ async def check_server(
     """
     began = monotonic()
     plan = plan or Plan()
+    limit = CallLimit(plan.rules.calls)
+    subject = msgspec.structs.replace(subject, limit=limit)
     async with Acquaintance(subject) as acquaintance:
-        found, left_alone = await _check_all(plan, acquaintance, step)
+        told = None if tell_plan is None else telling_once(tell_plan)
+        found, left_alone = await _check_all(plan, acquaintance, step, told)
     settled = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
+        calls=limit.calls,
+        called=dict(limit.made),
         not_called=left_alone,
         notes=tuple(acquaintance.notes),
     )
@@ -108,13 +126,13 @@ async def check_server(
 
 
 async def _check_all(
-    plan: Plan, acquaintance: Acquaintance, step: Step | None
+    plan: Plan, acquaintance: Acquaintance, step: Step | None, tell_plan: TellPlan | None
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; returns the verdicts, and why some tools were not called."""
     # The newest first: it says most about the tools.
     asked = acquaintance.agree(plan.revisions) if plan.revisions else acquaintance.spoken()
     revisions = tuple(sorted(await asked, reverse=True))
-    annotations: dict[str, Any] = {}
+    annotations = await later_annotations(acquaintance.subject, revisions)
     slow: dict[str, str] = {}
     known: dict[str, dict[str, Outcome]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
@@ -122,24 +140,14 @@ async def _check_all(
     for revision in revisions:
         subject = acquaintance.subject
         tell = None if step is None else _telling(step, revision, revisions)
-        facts = Facts(
-            revision=revision,
-            transport=subject.transport,
-            annotations=annotations,
-            slow=slow,
-            settled=known,
-            rules=plan.rules,
-        )
+        facts = facts_about(subject, plan.rules, revision, annotations)
+        facts.slow, facts.settled = slow, known
         line, *others = await acquaintance.lines(revision)
         probe = Probe(subject, facts, line)
         for each in others:
             probe.lend(each)
-        found[revision] = await _check_revision(probe, plan, tell)
-        annotations |= {
-            str(tool.get("name")): tool["annotations"]
-            for tool in facts.tools
-            if tool.get("annotations")
-        }
+        found[revision] = await _check_revision(probe, plan, tell, tell_plan)
+        annotations |= annotations_of(facts.tools)
         left_alone |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.why_not(tool))
         }
@@ -158,28 +166,32 @@ def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]
 # -- one revision
 
 
-async def _check_revision(probe: Probe, plan: Plan, tell: _Tell | None) -> list[Verdict]:
+async def _check_revision(
+    probe: Probe, plan: Plan, tell: _Tell | None, tell_plan: TellPlan | None
+) -> list[Verdict]:
     facts = probe.facts
     try:
-        await _introduce(probe)
+        await _introduce(probe, tell_plan)
         await _run_all(probe, _chosen(plan, facts.revision), tell)
     finally:
         await probe.dismiss_all()
     return [
-        _verdict(row, probe)
+        without_secrets(_verdict(row, probe), probe.subject.secrets)
         for row in catalogue().values()
         if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
     ]
 
 
-async def _introduce(probe: Probe) -> None:
+async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
     """Find out what the server has, and which of its tools take long."""
     subject, facts, line = probe.subject, probe.facts, probe.line
     try:
         if not line.opening:
             await line.__aenter__()
             await line.initialize(facts.revision)
-        await _get_to_know(facts, line)
+        await get_to_know(facts, line)
+        if tell_plan is not None:
+            tell_plan(facts.call_plan())
         probe.adapt_pace()
         if subject.command:
             probe.lend(line)
@@ -195,18 +207,6 @@ async def _introduce(probe: Probe) -> None:
         if subject.one_at_a_time:
             # Nobody borrows this line, and beside it no other copy would start.
             await probe.dismiss_all()
-
-
-async def _get_to_know(facts: Facts, line: Line) -> None:
-    facts.opening = line.opening
-    if facts.declares("tools"):
-        facts.tools = await all_of(line, "tools/list", "tools")
-    if facts.declares("resources"):
-        facts.resources = await all_of(line, "resources/list", "resources")
-        facts.templates = await all_of(line, "resources/templates/list", "resourceTemplates")
-    if facts.declares("prompts"):
-        facts.prompts = await all_of(line, "prompts/list", "prompts")
-    facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
 
 
 def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
@@ -243,6 +243,7 @@ async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _Tell | No
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
+    probe.begin_scenario()
     if _is_left_out(probe, scenario):
         return
     try:
@@ -258,7 +259,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         log.exception("the scenario %r failed", scenario.name)
         _leave_open(probe, scenario, f"the check itself failed: {type(error).__name__}: {error}")
     else:
-        _leave_open(probe, scenario, "the server gave no occasion for it")
+        _leave_open(probe, scenario, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = probe.outcomes.found
         probe.facts.settled[scenario.name] = {id: found[id] for id in scenario.ids if id in found}
@@ -322,10 +323,16 @@ def _blame(probe: Probe, error: BaseException) -> None:
 def _verdict(row: Requirement, probe: Probe) -> Verdict:
     outcome = probe.outcomes.outcome(row.id) or _untried(row, probe)
     question = _QUESTIONS.get(row.area)
-    if outcome.verdict == "not-exercised" and question not in (None, *probe.facts.asked):
+    is_open = outcome.verdict == "not-exercised" and not _is_cut_short(probe.facts)
+    if is_open and question not in (None, *probe.facts.asked):
         # What a client offers binds no server that makes no use of it.
         outcome = Outcome("not-applicable", f"the server never sent {question}")
     return judged(row, probe.revision, outcome)
+
+
+def _is_cut_short(facts: Facts) -> bool:
+    """Tell whether tools might have shown more, had they been called more often."""
+    return not facts.limit.calls or bool(facts.used_up())
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:
@@ -336,12 +343,20 @@ def _untried(row: Requirement, probe: Probe) -> Outcome:
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
     if reason is not None:
         return Outcome("not-applicable", reason)
-    if row.check == "human":
-        return Outcome("not-exercised", "it takes a person to see this")
-    if row.check == "client-probe":
-        return Outcome("not-exercised", "the server gave no occasion for it")
+    why = untried_reason(row, _probed(), "server")
+    if why != NO_OCCASION.format("server"):
+        return Outcome("not-exercised", why)
     if probe.facts.locked:
         return Outcome("not-exercised", probe.facts.locked)
     if row.check == "auth-probe":
         return Outcome("not-applicable", "the server asks for no authorization")
-    return Outcome("not-exercised", "the server gave no occasion for it")
+    used_up = probe.facts.used_up()
+    return Outcome("not-exercised", f"{why}; {used_up}" if used_up else why)
+
+
+@cache
+def _probed() -> frozenset[str]:
+    """Return the ids of the requirements that a scenario tries."""
+    from accord.check.scenarios.server import SCENARIOS
+
+    return frozenset(id for each in SCENARIOS for id in each.ids)

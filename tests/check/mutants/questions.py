@@ -61,6 +61,18 @@ def sends_the_user_to_a_page(params: dict[str, Any]) -> None:
     params.update(mode="url", url="https://example.com/", elicitationId="one")
 
 
+@interloper("elicitation.mode.supported-only", revision="2025-11-25")
+def asks_by_form_whatever_was_declared(wire: Between) -> None:
+    def from_client(message: Message) -> Sent:
+        if message.get("method") == "initialize":
+            declared = params_of(message).get("capabilities", {})
+            if declared.get("elicitation"):
+                declared["elicitation"] = {"form": {}}
+        return message
+
+    wire.from_client = from_client
+
+
 @notice(
     "sampling.tools.not-without-capability",
     SAMPLE,

@@ -1,5 +1,6 @@
 """Tests of a server, found and run: a contract made from what it declares, and cases."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from time import monotonic
@@ -13,6 +14,7 @@ from accord.check.contract.expectations import case_test
 from accord.check.contract.model import Failure, Kind, Outcome, Test, skip
 from accord.check.contract.others import prompt_tests, resource_tests, template_tests
 from accord.check.contract.tools import Rules, tool_tests
+from accord.check.probing.calls import CallLimit, CallPlan, CallRefused
 from accord.errors import (
     ConnectFailed,
     MethodNotFound,
@@ -21,7 +23,15 @@ from accord.errors import (
     RequestTimeout,
 )
 
-__all__ = ["ContractBroken", "Ran", "all_tests", "check_contract", "run_test", "run_tests"]
+__all__ = [
+    "ContractBroken",
+    "Ran",
+    "all_tests",
+    "check_contract",
+    "planned_tests",
+    "run_test",
+    "run_tests",
+]
 
 _TEMPLATES: Final = "resources/templates/list"
 
@@ -50,14 +60,49 @@ def all_tests(contact: Contact, rules: Rules | None, cases: Iterable[Case] = ())
         MissingExtra: arguments cannot be generated.
         ValueError: a tool was chosen that the server has not.
     """
-    made = [] if rules is None else _declared(contact, rules)
-    return [*made, *map(case_test, cases)]
+    return planned_tests(contact, rules, cases)[0]
 
 
-def _declared(contact: Contact, rules: Rules) -> list[Test]:
+def planned_tests(
+    contact: Contact,
+    rules: Rules | None,
+    cases: Iterable[Case] = (),
+    *,
+    calls: int | None = None,
+) -> tuple[list[Test], CallPlan]:
+    """Return the tests of `all_tests`, and which tools they will call.
+
+    Args:
+        contact: the server; connected to, and listed.
+        rules: what may be called; None makes no tests but those of the cases.
+        cases: the user's own.
+        calls: how many calls each tool gets at most; None leaves it to the rules.
+    """
+    cases = list(cases)
+    asked = Counter(case.call for case in cases if case.call is not None)
+    if calls is None:
+        calls = None if rules is None else rules.calls
+    if calls is None:
+        # Cases were asked for one by one: no default cuts them short.
+        calls = (rules or Rules()).most_calls + max(asked.values(), default=0)
+    limit = CallLimit(calls)
+    contact.limit = limit
+    for name in asked.elements():
+        limit.reserve(name)
+    made, tools = ([], {}) if rules is None else _declared(contact, rules)
+    refused = {name: why for name, why in tools.items() if why is not None}
+    limit.decide(tools, refused)
+    called = tuple(name for name in tools if name not in refused)
+    plan = CallPlan(calls=limit.calls, called=called, not_called=refused, cases=dict(asked))
+    return [*made, *map(case_test, cases)], plan
+
+
+def _declared(contact: Contact, rules: Rules) -> tuple[list[Test], dict[str, str | None]]:
+    """Return the tests of what a server declares; and its tools, with why some are not called."""
     import_module("accord.check.contract.generation")
     client = contact.client
     tests: list[Test] = []
+    decided: dict[str, str | None] = {}
     can = client.capabilities
     if can.tools is not None:
         tools, failed = _listed("tool", "tools/list", client.tools())
@@ -65,7 +110,9 @@ def _declared(contact: Contact, rules: Rules) -> list[Test]:
         for missing in () if failed else sorted(rules.tools - names):
             raise ValueError(f"there is no tool {missing}; there are {', '.join(sorted(names))}")
         for tool in tools:
-            tests += tool_tests(tool, rules)
+            why = rules.refusal(tool, is_remote=contact.is_remote)
+            decided[str(tool["name"])] = decided.get(str(tool["name"])) or why
+            tests += tool_tests(tool, rules, why)
         tests += failed
     completes = can.completions is not None
     if can.resources is not None:
@@ -82,7 +129,7 @@ def _declared(contact: Contact, rules: Rules) -> list[Test]:
         for prompt in prompts:
             tests += prompt_tests(prompt, completes=completes)
         tests += failed
-    return tests
+    return tests, decided
 
 
 def _listed(
@@ -131,6 +178,8 @@ def run_test(contact: Contact, test: Test) -> Outcome:
     """Run one test; a server that cannot be reached again has failed it."""
     try:
         return test.run(contact)
+    except CallRefused as error:
+        return skip(str(error))
     except ConnectFailed as error:
         failure = Failure(expected="a server that can be reached again", came=str(error))
         return Outcome(verdict="fail", failure=failure)
@@ -143,6 +192,7 @@ def check_contract(
     allow_writes: bool = False,
     examples: int = 25,
     seed: int = 0,
+    calls: int | None = None,
     timeout: float = 5.0,
     **options: Any,
 ) -> list[Ran]:
@@ -154,6 +204,8 @@ def check_contract(
         allow_writes: also call tools that change something, short of destroying it.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
+        calls: how many calls each tool gets at most, 100 or four times `examples` by default;
+            tests that need more are skipped. 0 calls no tool.
         timeout: seconds to wait for each answer.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
 
@@ -163,7 +215,13 @@ def check_contract(
     Raises:
         ContractBroken: at least one test failed; an AssertionError that shows each.
     """
-    rules = Rules(tools=frozenset(tools), allow_writes=allow_writes, examples=examples, seed=seed)
+    rules = Rules(
+        tools=frozenset(tools),
+        allow_writes=allow_writes,
+        examples=examples,
+        seed=seed,
+        calls=calls,
+    )
     with Contact(target, options, patience=timeout) as contact:  # type: ignore[arg-type]  # theirs
         ran = run_tests(contact, all_tests(contact, rules))
     broken = [each for each in ran if each.outcome.failure is not None]

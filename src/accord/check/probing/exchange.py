@@ -189,7 +189,9 @@ async def exchanging(
     Raises:
         LineEnded: there is no connection, or it broke.
         Silence: the head did not come in time.
+        CallRefused: it calls a tool that may not be called, or not again.
     """
+    line.claim(message)
     carrier: HttpCarrier = line.carrier
     sent = dict(carrier.heads() if headers is None else headers)
     if method != "POST":

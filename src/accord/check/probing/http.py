@@ -378,7 +378,8 @@ class SseCarrier(_Web):
         self.first = self.first or event
         if event.name == "endpoint" and self.place is None:
             self.place = urljoin(self.url, event.data.decode(errors="replace"))
-            if urlsplit(self.place).netloc != urlsplit(self.url).netloc:
+            # The token goes there as well: neither to another host nor without TLS.
+            if urlsplit(self.place)[:2] != urlsplit(self.url)[:2]:
                 self.line.end("the endpoint event names another host")
             self._ready.set()
         elif event.name == "message":

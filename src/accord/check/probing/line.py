@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.calls import CallLimit
 from accord.check.probing.questions import answer_to
 from accord.check.probing.tape import Tape
 from accord.errors import AccordError
@@ -122,6 +123,7 @@ class Line:
         grace: how many times as long an answer may take before it counts as missing.
         starting: seconds to wait for the first word; four times the patience by default.
         me: the part that the checker plays.
+        limit: which tools may be called here, and how often; None where none are.
 
     Attributes:
         heard: every message of the other party, in order.
@@ -144,11 +146,13 @@ class Line:
         grace: float = 1.0,
         starting: float | None = None,
         me: Party = "client",
+        limit: CallLimit | None = None,
     ) -> None:
         self.carrier: Any = carrier
         self.me: Party = me
         self.tape = tape
         self.patience = patience
+        self.limit = limit
         self.asked: set[str] = set()
         self.late: dict[str, float] = {}
         self.proof: Callable[[], list[Evidence]] | None = None
@@ -262,7 +266,21 @@ class Line:
 
         Raises:
             LineEnded: the server no longer listens.
+            CallRefused: it calls a tool that may not be called, or not again.
         """
+        self.claim(message)
+        await self._send(message, http)
+
+    def claim(self, message: Any) -> None:
+        """Count the calls of tools in a message that is about to be sent.
+
+        Raises:
+            CallRefused: one of them may not be made.
+        """
+        if self.limit is not None:
+            self.limit.claim_all(_decoded(message) if isinstance(message, bytes) else message)
+
+    async def _send(self, message: Any, http: HttpFacts | None = None) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
             raise LineEnded(self.ended, has_started=self._has_spoken)
@@ -281,34 +299,41 @@ class Line:
 
     async def begin(self, method: str, params: Any = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting for the answer."""
-        id = next_id() if id is None else id
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
+        message = _request(method, params, id)
+        self.claim(message)
+        await self._begin(message)
+        return message["id"]
+
+    async def _begin(self, message: dict[str, Any]) -> None:
+        id, params = message["id"], message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
-        self._requests[type(id), id] = method, name
+        self._requests[type(id), id] = message["method"], name
         self.proof = partial(self.tape.evidence_of_exchange, id)
         try:
-            await self.say(message)
+            await self._send(message)
         except Silence as error:
             # Over HTTP a server may take a request by answering it.
             self._note_late(id, self.longest)
             raise self._missing(id, error) from None
-        return id
 
     async def start(self, method: str, params: Any = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting until the server took it.
 
         Over HTTP a server may take a request by answering it: several that are begun like this
         are under way together. Whether it could be sent is seen by who waits for the answer.
+
+        Raises:
+            CallRefused: it calls a tool that may not be called, or not again.
         """
-        id = next_id() if id is None else id
-        task = asyncio.get_running_loop().create_task(self.begin(method, params, id=id))
+        message = _request(method, params, id)
+        # Not in the task: a call that is refused there would look like a lost answer.
+        self.claim(message)
+        task = asyncio.get_running_loop().create_task(self._begin(message))
         self._tasks.add(task)
         task.add_done_callback(self._answered)
         # Over a pipe it is written now: messages arrive in the order they were sent.
         await asyncio.sleep(0)
-        return id
+        return message["id"]
 
     async def ask(
         self, method: str, params: Any = None, *, id: Any = None, patience: float | None = None
@@ -451,6 +476,15 @@ class Line:
 def next_id() -> int:
     """Return an id that was never used by this process."""
     return next(_ids)
+
+
+def _request(method: str, params: Any, id: Any) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+    if id is None:
+        message["id"] = next_id()
+    if params is not None:
+        message["params"] = params
+    return message
 
 
 def _decoded(data: bytes) -> Any:

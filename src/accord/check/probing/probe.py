@@ -9,10 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.outcomes import Outcome, Outcomes
+from accord.check.probing.calls import DEFAULT_CALLS, CallLimit, CallPlan
 from accord.check.probing.line import Line
 from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
-from accord.check.probing.tools import why_not
+from accord.check.probing.tools import refusal
 from accord.errors import AccordError
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport
@@ -33,6 +34,8 @@ _LEAST_PATIENCE: Final = 1.0
 # as a task of its own.
 _in_use: ContextVar[Line] = ContextVar("line_in_use")
 _used: ContextVar[Line] = ContextVar("line_used")
+# Which calls a scenario had to do without, because they are used up.
+_withheld: ContextVar[str] = ContextVar("calls_withheld", default="")
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +44,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         allow_writes: whether tools that change something may be called.
         tools: the only tools that may be called; empty leaves it to what they say of themselves.
+        calls: how many calls each tool gets at most, in all of the check; 0 calls none.
     """
 
     allow_writes: bool = False
     tools: Collection[str] = ()
+    calls: int = DEFAULT_CALLS
 
 
 class Facts(msgspec.Struct, kw_only=True):
@@ -52,12 +57,15 @@ class Facts(msgspec.Struct, kw_only=True):
 
     Attributes:
         annotations: of tools, by name, as any revision has them.
+        refused: tools that are not called, with the reasons; `decide_calls` fills it.
         slow: tools that are not called any more, with the reason.
         settled: what scenarios found that need not be repeated, by their names.
         locked: why no conversation can be had with the server; empty where one can.
         is_logging: whether it wrote to its standard error until its lists were known.
         is_asking: whether any tool that may be called asked something of the client.
         asked: the methods of all that the server asked of the client.
+        is_remote: whether the server was there before the check, behind a URL.
+        limit: counts the calls of tools.
     """
 
     revision: RevisionId
@@ -68,13 +76,16 @@ class Facts(msgspec.Struct, kw_only=True):
     templates: list[dict[str, Any]] = []
     prompts: list[dict[str, Any]] = []
     annotations: Mapping[str, Any] = {}
+    refused: dict[str, str] = {}
     slow: dict[str, str] = {}
     settled: dict[str, dict[str, Outcome]] = {}
     locked: str = ""
     is_logging: bool = False
     is_asking: bool = False
     asked: set[str] = set()
+    is_remote: bool = False
     rules: Rules = Rules()
+    limit: CallLimit = msgspec.field(default_factory=CallLimit)
 
     def declares(self, path: str) -> bool:
         """Tell whether the server declared a capability, such as `resources.subscribe`."""
@@ -85,24 +96,67 @@ class Facts(msgspec.Struct, kw_only=True):
             place = place[part]
         return place is not None and place is not False
 
-    def callable_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return the tools that may be called, each with plain valid arguments."""
-        return [
-            (tool, arguments | hasty(tool.get("inputSchema")))
-            for tool in self.tools
-            if isinstance(tool.get("name"), str)
-            and self.why_not(tool) is None
-            and isinstance(arguments := sample(tool.get("inputSchema")), dict)
-        ][:_TOOLS]
+    def decide_calls(self) -> None:
+        """Decide which of the tools may be called; the reasons for the others are kept."""
+        named = self._named()
+        # A name that is listed twice is refused as soon as one of the two is.
+        self.refused = {
+            tool["name"]: why for tool in named if (why := self._refusal(tool)) is not None
+        }
+        names = list(dict.fromkeys(tool["name"] for tool in named))
+        allowed = [name for name in names if name not in self.refused]
+        if not self.rules.tools:
+            why = f"only {_TOOLS} of the tools that may be called are; choose it with --tool"
+            self.refused |= dict.fromkeys(allowed[_TOOLS:], why)
+        self.limit.decide(names, self.refused)
 
-    def why_not(self, tool: Mapping[str, Any]) -> str | None:
-        """Say why a tool is not called; None where it may be."""
-        if str(tool.get("name")) in self.slow:
-            return self.slow[str(tool.get("name"))]
+    def _named(self) -> list[dict[str, Any]]:
+        return [tool for tool in self.tools if isinstance(tool.get("name"), str)]
+
+    def _refusal(self, tool: Mapping[str, Any]) -> str | None:
         # Only later revisions have annotations, and a tool is the same tool in all of them.
         notes = tool.get("annotations") or self.annotations.get(str(tool.get("name")))
-        known = {**tool, "annotations": notes}
-        return why_not(known, allow_writes=self.rules.allow_writes, chosen=self.rules.tools)
+        why = refusal(
+            {**tool, "annotations": notes},
+            allow_writes=self.rules.allow_writes,
+            chosen=self.rules.tools,
+            is_remote=self.is_remote,
+        )
+        if why is None and not self.limit.calls:
+            return "--calls 0 allows no calls"
+        if why is None and not isinstance(sample(tool.get("inputSchema")), dict):
+            return "no arguments can be made from its inputSchema"
+        return why
+
+    def call_plan(self) -> CallPlan:
+        """Return what will be called, as `decide_calls` decided."""
+        names = dict.fromkeys(tool["name"] for tool in self._named())
+        called = tuple(name for name in names if name not in self.refused)
+        missing = sorted(name for name in self.rules.tools if name not in names)
+        not_called = self.refused | dict.fromkeys(missing, "the server lists no such tool")
+        return CallPlan(calls=self.limit.calls, called=called, not_called=not_called)
+
+    def callable_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the tools that may be called now, each with plain valid arguments."""
+        allowed = [tool for tool in self._named() if self.why_not(tool) is None]
+        withheld = [tool["name"] for tool in allowed if not self.limit.left(tool["name"])]
+        if withheld:
+            _withheld.set(self.limit.used_up(withheld))
+        return [
+            (tool, sample(tool.get("inputSchema")) | hasty(tool.get("inputSchema")))
+            for tool in allowed
+            if tool["name"] not in withheld
+        ]
+
+    def why_not(self, tool: Mapping[str, Any]) -> str | None:
+        """Say why a tool is not called any more; None where it may be."""
+        name = str(tool.get("name"))
+        return self.refused.get(name) or self.slow.get(name)
+
+    def used_up(self) -> str:
+        """Say which tools have no calls left; empty where all have."""
+        names = [name for name in self.call_plan().called if not self.limit.left(name)]
+        return self.limit.used_up(names) if names else ""
 
 
 class Probe:
@@ -134,6 +188,10 @@ class Probe:
     def revision(self) -> RevisionId:
         """The revision under check."""
         return self.facts.revision
+
+    def begin_scenario(self) -> None:
+        """Forget what the scenarios before this one had to do without."""
+        _withheld.set("")
 
     @asynccontextmanager
     async def open(
@@ -292,7 +350,8 @@ class Probe:
 
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
-        self.outcomes.skip(id, why)
+        # Where calls were used up, nothing else can be said about what was missing.
+        self.outcomes.skip(id, _withheld.get() or why)
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this server, and why."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.calls import CallLimit
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.line import Line
 from accord.check.probing.memory import MemoryCarrier
@@ -38,6 +39,8 @@ _STARTING_AGAIN: Final = 4.0
 # How many times the patience an answer may take before it is missing: no clause has a time, and
 # what a tool reads from may be away for longer.
 _GRACE: Final = 3.0
+# A shorter text stands in reports by chance.
+_SECRET: Final = 6
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +55,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
         foreign_token: a good token of the same issuer, for another server.
+        allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
         granted: what an authorization server gave for this check, as `Granted`.
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
@@ -63,6 +67,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         at_once: how many scenarios may run at the same time.
         one_at_a_time: whether a launched server cannot run twice at the same time.
         habits: what is learned of a launched server on the way.
+        limit: which tools may be called, and how often.
     """
 
     name: str
@@ -73,6 +78,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     is_launched: bool = False
     other_token: str | None = None
     foreign_token: str | None = None
+    allow_token_in_query: bool = False
     granted: Any = None
     env: Mapping[str, str] = {}
     cwd: str | None = None
@@ -84,11 +90,31 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int = 4
     one_at_a_time: bool = False
     habits: Habits = msgspec.field(default_factory=Habits)
+    limit: CallLimit | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was there before the check, so that others may be using it."""
+        return bool(self.url) and not self.is_launched
 
     @property
     def transport(self) -> Transport:
         """What the server is reached over."""
         return self.form if self.url else "stdio"
+
+    @property
+    def bearer(self) -> str:
+        """The token that every request carries; empty where there is none."""
+        given = {name.lower(): value for name, value in self.headers.items()}
+        scheme, _, token = given.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    @property
+    def secrets(self) -> list[str]:
+        """What the user gave to be let in, the longest first; never part of a report."""
+        tokens = [self.bearer, self.other_token or "", self.foreign_token or ""]
+        given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
+        return sorted(given, key=len, reverse=True)
 
     def paced(self) -> "Subject":
         """Return it with times that suit its own speed: who starts slowly does all slowly.
@@ -125,6 +151,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             patience=self.patience,
             grace=_GRACE,
             starting=max(starting, self.starting),
+            limit=self.limit,
         )
 
     @property

@@ -24,6 +24,8 @@ def as_json(report: Report) -> str:
         "accord": report.version,
         "counts": {name: report.count(name) for name in VERDICTS},
         "coverage": msgspec.to_builtins(report.coverage),
+        "calls": setting.calls,
+        "called": dict(setting.called),
         "not_called": dict(setting.not_called),
         "notes": list(setting.notes),
         "score": report.score,

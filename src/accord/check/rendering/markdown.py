@@ -17,7 +17,11 @@ def as_markdown(report: Report) -> str:
         f"- **result: {word} ({told})**",
         f"- {wording.revision(report)}{_over(report)}",
         f"- {wording.coverage(report)}",
-        *([f"- {_marked(alone)}"] if (alone := wording.not_called(report)) else ()),
+        *(
+            f"- {_marked(told)}"
+            for told in (wording.called(report), wording.not_called(report))
+            if told
+        ),
         *(f"- note: {_marked(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",

@@ -46,7 +46,7 @@ def as_text(
     lines += [
         "",
         wording.coverage(report),
-        *([told] if (told := wording.not_called(report)) else ()),
+        *(told for told in (wording.called(report), wording.not_called(report)) if told),
         *(f"note: {wording.harmless(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),

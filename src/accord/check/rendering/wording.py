@@ -14,6 +14,7 @@ __all__ = [
     "area_of",
     "broken",
     "by_area",
+    "called",
     "clause",
     "coverage",
     "excerpt",
@@ -111,6 +112,15 @@ def coverage(report: Report) -> str:
     """Say how much was put to the test."""
     told = report.coverage
     return f"coverage: {told.applicable} applicable, {told.exercised} exercised"
+
+
+def called(report: Report) -> str | None:
+    """Say which tools were called and how often; None where the check calls no tools."""
+    setting = report.setting
+    if setting.calls is None:
+        return None
+    told = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
+    return f"calls, at most {setting.calls} of each tool: {told or 'none'}"
 
 
 def not_called(report: Report) -> str | None:
