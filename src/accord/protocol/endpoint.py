@@ -50,6 +50,7 @@ from accord.protocol.jsonrpc import (
     Frame,
     Kind,
     MalformedMessage,
+    id_to_answer,
 )
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
@@ -154,7 +155,7 @@ class Endpoint:
         refused: list[Event] = [Refused(why, None, violations)]
         if self.role == SERVER:
             # One message for each: where there are no batches, the answer cannot be one either.
-            ids = [id for part in parts if (id := _id_to_answer(part)) is not None]
+            ids = [id for part in parts if (id := id_to_answer(part)) is not None]
             error = InvalidRequest(why)
             refused = [self._refuse(error, id, violations) for id in ids]
             refused = refused or [self._refuse(error, None, violations)]
@@ -475,13 +476,6 @@ class Endpoint:
 def _revision_of_opening(name: str, body: Any) -> Revision | None:
     """Return the revision that an opening names, which shapes it: none is agreed on yet."""
     return REVISIONS.get(body.protocol_version) if name == "initialize" else None
-
-
-def _id_to_answer(part: Frame | MalformedMessage) -> RequestId | None:
-    """Return the id under which a part of a batch expects an answer; None where it expects none."""
-    if isinstance(part, MalformedMessage):
-        return None if part.kind in (RESULT, FAULT) else part.id
-    return None if part.method is UNSET or part.id is UNSET else part.id
 
 
 def _envelope_fault(
