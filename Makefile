@@ -56,7 +56,9 @@ bench: .venv-bench/ready
 	done; exit $$status
 
 fuzz: .venv/ready
-	$(BIN)/python fuzz/core.py --seconds 300
+	@status=0; for part in core http_client http_server; do \
+		$(BIN)/python fuzz/$$part.py --seconds 300 || status=1; \
+	done; exit $$status
 
 format: .venv/ready
 	$(BIN)/ruff format .

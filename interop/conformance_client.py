@@ -13,6 +13,7 @@ import sys
 import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from accord import Client, connect
 from accord.auth import ClientKey, MemoryStore, OAuth
@@ -64,7 +65,16 @@ def agree_in_browser(url: str) -> None:
     opener.open(url, timeout=TIMEOUT).read()
 
 
-def oauth(scenario: str) -> OAuth:
+def issuer_of(url: str) -> str:
+    """Return the issuer that a server names; the suite tells a secret, but not whose it is."""
+    parts = urlsplit(url)
+    place = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    document = json.load(opener.open(place, timeout=TIMEOUT))
+    return str(document["authorization_servers"][0])
+
+
+def oauth(scenario: str, url: str) -> OAuth:
     """Authorize as a scenario wants it; the suite tells in a variable what was agreed before."""
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     pem = context.get("private_key_pem")
@@ -72,6 +82,7 @@ def oauth(scenario: str) -> OAuth:
     return OAuth(
         client_id=context.get("client_id"),
         client_secret=context.get("client_secret"),
+        issuer=issuer_of(url) if context.get("client_secret") else None,
         client_key=ClientKey(pem, algorithm=context.get("signing_algorithm")) if pem else None,
         client_metadata_url="https://conformance-test.local/client-metadata.json",
         grant="client_credentials" if machine else "authorization_code",
@@ -110,7 +121,7 @@ async def main(scenario: str, url: str, revision: RevisionId | None) -> None:
             revision=revision,
             on_elicit=accept_defaults,
             timeout=TIMEOUT,
-            auth=oauth(scenario) if is_protected else None,
+            auth=oauth(scenario, url) if is_protected else None,
         ) as client:
             await work(client)
     except AuthError as error:

@@ -141,6 +141,56 @@ async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
     return f"Elicitation completed: {answer}"
 
 
+# Written by hand, since no type of ours leads to the older form of titles under 2025-11-25.
+VALUES = ["value1", "value2", "value3"]
+TITLED = [{"const": each, "title": f"Title of {each}"} for each in VALUES]
+SELECTION = {
+    "type": "object",
+    "properties": {
+        "untitledSingle": {"type": "string", "enum": VALUES},
+        "titledSingle": {"type": "string", "oneOf": TITLED},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["One", "Two"]},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": VALUES}},
+        "titledMulti": {"type": "array", "items": {"anyOf": TITLED}},
+    },
+}
+
+
+@server.tool
+async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Ask the client's user for choices of every form."""
+    return f"Elicitation completed: {await ctx.elicit('Please choose', SELECTION)}"
+
+
+ADDRESS_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "address",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contact": {"enum": ["mail", "phone"]},
+    },
+    "allOf": [{"anyOf": [{"required": ["name"]}, {"required": ["address"]}]}],
+    "if": {"properties": {"contact": {"const": "mail"}}, "required": ["contact"]},
+    "then": {"required": ["address"]},
+    "else": {},
+    "additionalProperties": False,
+}
+
+
+@server.tool(input_schema=ADDRESS_SCHEMA)
+def json_schema_2020_12_tool(**arguments: Any) -> str:
+    """Take what a written schema describes."""
+    return f"JSON Schema 2020-12 tool called with: {arguments}"
+
+
 # -- resources
 
 

@@ -63,7 +63,9 @@ def test_a_trace_error_names_its_line():
 def test_a_missing_extra_says_how_to_get_it():
     error = MissingExtra("schema", needed_for="validation")
     assert isinstance(error, ImportError)
-    assert str(error) == "validation needs the extra 'schema': pip install 'accord[schema]'"
+    assert str(error) == (
+        "validation needs the extra 'schema': run pip install '.[schema]' in a checkout of accord"
+    )
 
 
 def test_all_errors_have_one_root():

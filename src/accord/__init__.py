@@ -14,14 +14,28 @@ if TYPE_CHECKING:
     from accord.client.connect import connect
     from accord.errors import ToolError
     from accord.principal import Principal
-    from accord.server import Context, Server
+    from accord.protocol.codec import Limits
+    from accord.server import Choices, Context, Server
 
-__all__ = ["Client", "Context", "Principal", "Server", "ToolError", "connect", "errors", "types"]
+__all__ = [
+    "Choices",
+    "Client",
+    "Context",
+    "Limits",
+    "Principal",
+    "Server",
+    "ToolError",
+    "connect",
+    "errors",
+    "types",
+]
 
 
 _HOMES = {
+    "Choices": "accord.server",
     "Client": "accord.client",
     "Context": "accord.server",
+    "Limits": "accord.protocol.codec",
     "Principal": "accord.principal",
     "Server": "accord.server",
     "ToolError": "accord.errors",

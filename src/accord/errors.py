@@ -3,6 +3,7 @@
 AccordError
 |- ProtocolError                a rule was broken; .violations
 |  |- LocalProtocolError        by us: raised before a byte leaves
+|  |  |- MessageTooLarge        a message exceeds the size limit; .size .limit
 |  |- RemoteProtocolError       by the other party
 |- RequestError                 .code .message .data: raised by handlers to answer, raised in
 clients on receipt
@@ -14,7 +15,7 @@ UrlElicitationRequired
 |- TransportError               the connection, not the protocol
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
-|  |- RequestTimeout            no answer came in time
+|  |- RequestTimeout            no answer came in time; also a TimeoutError
 |- AuthError                    who may do what
 |  |- Unauthorized              no token that the server takes; .status .challenge
 |  |- Forbidden                 the token does not allow it; .scopes
@@ -42,6 +43,7 @@ __all__ = [
     "InvalidParams",
     "InvalidRequest",
     "LocalProtocolError",
+    "MessageTooLarge",
     "MethodNotFound",
     "MissingCapability",
     "MissingExtra",
@@ -75,6 +77,18 @@ class ProtocolError(AccordError):
 
 class LocalProtocolError(ProtocolError):
     """We were about to break a rule; nothing was sent."""
+
+
+class MessageTooLarge(LocalProtocolError):
+    """A message of ours is larger than `Limits.message_bytes` allows; nothing was sent."""
+
+    def __init__(self, what: str, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"{what} has {size} bytes, more than the limit of {limit} (message_bytes); "
+            "limits=Limits(message_bytes=...) raises it"
+        )
+        self.size = size
+        self.limit = limit
 
 
 class RemoteProtocolError(ProtocolError):
@@ -201,8 +215,8 @@ class ConnectionClosed(TransportError):
     """The connection is gone; what was asked will not be answered."""
 
 
-class RequestTimeout(TransportError):
-    """No answer came in time; the request was cancelled."""
+class RequestTimeout(TransportError, TimeoutError):
+    """No answer came in time; the request was cancelled. The text names the limit that ran out."""
 
 
 class AuthError(AccordError):
@@ -266,5 +280,8 @@ class MissingExtra(AccordError, ImportError):
     """An optional part is not installed."""
 
     def __init__(self, extra: str, *, needed_for: str) -> None:
-        super().__init__(f"{needed_for} needs the extra '{extra}': pip install 'accord[{extra}]'")
+        super().__init__(
+            f"{needed_for} needs the extra '{extra}': "
+            f"run pip install '.[{extra}]' in a checkout of accord"
+        )
         self.extra = extra

@@ -110,10 +110,11 @@ def _encoded(grant):
 
 def test_a_program_acts_for_itself():
     async def work(url):
-        auth = oauth(grant="client_credentials", client_id="robot", client_secret="s" * 32)
+        robot = {"grant": "client_credentials", "client_id": "robot", "issuer": url}
+        auth = oauth(**robot, client_secret="s" * 32)
         async with connect(f"{url}/mcp", auth=auth) as client:
             assert "robot" in text_of(await client.call_tool("whoami"))
-        wrong = oauth(grant="client_credentials", client_id="robot", client_secret="wrong")
+        wrong = oauth(**robot, client_secret="wrong")
         with pytest.raises(FlowFailed, match="invalid_client"):
             await connect(f"{url}/mcp", auth=wrong)
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from accord.auth.browser import LoopbackRedirect, params_in
+from accord.auth.browser import Interaction, LoopbackRedirect, params_in
 from support.waiting import run
 
 
@@ -39,6 +39,8 @@ def test_only_the_redirect_with_our_state_is_taken():
                 (line("/callback?code=1&state=right", "POST"), b" 405 "),
                 (line("/callback?code=1&state=right", "HEAD"), b" 405 "),
                 (b"nonsense\r\n\r\n", b" 405 "),
+                (line("//["), b" 400 "),
+                (line("http://[/callback?code=1&state=right"), b" 400 "),
             ):
                 assert status in await ask(redirect, data)
                 assert not waiting.done()
@@ -123,6 +125,9 @@ def test_an_endless_request_is_given_up():
     [
         ("http://127.0.0.1:1/callback?code=c&state=x", {"code": "c", "state": "x"}),
         ("?code=c&state=x", {"code": "c", "state": "x"}),
+        ("http://localhost/?code=c&state=x#top", {"code": "c", "state": "x"}),
+        ("http://[/callback?code=c", {"code": "c"}),
+        ("http://[", {}),
         ("code=c&state=x", {"code": "c", "state": "x"}),
         ("  c \n", {"code": "c", "state": "ours"}),
         ("", {}),
@@ -131,3 +136,9 @@ def test_an_endless_request_is_given_up():
 )
 def test_what_is_pasted_is_a_url_or_a_code(pasted, params):
     assert params_in(pasted, "ours") == params
+
+
+def test_a_text_of_a_server_commands_no_terminal(capsys):
+    Interaction().say("open this:\n\n  https://good.example/\x1bc\x9b2J\b\b")
+    said = capsys.readouterr().err
+    assert said == "open this:\n\n  https://good.example/\\x1bc\\x9b2J\\x08\\x08\n"

@@ -7,7 +7,15 @@ import time
 import pytest
 
 from accord import Principal, Server
-from accord.auth import Guard, JwtVerifier, Protected, StaticTokens
+from accord.auth import (
+    FirstOf,
+    Guard,
+    IntrospectionVerifier,
+    JwtVerifier,
+    Protected,
+    StaticTokens,
+)
+from accord.auth.turns import SOURCE
 from accord.errors import AuthError
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token
@@ -63,6 +71,20 @@ def test_a_good_token_passes_and_says_who_it_is():
     answer = ask(inner=inner, authorization="Bearer good")
     assert (answer.status, answer.body) == (200, b"inside")
     assert inner.seen[0]["accord.principal"] is ANN
+
+
+def test_a_verifier_knows_from_which_address_a_token_came():
+    seen = []
+
+    class Noting:
+        async def verify(self, token):
+            seen.append(SOURCE.get())
+            return ANN
+
+    guard = protected(Noting()).guard(Inner())
+    for address in (("192.0.2.1", 5), ("2001:db8::1", 6), None):
+        ask(guard=guard, scope={"client": address}, authorization="Bearer good")
+    assert seen == ["192.0.2.1", "2001:db8::/64", ""]
 
 
 def test_nobody_can_say_from_outside_who_they_are():
@@ -394,11 +416,44 @@ def test_a_further_endpoint_takes_tokens_for_itself_and_for_the_usual_one():
 # -- settings
 
 
-def test_somebody_must_issue_tokens():
-    with pytest.raises(ValueError, match="issuer is missing"):
-        Protected(TOKENS)
-    assert Protected(JwtVerifier(ISSUER, keys=[])).issuers == (ISSUER,)
+class Keys:
+    """A verifier of somebody's own."""
+
+    async def verify(self, token):
+        return ANN if token == "good" else None
+
+
+def test_it_is_said_who_issues_tokens_or_that_no_server_does():
+    introspecting = IntrospectionVerifier("https://i.example/introspect", "desk", "secret")
+    for unsaid in (Keys(), introspecting, FirstOf(TOKENS, Keys())):
+        with pytest.raises(ValueError, match=r"issuer is missing: .* or issuer=\[\] where clients"):
+            Protected(unsaid)
+    jwts = JwtVerifier(ISSUER, keys=[])
+    assert Protected(jwts).issuers == (ISSUER,)
+    assert Protected(FirstOf(TOKENS, jwts, Keys(), jwts)).issuers == (ISSUER,)
+    for without in (
+        Protected(TOKENS),
+        Protected(FirstOf(TOKENS, TOKENS)),
+        Protected(Keys(), issuer=[]),
+    ):
+        assert without.issuers == ()
     assert Protected(TOKENS, issuer=["a", "b"]).issuers == ("a", "b")
+
+
+@pytest.mark.parametrize("public_url", [RESOURCE, None])
+@pytest.mark.parametrize("scopes", [(), ("write",)])
+def test_without_an_authorization_server_no_metadata_is_named_or_published(public_url, scopes):
+    guard = Protected(TOKENS, public_url=public_url, scopes=scopes).guard(Inner())
+    challenge = ask(guard=guard).headers["www-authenticate"]
+    assert challenge == ('Bearer realm="mcp", scope="write"' if scopes else 'Bearer realm="mcp"')
+    wrong = ask(guard=guard, authorization="Bearer wrong").headers["www-authenticate"]
+    assert wrong.startswith('Bearer realm="mcp", error="invalid_token"')
+    assert "resource_metadata" not in wrong
+    for method in ("GET", "HEAD", "OPTIONS"):
+        for path in (METADATA, f"{METADATA}/mcp"):
+            assert ask(method, guard=guard, path=path).status == 404
+    good = ask(guard=guard, authorization="Bearer good")
+    assert good.status == (403 if scopes else 200)
 
 
 def test_a_public_url_must_be_one():

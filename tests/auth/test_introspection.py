@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextvars
 import json
 import time
 from urllib.parse import parse_qs
@@ -10,6 +11,7 @@ import pytest
 
 from accord.auth import IntrospectionVerifier
 from accord.auth.http import HttpResponse, NoResponse
+from accord.auth.turns import SOURCE
 from accord.errors import AuthError
 from support.issuer import ISSUER, RESOURCE, claims
 
@@ -164,19 +166,66 @@ def test_many_requests_with_one_token_ask_once():
     asyncio.run(scenario())
 
 
-def test_a_flood_of_tokens_does_not_reach_the_issuer():
+class Slow(Endpoint):
+    """An endpoint that keeps questions about made-up tokens waiting."""
+
+    async def send(self, request):
+        is_made_up = b"made+up" in request.body
+        self.answer = {"active": False} if is_made_up else {"active": True, **claims()}
+        if is_made_up:
+            return await super().send(request)
+        self.asked.append(request)
+        return HttpResponse(status=200, body=json.dumps(self.answer).encode())
+
+
+def from_address(address, work):
+    """Start work as a request from an address does."""
+    context = contextvars.copy_context()
+    context.run(SOURCE.set, address)
+    return asyncio.get_running_loop().create_task(work, context=context)
+
+
+async def turns_of_the_loop(times=20):
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+def test_a_flood_of_tokens_from_one_address_does_not_reach_the_issuer():
     async def scenario():
         endpoint = Endpoint(active=False)
         endpoint.gate = asyncio.Event()
         subject = verifier(endpoint)
         flood = [asyncio.create_task(subject.verify(f"made up {n}")) for n in range(300)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await turns_of_the_loop()
+        assert len(endpoint.asked) == 50
         endpoint.gate.set()
         outcomes = await asyncio.gather(*flood, return_exceptions=True)
-        assert len(endpoint.asked) == 100
-        assert sum(isinstance(each, AuthError) for each in outcomes) == 200
+        assert len(endpoint.asked) == 150
+        assert sum(isinstance(each, AuthError) for each in outcomes) == 150
         assert await subject.verify("another") is None
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("addresses", [1, 2, 10])
+def test_made_up_tokens_under_way_turn_no_good_one_away(addresses):
+    async def scenario():
+        endpoint = Slow()
+        endpoint.gate = asyncio.Event()
+        subject = verifier(endpoint)
+        flood = [
+            from_address(f"198.51.100.{n % addresses}", subject.verify(f"made up {n}"))
+            for n in range(300)
+        ]
+        await turns_of_the_loop()
+        good = from_address("192.0.2.1", subject.verify("good"))
+        await turns_of_the_loop()
+        # One address leaves half of the places free; with more the next free one goes round.
+        assert good.done() is (addresses == 1)
+        endpoint.gate.set()
+        assert (await asyncio.wait_for(good, 30)).subject == "ann"
+        await asyncio.gather(*flood, return_exceptions=True)
+        assert not subject._asking
 
     asyncio.run(scenario())
 

@@ -1,6 +1,7 @@
 """From a 401 to the answer, with real servers on loopback: some helpful, some hostile."""
 
 import asyncio
+import contextlib
 import urllib.error
 from urllib.parse import parse_qsl, urlsplit
 
@@ -368,7 +369,7 @@ def test_a_client_that_is_registered_by_hand_needs_no_registration():
         async with scripted(metadata={"registration_endpoint": None}) as script:
             with pytest.raises(FlowFailed, match="client_id"):
                 await use(script)
-            await use(script, oauth(client_id="me", client_secret="s3"))
+            await use(script, oauth(client_id="me", client_secret="s3", issuer=script.issuer))
             assert script.heads("/token")[-1]["Authorization"].startswith("Basic ")
             assert "client_secret" not in script.forms("/token")[-1]
 
@@ -378,7 +379,8 @@ def test_a_client_that_is_registered_by_hand_needs_no_registration():
 def test_client_credentials_ask_nobody():
     async def main():
         async with scripted() as script:
-            auth = oauth(grant="client_credentials", client_id="me", client_secret="s3")
+            secret = {"client_secret": "s3", "issuer": script.issuer}
+            auth = oauth(grant="client_credentials", client_id="me", **secret)
             assert await use(script, auth) == "done"
             assert script.count("/authorize") == 0
             assert script.forms("/token")[0]["resource"] == script.url
@@ -393,6 +395,7 @@ def test_a_machine_asks_for_the_scopes_it_was_told_alone():
         says = 'Bearer scope="api://desk/use"'
         async with scripted(challenge=says) as script:
             given = {"grant": "client_credentials", "client_id": "me", "client_secret": "s3"}
+            given["issuer"] = script.issuer
             await use(script, oauth(**given, scopes=["api://desk/.default"]))
             await use(script, oauth(**given))
             asked = [each["scope"] for each in script.forms("/token")]
@@ -547,6 +550,61 @@ def test_metadata_cannot_send_us_to_places_inside(name):
     run(main())
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "good.example\x1bc",
+        "evil.example\x08\x08\x08\x08good.example",
+        "%65vil.example",
+        "2130706433",
+        "good.exam\tple",
+        "[",
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("grant", ["authorization_code", "device"])
+def test_a_page_whose_host_is_disguised_is_neither_opened_nor_shown(host, grant):
+    async def main():
+        opened, told = [], []
+        page = f"https://{host}/authorize"
+
+        def device(request):
+            said = {"device_code": "d", "user_code": "ABCD", "verification_uri": page}
+            return web.json_response(said)
+
+        async with scripted(metadata={"authorization_endpoint": page}) as script:
+            script.metadata["device_authorization_endpoint"] = f"{script.issuer}/device"
+            script.overrides["/device"] = device
+            auth = oauth(grant=grant, open_browser=opened.append, tell=told.append)
+            with pytest.raises(FlowFailed, match="must not be opened") as caught:
+                await use(script, auth)
+            assert str(caught.value).isprintable()
+        assert opened == told == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        {"prm": {"authorization_servers": ["https://["]}},
+        {"prm": {"authorization_servers": ["https://login.example:99999/"]}},
+        {"challenge": 'Bearer resource_metadata="https://["'},
+        {"metadata": {"token_endpoint": "https://["}},
+        {"metadata": {"registration_endpoint": "https://["}},
+    ],
+    ids=str,
+)
+def test_a_malformed_url_of_a_server_is_named_and_causes_no_traceback(behaviour, caplog):
+    async def main():
+        async with scripted(**behaviour) as script:
+            with pytest.raises(FlowFailed, match="malformed"):
+                await use(script)
+
+    run(main())
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_metadata_of_any_size_is_given_up():
     async def endless(request):
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -591,19 +649,17 @@ def test_an_issuer_that_was_pinned_is_the_only_one():
 
 
 @pytest.mark.requirement("auth.binding.preregistered-mismatch-error")
-def test_a_secret_goes_to_no_other_issuer_than_the_first(caplog):
+def test_a_secret_goes_to_no_other_issuer_than_the_one_that_was_named():
     async def main():
         store = MemoryStore()
         given = {"client_id": "me", "client_secret": "SECRET", "store": store}
         async with scripted() as script, scripted() as evil:
-            with caplog.at_level("INFO", "accord.auth"):
-                await use(script, oauth(**given))
-            assert f"the secret goes to {script.issuer}" in caplog.text
+            await use(script, oauth(**given, issuer=script.issuer))
             script.expire()
             script.refreshable.clear()
             script.prm = {"authorization_servers": [evil.issuer]}
-            with pytest.raises(FlowFailed, match="where it went first") as caught:
-                await use(script, oauth(**given))
+            with pytest.raises(FlowFailed, match="trusts no other") as caught:
+                await use(script, oauth(**given, issuer=script.issuer))
             assert script.issuer in caught.value.hint
             assert evil.count("/token") == evil.count("/authorize") == 0
             moved = oauth(**given, issuer=evil.issuer)
@@ -643,6 +699,70 @@ def test_a_redirect_of_the_token_endpoint_gets_no_code():
             with pytest.raises(FlowFailed, match="HTTP 307"):
                 await use(script)
             assert thief.seen == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first attempt", "later attempt"])
+def test_a_registration_that_the_server_has_forgotten_is_replaced_at_the_next_attempt(is_first):
+    def unknown(request):
+        return web.Response(status=400, text="The program is not known here")
+
+    async def main():
+        store = MemoryStore()
+        async with scripted() as script:
+            if not is_first:
+                await use(script, oauth(store=store))
+                script.expire()
+                script.refreshable.clear()
+            known = script.count("/register")
+            shown = asyncio.Event()
+            script.overrides["/authorize"] = unknown
+
+            async def visit(url):
+                with contextlib.suppress(urllib.error.HTTPError):
+                    await asyncio.to_thread(browse, url)
+                shown.set()
+                await asyncio.sleep(60)
+
+            given_up = oauth(store=store, open_browser=visit, timeout=60.0)
+            task = asyncio.ensure_future(use(script, given_up))
+            await shown.wait()
+            # As if the process were killed now: what counts is what is stored.
+            killed = MemoryStore()
+            killed._values = dict(store._values)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del script.overrides["/authorize"]
+            for kept in (store, killed):
+                before = script.count("/register")
+                assert await use(script, oauth(store=kept)) == "done"
+                assert script.count("/register") == before + 1
+                script.expire()
+                script.refreshable.clear()
+                # From then on it is used again.
+                assert await use(script, oauth(store=kept)) == "done"
+                assert script.count("/register") == before + 1
+            assert script.count("/register") >= known + 2
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [("access_denied", True), ("invalid_client", False), ("unauthorized_client", False)],
+)
+def test_a_registration_is_kept_where_the_server_has_shown_to_know_it(error, is_kept):
+    async def main():
+        store = MemoryStore()
+        async with scripted(redirect={"code": None, "error": error}) as script:
+            with pytest.raises(FlowFailed, match=error):
+                await use(script, oauth(store=store))
+            assert (f"client {script.issuer}" in store._values) is is_kept
+            script.redirect = {}
+            assert await use(script, oauth(store=store)) == "done"
+            assert script.count("/register") == (1 if is_kept else 2)
 
     run(main())
 

@@ -12,8 +12,17 @@ from urllib.parse import urlsplit
 import pytest
 
 from accord import Context, Principal, Server, connect
-from accord.auth import AuthorizationServer, FirstOf, Guard, JwtVerifier, Protected, StaticTokens
-from accord.errors import AuthError
+from accord.auth import (
+    AuthorizationServer,
+    FirstOf,
+    Guard,
+    JwtVerifier,
+    MemoryStore,
+    OAuth,
+    Protected,
+    StaticTokens,
+)
+from accord.errors import AuthError, FlowFailed, Unauthorized
 from support.http_server import bounded, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.issuer import ISSUER, Published, jwks, token
@@ -68,6 +77,25 @@ def serve(scenario, *, auth=None, **options):
     server = desk(auth=auth or protected())
     with bounded(server.asgi(**options)) as port:
         run(scenario(port))
+
+
+# -- fixed tokens alone
+
+
+def test_fixed_tokens_need_no_authorization_server():
+    async def scenario(port):
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with connect(url, auth="ann") as client:
+            assert await client.call_tool("whoami", result_type=str) == "ann"
+        with pytest.raises(Unauthorized, match=r'or auth="[.]+" with one'):
+            await connect(url)
+        with pytest.raises(Unauthorized, match="invalid_token"):
+            await connect(url, auth="wrong")
+        with pytest.raises(FlowFailed, match="its operator may have to give you a token") as caught:
+            await connect(url, auth=OAuth(store=MemoryStore(), timeout=5.0))
+        assert caught.value.step == "registration"
+
+    serve(scenario, auth=Protected(StaticTokens(TOKENS)))
 
 
 # -- every request

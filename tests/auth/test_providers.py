@@ -122,9 +122,9 @@ def test_a_token_that_cannot_be_renewed_yet_serves_to_its_end(status, monkeypatc
 @pytest.mark.parametrize("how", ["basic", "post"])
 def test_a_secret_is_shown_as_the_client_was_registered_for(how):
     async def main():
-        auth = oauth(client_id="me", client_secret="SECRET", authenticate=how)
         async with scripted() as script:
-            await use(script, auth)
+            secret = {"client_secret": "SECRET", "issuer": script.issuer}
+            await use(script, oauth(client_id="me", authenticate=how, **secret))
             (sent,), (head,) = script.forms("/token"), script.heads("/token")
             assert ("Authorization" in head, "client_secret" in sent) == (
                 how == "basic",
@@ -139,6 +139,7 @@ def test_a_secret_that_was_given_is_not_stored_and_may_be_replaced():
         store = MemoryStore()
         async with scripted() as script:
             given = {"client_id": "me", "authenticate": "post", "store": store}
+            given["issuer"] = script.issuer
             await use(script, oauth(**given, client_secret="SECRET"))
             assert "SECRET" not in str(store._values)
             script.expire()
@@ -211,8 +212,9 @@ def test_settings_that_cannot_work_are_refused_at_once(wrong):
 
 def test_what_a_provider_repeats_of_our_secrets_is_not_told():
     async def main():
-        auth = oauth(client_id="me", client_secret="SECRET", authenticate="post")
         async with scripted() as script:
+            secret = {"client_secret": "SECRET", "issuer": script.issuer}
+            auth = oauth(client_id="me", authenticate="post", **secret)
 
             async def echo(request):
                 said = " ".join(f"{k}={v}" for k, v in (await request.post()).items())
@@ -282,6 +284,39 @@ def test_a_key_is_needed_again_to_renew_and_is_never_stored():
             assert said["aud"] == f"{script.issuer}/token"
 
     run(main())
+
+
+@pytest.mark.requirement("auth.binding.preregistered-mismatch-error")
+@pytest.mark.parametrize("kind", ["client_secret", "ClientKey"])
+def test_a_credential_that_any_server_could_have_sent_elsewhere_needs_the_issuer(kind):
+    pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
+    given = {"client_id": "me", "grant": "client_credentials"}
+    if kind == "client_secret":
+        given["client_secret"] = "SECRET"
+    else:
+        given["client_key"] = ClientKey(pem, audience="https://honest.example")
+    with pytest.raises(ValueError, match=kind) as caught:
+        oauth(**given)
+    assert "add OAuth(issuer='https://...')" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+    async def main():
+        async with scripted() as script, scripted() as honest:
+            script.prm = {"authorization_servers": [script.issuer]}
+            pinned = oauth(**given, issuer=honest.issuer)
+            with pytest.raises(FlowFailed, match="trusts no other"):
+                await use(script, pinned)
+            assert script.count("/token") == 0
+            assert await use(honest, pinned) == "done"
+            assert honest.count("/token") == 1
+
+    run(main())
+
+
+def test_a_key_that_signs_for_the_server_it_is_shown_to_needs_no_issuer():
+    pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
+    for audience in ("issuer", "token_endpoint"):
+        assert oauth(client_id="me", client_key=ClientKey(pem, audience=audience)).issuer is None
 
 
 @pytest.mark.parametrize(

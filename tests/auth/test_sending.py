@@ -69,8 +69,27 @@ def test_names_of_this_machine_are_known():
         ("http://localhost/x", "is not https"),
         ("https://localhost/x", "loopback address"),
         ("https://a.localhost/x", "loopback address"),
-        ("https://127\u30020\u30020\u30021/x", "other letters"),
-        ("https://\u2460\u2461\u2466.\u24ea.\u24ea.\u2460/x", "other letters"),
+        ("https://127\u30020\u30020\u30021/x", "beyond ASCII"),
+        ("https://\u2460\u2461\u2466.\u24ea.\u24ea.\u2460/x", "beyond ASCII"),
+        ("https://2130706433/x", "not a canonical IP address"),
+        ("https://0177.0.0.1/x", "not a canonical IP address"),
+        ("https://127.1/x", "not a canonical IP address"),
+        ("https://127.0.0.1./x", "not a canonical IP address"),
+        ("https://0/x", "not a canonical IP address"),
+        ("https://0x7f.1/x", "not a canonical IP address"),
+        ("https://0x7f000001/x", "not a canonical IP address"),
+        ("https://0X7F.0.0.0x1/x", "not a canonical IP address"),
+        ("https://good.example.1/x", "not a canonical IP address"),
+        ("https://[fe80::1%25eth0]/x", "not an IPv6 address"),
+        ("https://%65vil.example/x", "characters that no host name has"),
+        ("https://good.example\x1bc/x", "characters that no host name has"),
+        ("https://evil.example\x08\x08\x08\x08good.example/x", "characters that no host"),
+        ("https://good.example\x9b2J/x", "beyond ASCII"),
+        ("https://good.exa\nmple/x", "control characters"),
+        ("https://good.example/a\x1b[2Jb", "control characters"),
+        ("https://good.example\\.evil.example/x", "characters that no host name has"),
+        ("https://good.example evil/x", "characters that no host name has"),
+        ("https://good..example/x", "characters that no host name has"),
         ("https://[::1]/x", "loopback address"),
         ("https://10.0.0.1/x", "private address"),
         ("https://169.254.169.254/latest/meta-data", "link-local address"),
@@ -85,6 +104,49 @@ def test_a_public_server_cannot_send_us_inside(url, why):
     with pytest.raises(NoResponse, match=why) as caught:
         PUBLIC.check_url(url)
     assert caught.value.is_refused
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://login.example.com/x",
+        "https://LOGIN.example.com./x",
+        "https://auth_1.example.com/x",
+        "https://1password.example/x",
+        "https://93.184.216.34/x",
+        "https://[2606:2800:220:1::1]/x",
+        "https://xn--bcher-kva.example/x",
+        "https://0xcafe.example/x",
+        "https://login.example.com/a b?c=%1b",
+    ],
+)
+def test_names_and_canonical_addresses_are_asked(url):
+    PUBLIC.check_url(url)
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0177.0.0.1", "127.1", "0", "0x7f.1"])
+def test_a_number_for_a_host_is_never_connected_to(host):
+    """Also for an aiohttp (3.11 to 3.13) that does not ask its resolver about such hosts."""
+
+    async def main():
+        connected = []
+
+        async def accept(reader, writer):
+            connected.append(1)
+            writer.close()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            for policy in (PUBLIC, LOCAL, AddressPolicy.beside(f"https://{host}:{port}/mcp")):
+                sender = GuardedSender(policy)
+                url = f"https://{host}:{port}/x"
+                with pytest.raises(NoResponse, match="not a canonical") as caught:
+                    await sender.send(HttpRequest(method="GET", url=url))
+                assert caught.value.is_refused
+        assert not connected
+
+    run(main())
 
 
 def test_a_server_on_this_machine_may_name_neighbours_but_no_metadata_services():
@@ -124,7 +186,7 @@ def test_a_host_in_other_letters_is_taken_from_the_user_alone():
         "https://b\u00fccher.example/token"
     )
     PUBLIC.check_url("https://xn--bcher-kva.example/token")
-    with pytest.raises(NoResponse, match="other letters") as caught:
+    with pytest.raises(NoResponse, match="beyond ASCII") as caught:
         PUBLIC.check_url("https://b\u00fccher.example/token")
     assert "xn--" in caught.value.hint
 

@@ -11,6 +11,7 @@ import time
 import msgspec
 import pytest
 
+from accord import connect
 from accord.auth import FileStore, MemoryStore, OAuth, tokens
 from accord.auth.credentials import ClientIdentity
 from accord.auth.tokens import Grant, default_path
@@ -104,16 +105,63 @@ def test_only_the_owner_can_read_the_file(tmp_path):
         assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_no_json_is_told_and_kept(tmp_path):
+@pytest.mark.parametrize("broken", [b"{broken", b"[1]", b"", b"\xff\xfe{}", b"[" * 100_000])
+def test_a_corrupt_file_is_told_set_aside_and_never_overwritten(broken, tmp_path, caplog):
     path = tmp_path / "tokens.json"
-    path.write_text("{broken")
-    with pytest.raises(FlowFailed, match="no JSON") as caught:
-        run(FileStore(path).read("k"))
-    assert str(path) in caught.value.asked
-    assert path.read_text() == "{broken"
-    for nothing in ("[1]", '{"k": 1}'):
-        path.write_text(nothing)
-        assert run(FileStore(path).read("k")) is None
+
+    async def main():
+        for number in range(1, 4):
+            path.write_bytes(broken)
+            if number == 1:
+                assert await FileStore(path).read("k") is None
+            await FileStore(path).write("k", f"v{number}")
+            assert await FileStore(path).read("k") == f"v{number}"
+            aside = sorted(tmp_path.glob("tokens.json.corrupt-*"))
+            assert [each.read_bytes() for each in aside] == [broken] * number
+            told = [each for each in caplog.messages if "cannot be read" in each]
+            assert len(told) == number
+            assert str(path) in told[-1]
+            assert any(each.name in told[-1] for each in aside)
+
+    run(main())
+
+
+def test_values_of_other_versions_are_not_read_and_not_lost(tmp_path):
+    path = tmp_path / "tokens.json"
+    path.write_text('{"k": 1, "version": {"a": 2}}')
+    store = FileStore(path)
+
+    async def main():
+        assert await store.read("k") is None
+        await store.write("l", "w")
+        assert sorted(await store.keys()) == ["k", "l", "version"]
+
+    run(main())
+    assert json.loads(path.read_text()) == {"k": 1, "version": {"a": 2}, "l": "w"}
+
+
+@pytest.mark.parametrize("kind", ["folder is a file", "file is a folder"])
+def test_a_store_that_cannot_be_written_is_told_before_a_person_is_asked(kind, tmp_path):
+    path = tmp_path / "a" / "tokens.json"
+    if kind == "folder is a file":
+        path.parent.write_text("")
+    else:
+        path.mkdir(parents=True)
+    opened = []
+
+    async def main():
+        async with scripted() as script:
+            auth = OAuth(store=FileStore(path), open_browser=opened.append, timeout=5.0)
+            with pytest.raises(FlowFailed, match="token store") as caught:
+                async with connect(script.url, auth=auth):
+                    pass
+            assert str(path) in caught.value.asked
+            with pytest.raises(FlowFailed, match="token store"):
+                await FileStore(path).check()
+            assert script.count("/register") == script.count("/authorize") == 0
+
+    run(main())
+    assert opened == []
 
 
 def test_a_lock_that_somebody_keeps_is_given_up_in_time(tmp_path, monkeypatch):
@@ -221,9 +269,9 @@ def test_a_stored_token_is_used_and_its_secrets_stand_nowhere_else(tmp_path):
             assert script.seen == []
             keys = list(json.loads(store.path.read_text()))
             assert grant.access_token not in str(keys)
-            for key in (f"client {grant.issuer}", oauth._issuer_key(script.url)):
-                await store.write(key, "{}")
-            await oauth.forget(script.url)
+            await store.write(f"client {grant.issuer}", "{}")
+            assert await oauth.forget(script.url)
+            assert not await oauth.forget(script.url)
             assert await oauth.token(script.url) is None
             assert await OAuth(store=store).token(script.url) is None
             assert json.loads(store.path.read_text()) == {}

@@ -142,7 +142,11 @@ def test_an_endpoint_is_resolved_within_its_origin(named, url):
     [
         ("https://a.org/mcp", "/mcp/", "https://a.org/mcp/"),
         ("http://a.org/mcp", "https://a.org/mcp", "https://a.org/mcp"),
-        ("http://me:x@a.org/mcp", "https://a.org:8443/y", "https://me:x@a.org:8443/y"),
+        ("http://me:x@a.org/mcp", "https://a.org/y", "https://me:x@a.org/y"),
+        ("http://a.org:80/mcp", "https://a.org:443/y", "https://a.org:443/y"),
+        ("http://a.org/mcp", "https://a.org:8443/y", None),
+        ("http://a.org:8080/mcp", "https://a.org/y", None),
+        ("http://a.org:8080/mcp", "https://a.org:8080/y", None),
         ("http://me:x@a.org/mcp", "http://you@a.org/y", "http://you@a.org/y"),
         ("https://a.org/mcp", "http://a.org/mcp", None),
         ("https://a.org/mcp", "https://b.org/mcp", None),

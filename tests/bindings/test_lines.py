@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.bindings.lines import LineReader, LineTooLong
+from accord.protocol.envelope import FRAGMENT
+from accord.protocol.jsonrpc import RESULT
 
 
 def read(*chunks: bytes, limit: int = 100) -> list[bytes | str]:
@@ -93,3 +95,48 @@ def test_chunking_changes_nothing(lines: list[bytes], data: st.DataObject) -> No
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     assert read(*chunks, limit=20) == read(whole, limit=20)
+
+
+# -- lines above the limit name their request
+
+
+def errors(*chunks: bytes, limit: int = 10_000) -> list[tuple[object, object]]:
+    reader = LineReader(limit)
+    found = chain.from_iterable(list(reader.feed(chunk)) for chunk in chunks)
+    return [(each.id, each.kind) for each in found if isinstance(each, LineTooLong)]
+
+
+def cut(line: bytes, size: int) -> list[bytes]:
+    return [line[at : at + size] for at in range(0, len(line), size)]
+
+
+EARLY = b'{"jsonrpc":"2.0","id":7,"result":{"text":"%b"}}\n' % (b"x" * 12_000)
+LATE = b'{"result":{"text":"%b"},"jsonrpc":"2.0","id":7}\n' % (b"x" * 12_000)
+
+
+@pytest.mark.parametrize("size", [1, 100, 5_000, 9_999, 20_000])
+@pytest.mark.parametrize("line", [EARLY, LATE], ids=["early", "late"])
+def test_the_id_of_a_line_above_the_limit_is_read(line: bytes, size: int) -> None:
+    assert errors(*cut(line, size)) == [(7, RESULT)]
+
+
+def test_a_line_that_names_its_id_early_is_reported_before_its_end() -> None:
+    assert errors(EARLY[:11_000]) == [(7, RESULT)]
+    assert errors(EARLY[:11_000], EARLY[11_000:]) == [(7, RESULT)]
+    assert errors(LATE[:11_000]) == []
+
+
+def test_a_message_that_does_not_end_is_reported_without_an_id_and_again_by_its_end() -> None:
+    endless = b'{"result":"' + b"x" * 200_000
+    assert errors(*cut(endless, 1_000)) == [(None, RESULT)]
+    assert errors(*cut(endless, 1_000), b'","id":3}\n') == [(None, RESULT), (3, RESULT)]
+    assert errors(*cut(endless, 1_000), b'"}\n') == [(None, RESULT)]
+
+
+def test_what_is_kept_of_a_skipped_line_is_small() -> None:
+    reader = LineReader(10_000)
+    for part in cut(b'{"result":"' + b"x" * 1_000_000, 100):
+        list(reader.feed(part))
+    skipped = reader._skipped
+    assert skipped is not None
+    assert len(skipped._head) + len(skipped._tail) <= 2 * FRAGMENT

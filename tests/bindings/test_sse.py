@@ -1,7 +1,7 @@
 import pytest
 
 from accord.bindings import sse
-from accord.bindings.sse import Decoder, Event, EventTooLong
+from accord.bindings.sse import Decoder, Event, EventIdTooLong, EventTooLong
 
 STREAM = (
     b"\xef\xbb\xbf: hello\n"
@@ -136,3 +136,39 @@ def test_events_up_to_the_limit_are_read_one_after_another():
         list(decoder.feed(chunk))
     found = list(decoder.feed(b"data: 1234567890\n\ndata: 0987654321\n\n"))
     assert found == [Event(b"1234567890"), Event(b"0987654321")]
+
+
+@pytest.mark.parametrize("line", [b"data:\n", b"data\n", b"data: \n"], ids=str)
+def test_data_lines_without_text_count_towards_the_limit(line):
+    with pytest.raises(EventTooLong, match=r"1000 bytes; limits=Limits\(message_bytes=\.\.\.\)"):
+        list(Decoder(limit=1_000).feed(line * 1_000))
+
+
+def test_short_data_lines_are_held_in_few_objects():
+    decoder = Decoder()
+    for _ in range(10_000):
+        list(decoder.feed(b"data: ab\n"))
+    assert isinstance(decoder._data, bytearray)
+    assert list(decoder.feed(b"\n")) == [Event(b"\n".join([b"ab"] * 10_000))]
+
+
+def test_a_line_sent_byte_by_byte_is_held_in_few_objects():
+    decoder = Decoder()
+    for _ in range(100_000):
+        list(decoder.feed(b"x"))
+    assert len(decoder._rest) <= 100_000 / 4_096 + 1
+
+
+def test_an_event_id_of_1024_bytes_is_kept():
+    id = "x" * 1_024
+    assert list(Decoder().feed(f"id: {id}\ndata: 1\n\n".encode())) == [Event(b"1", "message", id)]
+
+
+def test_a_longer_event_id_is_refused():
+    with pytest.raises(EventIdTooLong, match="event id exceeds the limit of 1024 bytes"):
+        list(Decoder().feed(b"id: " + b"x" * 1_025 + b"\n"))
+
+
+def test_a_long_event_name_is_cut():
+    (event,) = Decoder().feed(b"event: " + b"x" * 10_000 + b"\ndata: 1\n\n")
+    assert len(event.name) == 100

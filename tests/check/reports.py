@@ -30,7 +30,13 @@ def hostile_report():
             )
         )
     findings.add(
-        Violation("tools.call.is-error-flag", "server", "omits isError", severity="warn", number=7)
+        Violation(
+            "tools.structured-content.also-text",
+            "server",
+            "sends no text",
+            severity="warn",
+            number=7,
+        )
     )
     findings.add(
         Violation("jsonrpc.request.answered", "client", "leaves a question", severity="warn")
@@ -46,10 +52,10 @@ def hostile_report():
                 [Evidence(f"sends {NASTY}", "server", 3, NASTY)],
             ),
             verdict(
-                "tools.call.is-error-flag",
+                "tools.structured-content.also-text",
                 "warn",
-                "omits isError",
-                [Evidence("omits isError", "server")],
+                "sends no text",
+                [Evidence("sends no text", "server")],
             ),
             verdict("tools.item.title", "not-exercised", "no message put this to the test"),
             verdict("roots.item.name", "not-applicable"),
@@ -97,7 +103,8 @@ def _of(row, place, breaches, revision):
     name = ("pass", "pass", "not-exercised", "not-applicable")[place % 4]
     message, evidence = "held", []
     if place < breaches:
-        name, message = row.severity_in(revision), f"answers with breach number {place}"
+        name = "fail" if place < 3 else row.severity_in(revision) or "warn"
+        message = f"answers with breach number {place}"
         evidence = [
             Evidence(message, "server"),
             Evidence("message", "client", 12, ASKED),

@@ -75,13 +75,6 @@ GIVEN_TOKENS = {
     "http.server.bind-localhost": "the check did not launch it",
 }
 
-# Warnings that an example lives with.
-KNOWN = {
-    "ten_lines": {
-        "practice.tools.descriptive-schemas": "ten lines leave no room to describe parameters"
-    }
-}
-
 
 def checked(place, form="stdio", **rules):
     async def run():
@@ -138,7 +131,18 @@ def names(found):
 )
 def test_a_small_example_raises_no_alarm(form):
     report = checked(EXAMPLES["ten_lines"], form)
-    assert alarms(report).keys() == KNOWN["ten_lines"].keys(), alarms(report)
+    assert alarms(report) == {}
+    asked = [
+        each
+        for each in report.results
+        if each.id.split(".")[0] in ("roots", "sampling", "elicitation")
+    ]
+    assert {each.verdict for each in asked} == {"not-applicable"}
+    assert {each.message for each in asked} >= {
+        "the server never sent roots/list",
+        "the server never sent sampling/createMessage",
+        "the server never sent elicitation/create",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,20 @@
+import json
+
 import pytest
 
+from accord.check.anchors import anchor
+from accord.check.rendering.badge import as_badge
+from accord.check.rendering.html import as_html
+from accord.check.rendering.json import as_json
+from accord.check.rendering.markdown import as_markdown
+from accord.check.rendering.text import as_text
+from accord.check.rendering.wording import summary
 from accord.check.report import Coverage, Findings, Setting, build, merged
-from accord.protocol.catalogue import catalogue
+from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
+from check.reports import hostile_report
 
 NEW = REVISION_IDS[2]
 
@@ -153,3 +163,64 @@ def test_the_evidence_of_a_finding_is_the_last_message():
         ("fail", None),
         ("warn", "server: []"),
     ]
+
+
+def test_every_form_counts_requirements_and_not_how_often_they_were_broken():
+    report = hostile_report()
+    assert sum(each.count for each in report.findings) == 5
+    told = "1 requirement failed, 2 warned"
+    for form in (as_text, as_markdown, as_html, as_badge):
+        assert told in form(report)
+    counts = json.loads(as_json(report))["counts"]
+    assert (counts["fail"], counts["warn"]) == (1, 2)
+    assert told in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("id_", "revision", "place"),
+    [
+        ("cancellation.races", OLD, f"{OLD}/basic/utilities/cancellation"),
+        ("cancellation.races", NEW, f"{NEW}/basic/utilities/cancellation"),
+        ("cancellation.races", REVISION_IDS[4], "2026-07-28/basic/patterns/cancellation"),
+        ("tools.server.validates-inputs", NEW, f"{NEW}/server/tools"),
+        ("tools.call.content-array", NEW, "2025-06-18: Tools/Protocol Messages"),
+    ],
+)
+def test_an_anchor_names_a_page_of_the_revision_that_was_judged(id_, revision, place):
+    found = anchor(catalogue()[id_], revision)
+    assert found == place or (place.startswith(f"{revision}:") and found.startswith(revision))
+
+
+@pytest.mark.parametrize("revision", REVISION_IDS)
+def test_no_anchor_names_a_later_revision_than_the_one_that_was_judged(revision):
+    rows = [row for row in catalogue().values() if row.holds_in(revision)]
+    found = {row.id: anchor(row, revision) for row in rows}
+    later = {id_: place for id_, place in found.items() if place and place[:4].isdigit()}
+    assert {id_: place for id_, place in later.items() if place[:10] > revision} == {}
+
+
+def test_a_page_that_a_revision_does_not_have_is_not_named():
+    row = Requirement(
+        id="tools.x",
+        area="tools",
+        text="x",
+        level="MUST",
+        party="server",
+        check="wire",
+        revisions=(OLD, REVISION_IDS[4]),
+        source=("2026-07-28/client/elicitation", "2026-07-28/server/discover"),
+    )
+    assert anchor(row, OLD) is None
+    assert anchor(row, REVISION_IDS[4]) == "2026-07-28/client/elicitation"
+
+
+def test_a_breach_of_an_active_check_is_shown_with_its_request_and_answer():
+    shown = [
+        Evidence("errs", "server"),
+        Evidence("message", "client", 1, '{"id": 1}'),
+        Evidence("message", "server", 2, '{"id": 1, "error": {}}'),
+    ]
+    wrong = Verdict("ping.response.empty", "MUST", "server", (NEW,), "fail", "errs", shown)
+    report = merged({NEW: [wrong]}, target="x", party="server")
+    for text in (as_text(report), as_markdown(report)):
+        assert text.index('client: {"id": 1}') < text.index('server: {"id": 1, "error": {}}')

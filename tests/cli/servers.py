@@ -59,6 +59,17 @@ async def book(ctx: Context) -> str:
     seat = await ctx.elicit("Which seat?", Seat)
     return f"row {seat.row}, {seat.side}"
 
+@dataclass
+class Choice:
+    sure: bool
+    mood: str = "calm"
+
+@server.tool
+async def decide(ctx: Context) -> str:
+    "Ask for a yes."
+    choice = await ctx.elicit("Are you sure?", Choice)
+    return f"{choice.sure}, {choice.mood}"
+
 @server.tool
 def escape() -> str:
     "Do mischief \\x1b[2J."

@@ -118,6 +118,17 @@ def test_inputs_are_words_and_never_commands(runner, tmp_path):
     assert not (tmp_path / "pwned").exists()
 
 
+def test_the_token_is_never_an_argument(runner, tmp_path):
+    seen = tmp_path / "seen"
+    program = tmp_path / "accord" / "bin" / "accord"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "token: $ACCORD_BEARER" > {seen}\nexit 2\n')
+    runner("Check the server", {"target": "https://x.example/mcp", "bearer": "hush"})
+    *arguments, token = seen.read_text().splitlines()
+    assert "hush" not in " ".join(arguments)
+    assert arguments[arguments.index("--bearer") + 1] == "-"
+    assert token == "token: hush"  # which is where --bearer - looks for it
+
+
 @pytest.mark.parametrize(
     ("fail_on", "code", "warnings", "ends"),
     [

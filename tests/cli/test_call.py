@@ -137,14 +137,45 @@ def test_a_question_is_declined_where_nobody_can_answer(accord, good):
     done = accord("call", good, "book")
     assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
     assert "the server asks: Which seat?" in done.stderr
-    assert "declined: there is no terminal to answer on" in done.stderr
+    assert (
+        "declined: there is no terminal to answer on; add --answer row=... (integer)" in done.stderr
+    )
 
 
-def talk_on_terminal(good, answers):
-    """Call `book` on a terminal, typing an answer to each prompt; returns what stdout got."""
+def test_a_question_is_answered_by_options_where_there_is_no_terminal(accord, good):
+    done = accord("call", good, "book", "--answer", "row=7", "--answer", "side=aisle")
+    assert (done.returncode, done.stdout) == (0, "row 7, aisle\n")
+    # What has a default may be left out; values may be JSON.
+    done = accord("call", good, "book", "--answer", "row:=8")
+    assert (done.returncode, done.stdout) == (0, "row 8, window\n")
+
+
+def test_an_answer_that_does_not_fit_declines_and_says_why(accord, good):
+    done = accord("call", good, "book", "--answer", "row=seven")
+    assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
+    assert "declined: --answer row: 'seven' is no integer" in done.stderr
+
+
+def test_a_question_without_fields_takes_an_agreement(accord, tmp_path):
+    path = tmp_path / "agreeing.py"
+    path.write_text(
+        "from dataclasses import dataclass\nfrom accord import Context, Server\n"
+        "server = Server('agreeing')\n@dataclass\nclass Nothing: ...\n"
+        "@server.tool\nasync def go(ctx: Context) -> str:\n"
+        "    await ctx.elicit('Go on?', Nothing)\n    return 'gone'\n"
+    )
+    done = accord("call", path, "go")
+    assert done.returncode == 1
+    assert "add --answer agree=yes" in done.stderr
+    assert accord("call", path, "go", "--answer", "agree=yes").stdout == "gone\n"
+    assert accord("call", path, "go", "--answer", "agree=no").returncode == 1
+
+
+def talk_on_terminal(good, answers, *words):
+    """Call a tool on a terminal, typing an answer to each prompt; returns what stdout got."""
     main_end, terminal = pty.openpty()
     process = subprocess.Popen(
-        [*ACCORD, "call", good, "book"],
+        [*ACCORD, "call", good, *(words or ["book"])],
         stdin=terminal,
         stderr=terminal,
         stdout=subprocess.PIPE,
@@ -181,6 +212,22 @@ def test_an_empty_answer_takes_the_default_and_is_refused_without_one(good):
     assert talk_on_terminal(good, answers) == (0, "row 3, window\n")
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("y", True), ("N", False), ("yes", True)])
+def test_a_boolean_is_answered_with_a_letter(good, typed, meant):
+    answers = [
+        ("sure (boolean, y or n): ", b"perhaps\n"),
+        ("'perhaps' is no boolean; expected true or false, yes or no, y or n", b""),
+        ("sure (boolean, y or n): ", f"{typed}\n".encode()),
+        ("mood (string) [calm]: ", b"\n"),
+    ]
+    assert talk_on_terminal(good, answers, "decide") == (0, f"{meant}, calm\n")
+
+
+def test_only_what_options_do_not_answer_is_asked_on_the_terminal(good):
+    answers = [("side (aisle|window) [window]: ", b"aisle\n")]
+    assert talk_on_terminal(good, answers, "book", "--answer", "row=9") == (0, "row 9, aisle\n")
+
+
 def test_the_end_of_input_declines(good):
     answers = [("row (integer): ", b"\x04")]
     assert talk_on_terminal(good, answers) == (1, "the user declined to answer\n")
@@ -190,7 +237,7 @@ MISTAKES = [
     (["add"], "add lacks a (integer); add a=..."),
     (["kinds"], "kinds lacks number (number), flag (boolean), colour (blue|red), words (list of"),
     (["ad", "a=1"], "there is no tool ad; did you mean add?"),
-    (["zzzzzz"], "there is no tool zzzzzz; there are add, kinds, work, refuse, book, escape"),
+    (["zzzzzz"], "there is no tool zzzzzz; there are add, kinds, work, refuse, book, decide"),
     (["greet", "name=x"], "there is no tool greet, but a prompt: add --prompt"),
     (["add", "a=one"], "argument a of add: 'one' is no integer"),
     (["add", "a=1", "a=2"], "argument a of add: given 2 times, expected one integer"),

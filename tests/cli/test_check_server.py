@@ -49,7 +49,8 @@ def good(tmp_path):
 def test_a_good_server_passes_with_exit_code_0(accord, good):
     only = ("--only", "errors", "--only", "lifecycle.version.server-echoes")
     done = accord("check", "server", good, "--revision", NEW, *only)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr.startswith("will call, each at most 100 times (--calls): add\n")
     assert f"{good}: revision {NEW}" in done.stdout
     assert "no violations" in done.stdout
     assert "\ncoverage: " in done.stdout
@@ -58,7 +59,8 @@ def test_a_good_server_passes_with_exit_code_0(accord, good):
 
 def test_a_bad_server_fails_with_exit_code_1_and_says_what_and_how_to_repeat_it(accord):
     done = accord("check", "server", "--only", "stdio", "--revision", NEW, *awkward("banner"))
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.returncode == 1
+    assert done.stderr == "will call, each at most 100 times (--calls): get_time\n"
     assert "FAIL stdio.server.stdout-only-messages (MUST NOT, server)" in done.stdout
     assert "awkward server is ready" in done.stdout
     assert "--only stdio.server.stdout-only-messages" in done.stdout
@@ -69,6 +71,49 @@ def test_warnings_alone_do_not_fail(accord):
     done = accord("check", "server", *only, *awkward("default signals"))
     assert done.returncode == 0
     assert "practice.shutdown.signals" in done.stdout
+
+
+def foreign(*words):
+    return "--", sys.executable, "-S", "-E", str(AWKWARD.with_name("foreign.py")), *words
+
+
+def test_a_revision_that_the_server_does_not_speak_is_exit_code_2_and_names_those_it_speaks(accord):
+    done = accord("check", "server", "--revision", NEW, *foreign("one revision"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"does not speak {NEW}; it speaks 2025-03-26" in done.stderr
+
+
+def test_a_server_that_never_answers_is_exit_code_2_and_has_no_score(accord):
+    done = accord("check", "server", "--timeout", "0.3", "--revision", NEW, *foreign("deaf"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "an answer to initialize did not come within" in done.stderr
+
+
+def test_error_codes_without_a_keyword_warn_and_leave_the_exit_code_at_0(accord):
+    only = ("--only", "errors", "--revision", NEW)
+    done = accord("check", "server", *only, *foreign("other codes"))
+    assert done.returncode == 0
+    for told in (
+        "WARN errors.code.method-not-found (FACT, server)",
+        "WARN errors.code.resource-not-found (SHOULD, server)",
+    ):
+        assert told in done.stdout
+
+
+def test_a_server_can_be_launched_one_at_a_time(accord):
+    only = ("--only", "errors", "--revision", NEW, "--format", "json")
+    done = accord("check", "server", "--one-at-a-time", *only, *foreign("plain"))
+    assert done.returncode == 0
+    report = json.loads(done.stdout)
+    assert report["notes"] == []
+    assert "--one-at-a-time" in report["results"][0]["repeat"]
+
+
+def test_what_is_found_out_about_copies_is_told(accord, tmp_path):
+    only = ("--only", "errors", "--revision", NEW)
+    done = accord("check", "server", *only, *foreign("one port", str(tmp_path / "port")))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\nnote: a second copy of the server did not start" in done.stdout
 
 
 def test_a_revision_that_no_check_speaks_is_refused(accord):

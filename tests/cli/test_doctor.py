@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 
@@ -222,6 +223,76 @@ def test_people_get_a_line_for_each_step():
     run(main())
 
 
+@pytest.mark.parametrize("verdict", ["ok", "failed"])
+def test_a_token_is_tried_also_where_the_metadata_cannot_be_had(verdict):
+    async def main():
+        broken = {"metadata": {"issuer": "https://x.example"}}
+        async with scripted(**broken) as script:
+            good = script.grant()["access_token"]
+            token = good if verdict == "ok" else "wrong"
+            code, steps, _ = await examined(script.url, "--bearer", token)
+            assert code == 1  # clients that obtain a token fail in any case
+            assert steps["authorization server"]["verdict"] == "failed"
+            assert steps["initialize"]["verdict"] == verdict
+
+    run(main())
+
+
+def test_a_flow_is_not_begun_where_the_metadata_cannot_be_had():
+    async def main():
+        async with scripted(metadata={"issuer": "https://x.example"}) as script:
+            _, steps, _ = await examined(script.url, "--oauth")
+            assert "token" not in steps
+            assert "initialize" not in steps
+
+    run(main())
+
+
+def test_the_newest_revision_is_offered_and_what_the_server_speaks_is_named():
+    offered = []
+    error = {
+        "code": -32022,
+        "message": "Unsupported protocol version",
+        "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 0, "error": error}).encode()
+
+    async def main():
+        async def serve(reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+            offered.append(json.loads(await reader.readexactly(length)))
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n")
+            writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            return await examined(f"http://127.0.0.1:{port}/mcp")
+
+    code, steps, _ = run(main())
+    assert code == 1
+    assert offered[0]["params"]["protocolVersion"] == "2025-11-25"
+    change = steps["http"]["change"]
+    assert "the server names 2026-07-28; accord speaks 2024-11-05" in change
+    assert "log of the server" not in change
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("localhost:8000", "localhost:8000 is not a URL; did you mean http://localhost:8000/mcp?"),
+        ("server.py", "doctor examines servers at a URL, and server.py is not a URL; for a server"),
+        ("package.mod:server", "doctor examines servers at a URL"),
+    ],
+)
+def test_what_is_used_for_other_targets_is_said(target, said):
+    code, _, err = run(accord("doctor", target))
+    assert code == 2
+    assert err.startswith(f"accord: {said}")
+
+
 @pytest.mark.parametrize("url", ["ftp://x.example", "server.py", "http://h.example:99999/"])
 def test_what_is_no_url_is_exit_code_2(url):
     code, _, err = run(accord("doctor", url))
@@ -267,6 +338,9 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
         async with scripted(metadata={"registration_endpoint": None}) as script:
             env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "SECRET"}
             named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
+            code, _, err = await accord("list", script.url, "--oauth", *named, **env)
+            assert (code, "ACCORD_CLIENT_SECRET needs --issuer URL" in err) == (2, True)
+            named += ["--issuer", script.issuer]
             code, steps, _ = await examined(script.url, "--oauth", *named, **env)
             assert (code, steps["list"]["verdict"]) == (0, "ok")
             (sent,), (head,) = script.forms("/token"), script.heads("/token")
@@ -277,6 +351,9 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
                 assert code == 2, err
             code, _, err = await accord("list", script.url, "--client-id", "me", **env)
             assert (code, "--client-id goes with --oauth" in err) == (2, True)
+            other = ["--oauth", *named[:-1], "https://login.example"]
+            code, _, err = await accord("list", script.url, *other, **env)
+            assert (code, "try: --issuer https://login.example trusts no other" in err) == (2, True)
 
     run(main())
 
@@ -291,6 +368,7 @@ def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tm
             assert code == 2
             assert "register the client by hand and name it: --client-id ID" in err
             named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
+            named += ["--issuer", script.issuer]
             code, out, err = await accord(*check, *named, **env)
             assert (code, [each["verdict"] for each in json.loads(out)["results"]]) == (0, ["pass"])
             (sent,), (head,) = script.forms("/token"), script.heads("/token")

@@ -155,7 +155,7 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
     )
     done = accord("list", path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "accord: out of tools (-32603)" in done.stderr
+    assert "accord: tools/list failed: out of tools (-32603)" in done.stderr
 
 
 @pytest.mark.parametrize(

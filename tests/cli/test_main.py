@@ -1,4 +1,5 @@
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -165,8 +166,9 @@ def test_a_value_is_found_in_any_spelling():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("ctrl_c", ["heeded", "ignored"])
-def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, ctrl_c):
+def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, ctrl_c, number):
     """A shell makes what it starts in the background ignore Ctrl-C."""
     told = tmp_path / "pid"
     code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"
@@ -180,13 +182,65 @@ def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, c
     )
     try:
         until_sync(lambda: told.exists() and told.read_text().endswith("."))
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(getattr(signal, number))
         out, err = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, out, err) == (130, b"", b"")
     until_sync(lambda: is_gone(int(told.read_text()[:-1])))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+def test_a_command_that_ignores_a_closed_terminal_goes_on_as_under_nohup(tmp_path):
+    told = tmp_path / "pid"
+    code = "import sys; open(sys.argv[1], 'w').write('.'); sys.stdin.readline()"
+    ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
+    launched = [sys.executable, "-c", code, str(told)]
+    process = subprocess.Popen(
+        [*ignoring, sys.executable, "-m", "accord.cli.main", "list", "--", *launched],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until_sync(told.exists)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2  # the server ended without an answer
+    assert err.startswith(b"accord: ")
+
+
+# Makes stdin the controlling terminal of a new session, as a terminal window does.
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such terminals")
+def test_a_terminal_that_is_closed_ends_a_command_and_what_it_launched(tmp_path):
+    told = tmp_path / "pid"
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"
+    launched = [sys.executable, "-c", code, str(told)]
+    command = [sys.executable, "-m", "accord.cli.main", "list", "--", *launched]
+    main_end, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", TAKE_TERMINAL, *command],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    try:
+        until_sync(lambda: told.exists() and told.read_text().endswith("."))
+        os.close(main_end)  # the kernel sends SIGHUP, and writing to the terminal fails from now on
+        assert process.wait(timeout=60) == 130
+        until_sync(lambda: is_gone(int(told.read_text()[:-1])))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def is_gone(pid):

@@ -7,7 +7,7 @@ from accord.cli.main import _parsed, _split, main
 
 COMMANDS = (
     *("", "run", "list", "call", "check", "check server", "check client", "check trace", "watch"),
-    *("test", "lock", "verify", "doctor", "requirements"),
+    *("test", "lock", "verify", "doctor", "forget", "requirements"),
 )
 
 

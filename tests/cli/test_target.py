@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from accord.cli.target import suggest_url
 from cli.servers import FACTORY, GOOD, TWO
 
 
@@ -57,6 +58,10 @@ MISTAKES = [
     ("empty/x.py", "there is no file empty/x.py: there are no Python files in empty"),
     ("no/x.py", "there is no file no/x.py: there is no folder no"),
     ("goood", "; did you mean good?"),
+    (
+        "localhost:8000",
+        "localhost:8000 is an address, and a URL begins with http:// or https://: h",
+    ),
     ("not_there_at_all:server", "there is no module not_there_at_all in "),
     ("package.part:server", "there is no module package.part; did you mean parts?"),
     ("two.py:frist", "two.py has no frist; did you mean first?"),
@@ -141,3 +146,22 @@ def test_a_file_is_found_by_its_whole_path(accord, folder, tmp_path):
     done = accord("list", folder / "good.py", cwd="/")
     assert done.returncode == 0
     assert "add(" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "url"),
+    [
+        ("localhost:8000", "http://localhost:8000/mcp"),
+        ("localhost", "http://localhost/mcp"),
+        ("127.0.0.1:9000/sse", "http://127.0.0.1:9000/sse"),
+        ("[::1]:80", "http://[::1]:80/mcp"),
+        ("example.com/mcp", "https://example.com/mcp"),
+        ("mcp.example.com:8443", "https://mcp.example.com:8443/mcp"),
+        ("package.module:server", ""),
+        ("package.module", ""),
+        ("desk.py", ""),
+        ("folder/desk.py", ""),
+    ],
+)
+def test_an_address_without_a_scheme_suggests_a_url(target, url):
+    assert suggest_url(target) == url

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from accord.client import connect
+from accord.client import blocking, connect
 from accord.errors import ConnectFailed, ConnectionClosed, MissingExtra
 from accord.types import Implementation, Root
 
@@ -303,3 +303,36 @@ def test_a_command_as_one_text_is_told_to_be_a_list(run):
 def test_a_connection_that_was_not_awaited_says_how_it_is_made():
     with pytest.raises(AttributeError, match="write `async with connect"):
         connect(["server"]).call_tool("add")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [(("http://x/mcp",), "'http://x/mcp'"), ((["python", "x.py"],), "..."), (("x" * 200,), "...")],
+    ids=["a URL", "a command", "a long text"],
+)
+def test_a_client_made_by_hand_is_told_to_connect(given, shown):
+    from accord import Client
+
+    with pytest.raises(TypeError) as caught:
+        Client(*given)
+    assert f"write `async with connect({shown}) as client`" in str(caught.value)
+    with pytest.raises(TypeError, match="async with connect"):
+        Client(*given, auth="x")
+
+
+def test_a_plain_with_is_told_what_to_write():
+    with pytest.raises(TypeError) as caught, connect("server.py"):
+        pass
+    assert "`async with connect(...) as client`" in str(caught.value)
+    assert "accord.client.blocking.connect(...)" in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [connect, blocking.connect], ids=["asyncio", "blocking"])
+def test_the_configuration_of_a_host_is_refused_with_what_to_do(make):
+    config = {"mcpServers": {"files": {"command": "x"}, "web": {"url": "http://x"}}}
+    with pytest.raises(TypeError) as caught:
+        make(config)
+    assert "one server, not a configuration (files, web)" in str(caught.value)
+    assert "connect([command, *args], env=env)" in str(caught.value)
+    with pytest.raises(TypeError, match="not a configuration: connect to each entry"):
+        make({})

@@ -31,6 +31,24 @@ def test_silence_beyond_the_deadline_cancels_the_request_on_the_server(wayward, 
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("how", "limit"),
+    [
+        ({"timeout": 0.1}, r"0.1 s of silence \(timeout\)"),
+        ({"timeout": 0.1, "cap": 50}, r"0.1 s of silence \(timeout\)"),
+        ({"timeout": 50, "cap": 0.1}, r"0.1 s in all \(cap\)"),
+        ({"timeout": math.inf, "cap": 0.1}, r"0.1 s in all \(cap\)"),
+    ],
+)
+def test_the_error_is_a_timeout_error_that_names_the_limit_that_ran_out(wayward, run, how, limit):
+    async def main():
+        async with connect(wayward()) as client:
+            with pytest.raises(TimeoutError, match=rf"^tools/call: no answer within {limit}; it"):
+                await client.call_tool("never", **how)
+
+    run(main())
+
+
 @pytest.mark.parametrize("wrong", ["3", True, timedelta(seconds=3)], ids=repr)
 def test_a_time_that_is_no_number_is_refused_before_anything_is_sent(wrong, wayward, run):
     async def main():

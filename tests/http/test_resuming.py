@@ -1,6 +1,7 @@
 """Streams that break and are taken up again: nothing is lost, doubled, or shown to others."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -10,7 +11,7 @@ from accord.stores import MemoryEventStore
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, notification, request, text_of
-from support.waiting import run
+from support.waiting import run, until
 
 
 def steps(messages):
@@ -314,4 +315,28 @@ def test_a_cancelled_call_that_may_only_be_json_ends_without_a_body(talk):
             assert (response.status, await response.body()) == (202, b"")
 
     with bounded(offer().asgi(answers="json")) as port:
+        run(scenario(port))
+
+
+def test_streams_whose_reader_left_cost_no_more_than_the_store(talk):
+    store = MemoryEventStore(session_bytes=500_000, bytes=2_000_000)
+    app = offer().asgi(events=store)
+
+    counting = call(1, "count", token="t", to=700, size=10_000, pause=0.0001)
+
+    async def scenario(port):
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(talk(port)) for _ in range(4)]
+            for client in clients:
+                await client.open()
+                response = await client.post(counting)
+                await response.event()
+                response.abort()
+            await until(lambda: not any(each.session.dispatcher.running for each in app.sessions))
+            streams = [each for one in app.sessions for each in (one.streams or {}).values()]
+            assert len(streams) == 4
+            assert sum(len(event) for each in streams for event in each._unread) == 0
+            assert store.size <= 2_000_000
+
+    with bounded(app) as port:
         run(scenario(port))

@@ -1,13 +1,15 @@
 """What the settings of an app change: sessions, principals, browsers, limits."""
 
 import asyncio
+import json
 
 import pytest
 
 from accord import Server
+from accord.transports.http_callers import caller_of
 from support.http_offer import offer
 from support.http_server import bounded
-from support.http_talk import call, initialize, notification, request, text_of
+from support.http_talk import Connection, call, initialize, notification, request, text_of
 from support.waiting import run
 
 
@@ -130,11 +132,12 @@ def test_a_session_serves_nobody_but_who_opened_it(talk):
 # -- how many
 
 
-def test_there_is_an_end_to_sessions(talk):
+def test_there_is_an_end_to_sessions_in_use(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other, talk(port) as third:
-            await client.open()
-            await other.open()
+            for each in (client, other):
+                await each.open()
+                await each.get()
             response = await third.post(initialize())
             assert response.status == 503
             assert "2 sessions are open (sessions)" in await response.error()
@@ -143,6 +146,105 @@ def test_there_is_an_end_to_sessions(talk):
             await third.open()
 
     serve(scenario, sessions=2)
+
+
+def test_a_flood_of_sessions_used_once_keeps_nobody_out(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as newcomer:
+            await client.open()
+            flood = await Connection.to(port)
+            sessions = []
+            for _ in range(60):
+                sessions.append(await flood.open())
+                # Whoever goes on using a session keeps it.
+                assert (await client.post(request(1, "ping"))).status == 200
+            await newcomer.open()
+            assert (await newcomer.post(request(1, "ping"))).status == 200
+            ping = json.dumps(request(1, "ping")).encode()
+            for session in sessions[:40]:
+                response = await flood.send("POST", ping, session)
+                await response.body()
+                assert response.status == 404
+            flood.close()
+
+    serve(scenario, sessions=20)
+
+
+def by_header(scope):
+    return dict(scope["headers"]).get(b"authorization")
+
+
+def test_a_caller_s_flood_ends_its_own_sessions_first(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as flood, talk(port) as newcomer:
+            client.headers["Authorization"] = "ada"
+            flood.headers["Authorization"] = "eve"
+            newcomer.headers["Authorization"] = "bob"
+            await client.open()  # and idle for longer than all of the flood
+            for _ in range(50):
+                flood.session = None
+                await flood.open()
+            assert (await client.post(request(1, "ping"))).status == 200
+            await newcomer.open()
+            for _ in range(50):
+                flood.session = None
+                await flood.open()
+            for each in (client, newcomer):
+                assert (await each.post(request(2, "ping"))).status == 200
+
+    serve(scenario, sessions=10, principal=by_header)
+
+
+def test_a_caller_has_a_quota_of_sessions(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as other, talk(port) as third:
+            for each in (client, other, third):
+                each.headers["Authorization"] = "ada"
+            await client.open()
+            await client.get()
+            await other.open()
+            await third.open()  # in place of the other's, which is idle
+            assert (await other.post(request(1, "ping"))).status == 404
+            await third.get()
+            other.session = None
+            response = await other.post(initialize())
+            assert response.status == 503
+            assert "(sessions_per_caller)" in await response.error()
+            other.headers["Authorization"] = "bob"
+            await other.open()
+
+    serve(scenario, sessions_per_caller=2, principal=by_header)
+
+
+def test_sessions_of_other_callers_that_were_just_used_are_not_ended(talk):
+    async def scenario(port):
+        async with talk(port) as client, talk(port) as other, talk(port) as third:
+            for each, name in ((client, "ada"), (other, "bob"), (third, "eve")):
+                each.headers["Authorization"] = name
+            await client.open()
+            await other.open()
+            assert (await third.post(initialize())).status == 503
+            for each in (client, other):
+                assert (await each.post(request(1, "ping"))).status == 200
+
+    serve(scenario, sessions=2, principal=by_header)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ((None, ("10.0.0.1", 5)), (None, ("10.0.0.1", 6)), True),
+        ((None, ("10.0.0.1", 5)), (None, ("10.0.0.2", 5)), False),
+        ((None, ("2001:db8::1", 5)), (None, ("2001:db8::ffff:2", 6)), True),
+        ((None, ("2001:db8:0:1::1", 5)), (None, ("2001:db8:0:2::1", 6)), False),
+        ((None, ("::ffff:10.0.0.1", 5)), (None, ("::ffff:10.0.0.2", 6)), False),
+        ((None, ("testclient", 5)), (None, None), False),
+        (("ada", ("10.0.0.1", 5)), ("ada", ("10.0.0.2", 5)), True),
+        (({}, ("10.0.0.1", 5)), ({}, ("10.0.0.1", 6)), True),
+    ],
+)
+def test_a_caller_is_a_principal_or_a_network(one, other, is_same):
+    assert (caller_of(*one) == caller_of(*other)) is is_same
 
 
 def test_sessions_that_were_never_used_make_room(talk):

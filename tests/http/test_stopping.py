@@ -1,6 +1,7 @@
 """Servers as processes: where they listen, and how they end."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -37,6 +38,54 @@ from support.http_offer import offer
 
 app = Starlette(routes=[Mount("/x", offer().asgi(sse=True))])
 uvicorn.run(app, port=int(sys.argv[1]), log_level="error")
+"""
+
+
+STUBBORN = """
+import asyncio
+import sys
+import threading
+import time
+from accord import Server
+
+server = Server("stubborn")
+
+@server.tool
+async def block_the_loop() -> str:
+    print("begun", file=sys.stderr, flush=True)
+    time.sleep(600)
+    return "awake"
+
+@server.tool
+async def swallow() -> str:
+    print("begun", file=sys.stderr, flush=True)
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+
+@server.tool
+async def leave_a_thread() -> str:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print("begun", file=sys.stderr, flush=True)
+    return "left"
+
+@server.tool
+async def use_another_executor() -> str:
+    print("begun", file=sys.stderr, flush=True)
+    await asyncio.to_thread(time.sleep, 600)
+    return "awake"
+
+@server.tool
+async def work(seconds: float) -> str:
+    print("begun", file=sys.stderr, flush=True)
+    await asyncio.sleep(seconds)
+    return "worked"
+
+if __name__ == "__main__":
+    server.run("http", port=0)
+    print("run has returned", file=sys.stderr, flush=True)
 """
 
 
@@ -214,6 +263,134 @@ def test_a_server_that_stops_takes_no_new_sessions(tmp_path, talk):
     with running(tmp_path, "served.py", "3") as server:
         run(scenario(server))
         assert server.process.wait(LONG) == 0
+
+
+STUBBORN_RUN = ("served.py",)
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize(
+    "tool", ["block_the_loop", "swallow", "leave_a_thread", "use_another_executor"]
+)
+@pytest.mark.parametrize("command", [STUBBORN_RUN, (*ACCORD_HTTP, "0")], ids=["run", "accord run"])
+def test_a_tool_that_hangs_does_not_keep_the_process(tmp_path, talk, tool, command):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            calling = asyncio.create_task(client.post(call(1, tool)))
+            while "begun" not in server.log:
+                await asyncio.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            while server.process.poll() is None:
+                await asyncio.sleep(0.01)
+            await asyncio.gather(calling, return_exceptions=True)
+
+    with running(tmp_path, *command, code=STUBBORN) as server:
+        run(scenario(server), seconds=LONG)
+        assert server.process.wait(LONG) == 0
+        assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_every_signal_that_ends_lets_calls_finish(tmp_path, talk, number):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            calling = asyncio.create_task(client.answer(call(1, "work", seconds=0.3)))
+            while "begun" not in server.log:
+                await asyncio.sleep(0.01)
+            server.process.send_signal(number)
+            assert text_of(await calling) == "worked"
+
+    with running(tmp_path, *STUBBORN_RUN, code=STUBBORN) as server:
+        run(scenario(server))
+        assert server.process.wait(LONG) == 0
+        assert "run has returned" in server.log
+        assert "Traceback" not in server.log
+
+
+def test_a_second_signal_does_not_wait(tmp_path, talk):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            listening = await client.get()
+            held = await client.post(call(1, "hold", token="t", name="x"))
+            await held.event()
+            server.process.send_signal(signal.SIGINT)
+            assert await listening.rest() == []  # the first one has been taken
+            server.process.send_signal(signal.SIGINT)
+            while server.process.poll() is None:
+                await asyncio.sleep(0.01)
+            held.abort()
+
+    with running(tmp_path, *PATIENT) as server:
+        run(scenario(server), seconds=LONG / 2)
+        assert server.process.wait(LONG) == 0
+
+
+@pytest.mark.parametrize("grace", ["0.5", "0"])
+def test_uploads_that_are_stuck_leave_no_trace_at_the_end(tmp_path, talk, grace):
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            head = {"Content_Length": "50000", "Content_Type": "application/json"}
+            stuck = []
+            for size in (0, 1, 40_000):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(client._head("POST", "/mcp", head) + b" " * size)
+                stuck.append((reader, writer))
+            _, silent = await asyncio.open_connection("127.0.0.1", server.port)
+            silent.write(b"POST /mcp HT")
+            await client.answer(call(1, "add", a=1, b=2))
+            server.process.send_signal(signal.SIGTERM)
+            for reader, writer in stuck:
+                async with asyncio.timeout(LONG):
+                    with contextlib.suppress(ConnectionError):
+                        said = await reader.read()
+                        assert not said or b" 503 " in said
+                writer.close()
+            silent.close()
+
+    with running(tmp_path, "served.py", grace) as server:
+        run(scenario(server))
+        assert server.process.wait(LONG) == 0
+        assert "Traceback" not in server.log
+        assert "Exception" not in server.log
+
+
+def test_a_process_that_outlives_its_terminal_goes_on(tmp_path, talk):
+    async def scenario(server):
+        server.process.send_signal(signal.SIGHUP)
+        async with talk(server.port) as client:
+            await client.open()
+            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
+
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    executing = "os.execv(sys.executable, [sys.executable, 'served.py', '1'])"
+    nohup = ("-c", f"{ignoring}; {executing}")
+    with running(tmp_path, *nohup) as server:
+        assert server.port
+        run(scenario(server))
+        assert server.end() == 0
+
+
+def test_a_server_may_run_in_a_thread(tmp_path, talk):
+    code = """
+import threading
+from support.http_offer import offer
+
+thread = threading.Thread(target=offer().run, args=("http",), kwargs={"port": 0}, daemon=True)
+thread.start()
+thread.join()
+"""
+
+    async def scenario(server):
+        async with talk(server.port) as client:
+            await client.open()
+            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
+
+    with running(tmp_path, "served.py", code=code) as server:
+        run(scenario(server))
 
 
 def test_listeners_do_not_keep_another_s_server_from_ending(tmp_path, talk):

@@ -65,13 +65,24 @@ def test_everything_the_server_says_comes_on_the_stream(port, talk):
 
 
 @pytest.mark.parametrize("path", ["/sse", "/sse/"])
-def test_where_messages_go_is_right_with_and_without_a_slash(port, talk, path):
+def test_where_messages_go_is_a_path_from_the_root(port, talk, path):
     async def scenario():
         async with talk(port, revision=REVISION) as client:
-            await connect(client, path)
-            assert client.path.startswith("/messages?session_id=")
+            stream = await client.send("GET", path=path)
+            assert (await stream.event()).startswith("/messages?session_id=")
 
     run(scenario())
+
+
+def test_where_messages_go_is_told_as_the_public_url_says(talk):
+    async def scenario(port):
+        async with talk(port, revision=REVISION) as client:
+            stream = await client.send("GET", path="/sse", Host="example.com")
+            assert (await stream.event()).startswith("/desk/messages?session_id=")
+
+    url = "https://example.com/desk/mcp"
+    with bounded(offer().asgi(sse=True, public_url=url)) as port:
+        run(scenario(port))
 
 
 @pytest.mark.requirement("lifecycle.shutdown.http-close")
@@ -169,6 +180,7 @@ def test_sessions_of_both_forms_count(talk):
         async with talk(port, revision=REVISION) as client, talk(port) as newer:
             await connect(client)
             await newer.open()
+            await newer.get()
             response = await newer.send("GET", path="/sse")
             assert response.status == 503
             assert "2 sessions are open (sessions)" in await response.error()

@@ -440,7 +440,7 @@ def test_a_message_at_the_limit_of_bytes_passes_and_one_byte_more_is_refused(met
     data = request(b'"id":1,"method":"%b"' % method.encode())
     assert Codec(Limits(message_bytes=len(data))).decode(data)
     error = malformed(data, Limits(message_bytes=len(data) - 1))
-    assert (error.code, error.id) == (-32600, None)
+    assert (error.code, error.id, error.kind) == (-32600, 1, REQUEST)
     assert str(error) == (
         f"message of {len(data)} bytes exceeds the limit of {len(data) - 1} bytes (message_bytes)"
     )

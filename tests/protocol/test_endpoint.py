@@ -10,6 +10,7 @@ from accord.errors import (
     InternalError,
     InvalidParams,
     LocalProtocolError,
+    MessageTooLarge,
     RemoteProtocolError,
     RequestError,
     ResourceNotFound,
@@ -23,6 +24,7 @@ from accord.protocol.endpoint import (
     RequestReceived,
     ResultReceived,
 )
+from accord.protocol.jsonrpc import REQUEST, MalformedMessage
 from accord.protocol.revision import Phase
 from accord.protocol.revisions import REVISIONS
 from support.endpoints import (
@@ -715,8 +717,57 @@ def test_a_broken_reply_to_nothing_is_not_answered_either(role):
 def test_limits_are_those_that_were_given():
     server = Endpoint("server", limits=Limits(message_bytes=50))
     event = only(server.receive(request(1, "ping", {"_meta": {"padding": "x" * 50}})))
-    assert error_of(event) == (None, -32600)
+    assert error_of(event) == (1, -32600)
     assert "message_bytes" in event.why
+
+
+def test_what_the_transport_could_not_keep_is_answered_by_its_id():
+    server = opened(LATEST).server
+    malformed = MalformedMessage("too large", code=-32600, requirement="any", id=7, kind=REQUEST)
+    assert error_of(only(server.receive_malformed(malformed))) == (7, -32600)
+
+
+def test_a_message_above_the_limit_is_not_sent():
+    pair = opened(LATEST, limits=Limits(message_bytes=500))
+    ours, data = pair.client.request("tools/call", t.CallToolParams("x"))
+    large = "x" * 600
+    for send in (
+        lambda: pair.client.request("tools/call", t.CallToolParams(large)),
+        lambda: pair.client.notify(
+            "notifications/cancelled", t.CancelledParams(ours.id, reason=large)
+        ),
+    ):
+        with pytest.raises(MessageTooLarge, match=r"500 \(message_bytes\)") as caught:
+            send()
+        assert caught.value.size > 600
+        assert caught.value.limit == 500
+    exchange = only(pair.server.receive(data)).exchange
+    with pytest.raises(MessageTooLarge, match="tools/call"):
+        pair.server.respond(exchange, t.CallToolResult([t.TextContent(large)]))
+    with pytest.raises(MessageTooLarge, match="tools/call"):
+        pair.server.fail(exchange, InternalError(large))
+    # Neither counts as the answer.
+    reply = pair.server.respond(exchange, TEXT)
+    assert isinstance(only(pair.client.receive(reply)), ResultReceived)
+
+
+def test_an_endpoint_that_may_misbehave_sends_what_is_too_large():
+    client = Endpoint("client", limits=Limits(message_bytes=10), enforce=False)
+    _, data = client.request("ping")
+    assert len(data) > 10
+
+
+def test_the_answers_to_a_batch_are_bounded_together():
+    server = opened(WITH_BATCHES, limits=Limits(message_bytes=500)).server
+    first, second = server.receive(
+        batch(*(request(id, "tools/call", {"name": "x"}) for id in (1, 2)))
+    )
+    text = t.CallToolResult([t.TextContent("x" * 300)])
+    assert server.respond(first.exchange, text) is None
+    with pytest.raises(MessageTooLarge):
+        server.respond(second.exchange, text)
+    whole = plain(server.fail(second.exchange, InternalError("too large")))
+    assert [each["id"] for each in whole] == [1, 2]
 
 
 # Cancellation

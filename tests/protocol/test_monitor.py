@@ -14,6 +14,7 @@ from support.traces import INFO, META, C, S, judge, opening, records
 LATEST = "2025-11-25"
 MODERN = "2026-07-28"
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
+VERSION = "jsonrpc.message.version-2-0"
 TOOLS = {"tools": {}}
 
 
@@ -703,12 +704,15 @@ def test_what_was_not_said_is_not_exercised(method, params, result, areas, revis
     assert found - {"jsonrpc", "lifecycle", "practice"} <= areas
 
 
-def test_what_should_be_is_a_warning():
+def test_the_absence_of_what_is_optional_is_told_and_breaks_nothing():
     tool = {"name": "x", "inputSchema": {"type": "object"}}
-    said = [C.request(1, "tools/list"), S.result(1, {"tools": [tool]})]
+    said = [C.request(1, "tools/list"), S.result(1, {"tools": [tool, {**tool, "name": "y"}]})]
     monitor, found = judge(said, "2025-06-18", server=TOOLS)
-    assert {violation.severity for violation in found} == {"warn"}
-    assert verdict(monitor, "tools.item.description").verdict == "warn"
+    assert found == []
+    told = verdict(monitor, "tools.item.description")
+    assert (told.verdict, told.level, told.evidence) == ("pass", "MAY", [])
+    assert told.message.startswith("held; sends ")
+    assert told.message.endswith("without description, which is optional")
 
 
 def test_a_failure_outweighs_warnings_whatever_comes_first():
@@ -885,3 +889,51 @@ def test_where_one_party_is_judged_what_the_other_does_well_proves_nothing():
         monitor.close()
     assert verdict(both, "jsonrpc.request.id-not-null").verdict == "pass"
     assert verdict(server, "jsonrpc.request.id-not-null").verdict == "not-exercised"
+
+
+@pytest.mark.requirement("jsonrpc.message.version-2-0")
+@pytest.mark.parametrize("text", ["unknown method", '{"detail": "unknown method"}'])
+@pytest.mark.parametrize(("status", "broken"), [(400, []), (503, []), (200, [VERSION])])
+def test_the_body_of_an_error_status_may_be_anything(text, status, broken):
+    said = [C.request(1, "tools/list"), S.text(text).over(status=status)]
+    _, found = judge(said, "2025-06-18", server=TOOLS)
+    assert [violation.requirement for violation in found] == broken
+
+
+LISTED = {"tools": []}
+
+
+@pytest.mark.requirement(
+    "jsonrpc.request.id-unique",
+    "lifecycle.initialize-result.protocol-version",
+    "lifecycle.initialize-result.server-capabilities",
+    "lifecycle.initialize-result.server-info",
+    "tools.list.array",
+)
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("second", [S.result("open", LISTED), S.error("open", -32600)])
+def test_an_id_that_a_client_uses_twice_in_flight_is_not_held_against_the_server(
+    second, is_reversed
+):
+    asked, opened, ready = opening("2025-06-18", server=TOOLS)
+    answers = [second, opened] if is_reversed else [opened, second]
+    said = [asked, C.request("open", "tools/list"), *answers, ready]
+    said += [C.request(2, "tools/list"), S.result(2, LISTED)]
+    monitor, found = judge(said, "2025-06-18", opened=False)
+    assert {(each.party, each.requirement) for each in found} <= {
+        ("client", "jsonrpc.request.id-unique"),
+        ("client", "lifecycle.initialize.client-waits"),
+    }
+    assert "jsonrpc.request.id-unique" in {each.requirement for each in found}
+    assert monitor.revision == "2025-06-18"
+    assert monitor.conversation.parties["server"].capabilities == frozenset({"tools"})
+
+
+@pytest.mark.requirement("jsonrpc.request.id-unique", "ping.response.empty", "tools.list.array")
+def test_answers_to_an_id_used_twice_in_flight_are_not_told_apart():
+    said = [C.request(1, "ping"), C.request(1, "tools/list")]
+    said += [S.result(1, LISTED), S.result(1, {})]
+    _, found = judge(said, "2025-06-18", server=TOOLS)
+    assert [(each.party, each.requirement) for each in found] == [
+        ("client", "jsonrpc.request.id-unique")
+    ]

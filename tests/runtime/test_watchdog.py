@@ -2,9 +2,14 @@ import asyncio
 import logging
 import threading
 import time
+from typing import Any
 
+import pytest
+
+from accord import Server, connect
 from accord.runtime.watchdog import Watchdog
-from support.waiting import run, until, until_sync
+from accord.server import results
+from support.waiting import LONG, run, until, until_sync
 
 
 def blocked(caplog) -> list[str]:
@@ -102,3 +107,84 @@ def test_an_idle_watchdog_has_no_thread(caplog) -> None:
 
     run(main())
     until_sync(lambda: not watchers())
+
+
+def large(count: int) -> list[dict[str, int]]:
+    return [{"number": number, "next": number + 1} for number in range(count)]
+
+
+@pytest.mark.parametrize("mode", ["async", "inline"])
+def test_a_large_result_names_its_tool_and_not_a_line_of_accord(caplog, mode: str) -> None:
+    server: Server[None] = Server("large")
+    size = 50_000
+
+    async def give_async() -> list[dict[str, int]]:
+        """Return much."""
+        return large(size)
+
+    def give() -> list[dict[str, int]]:
+        """Return much."""
+        return large(size)
+
+    server.add_tool(give_async if mode == "async" else give, name="give", inline=mode == "inline")
+    # Long enough for any watchdog to notice, wherever the time goes within the conversion.
+    entry = server.tool_entries.get("give")
+    assert entry is not None
+    convert = entry.returns.convert
+    scope: dict[str, Any] = {"convert": convert, "waited": caplog.records.__len__}
+    code = compile(
+        "def slowly(value):\n    import time\n    end = time.monotonic() + 60\n"
+        "    while not waited() and time.monotonic() < end:\n        pass\n"
+        "    return convert(value)\n",
+        results.__file__,
+        "exec",
+    )
+    exec(code, scope)  # stands for a conversion, in a file of accord
+    entry.returns.convert = scope["slowly"]
+
+    async def main() -> None:
+        async with connect(server, timeout=LONG) as client:
+            (session,) = server.sessions
+            session.dispatcher.watchdog.enter()
+            await client.call_tool("give")
+            session.dispatcher.watchdog.leave()
+
+    run(main())
+    (message,) = blocked(caplog)
+    assert message.startswith("tool give has blocked the event loop for")
+    assert "the size of its arguments or of its result" in message
+    assert "results.py" not in message
+
+
+def test_results_of_plain_functions_are_converted_in_their_thread() -> None:
+    server: Server[None] = Server("threads")
+    threads: list[str] = []
+
+    @server.tool
+    def give() -> list[int]:
+        """Return numbers."""
+        return [1, 2]
+
+    @server.resource("text://now")
+    def text() -> str:
+        """Return a text."""
+        return "now"
+
+    entry = server.tool_entries.get("give")
+    assert entry is not None
+    convert = entry.returns.convert
+
+    def noted(value):
+        threads.append(threading.current_thread().name)
+        return convert(value)
+
+    entry.returns.convert = noted
+
+    async def main() -> None:
+        async with connect(server, timeout=LONG) as client:
+            result = await client.call_tool("give")
+            assert result.structured_content == {"result": [1, 2]}
+            assert (await client.read_resource("text://now")).contents[0].text == "now"
+
+    run(main())
+    assert threads == ["accord"]

@@ -122,3 +122,65 @@ def test_what_is_replaced_takes_the_place_of_the_old() -> None:
     for registry in (server.tool_entries, server.prompt_entries, server.resource_entries.fixed):
         assert [entry.item.description for entry in registry] == ["new"]
     assert [entry.item.description for entry in server.resource_entries.templates] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        pytest.param({"lifespn": None}, "did you mean 'lifespan'", id="misspelt"),
+        pytest.param({"port": 80}, "no keyword 'port'; give it to run\\(\\)", id="of run"),
+        pytest.param({"path": "/x"}, "no keyword 'path'; give it to run\\(\\)", id="of HTTP"),
+        pytest.param({"zzz": 1}, "it has .*instructions, lifespan", id="unknown"),
+    ],
+)
+def test_an_unknown_setting_of_a_server_names_the_right_one(settings: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        Server("desk", **settings)
+
+
+def test_a_keyword_by_its_name_on_the_wire_names_the_python_one() -> None:
+    hints: Any = {"readOnlyHint": True}
+    with pytest.raises(TypeError, match="no keyword 'readOnlyHint'; write read_only_hint="):
+        ToolAnnotations(**hints)
+    with pytest.raises(TypeError, match="zzz"):
+        ToolAnnotations(zzz=True)  # type: ignore[arg-type]
+
+
+def documented(ctx, n: int = 1) -> str:  # type: ignore[no-untyped-def]
+    """Do it."""
+    return f"{ctx} {n}"
+
+
+def wrong_default(n: int = "x") -> int:  # type: ignore[assignment]
+    """Do it."""
+    return n
+
+
+def undescribed() -> str:
+    return "x"
+
+
+def good(n: float = 1, when: Any = object(), names: list[str] = []) -> str:  # noqa: B006, B008
+    """Do it."""
+    return f"{n} {when} {names}"
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "told"),
+    [
+        pytest.param(documented, "a", 'parameter "ctx" has no annotation', id="context"),
+        pytest.param(wrong_default, "a", "has the default 'x', which its type", id="default"),
+        pytest.param(undescribed, "a", "'a' has no description", id="description"),
+        pytest.param(good, "my tool!", "'my tool!': hosts refuse this name", id="name"),
+    ],
+)
+def test_a_mistake_that_does_not_prevent_calls_is_logged(
+    caplog: pytest.LogCaptureFixture, function: Any, name: str, told: str
+) -> None:
+    Server("desk").add_tool(function, name=name)
+    assert [told in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_good_tool_is_registered_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    Server("desk").add_tool(good)
+    assert caplog.records == []

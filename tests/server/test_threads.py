@@ -1,20 +1,23 @@
 import asyncio
+import gc
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from accord.server.threads import OutOfTime, finished, in_thread, is_working
-from support.waiting import LONG, run, until
+from accord.errors import InternalError
+from accord.server.threads import OutOfTime, Workers, finished, in_thread, is_working
+from support.leftovers import Leftovers
+from support.waiting import LONG, run, until, until_sync
 
 
 @pytest.fixture
 def one_thread() -> Any:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+    workers = Workers(1)
+    yield workers
+    workers.shutdown()
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])
@@ -127,3 +130,123 @@ def test_cancelled_work_goes_on_and_is_known_to(one_thread) -> None:
         assert not is_working()
 
     run(main())
+
+
+# -- threads that are held
+
+
+def test_a_call_that_finds_no_thread_is_refused_with_the_names_of_those_that_hold_them(
+    caplog,
+) -> None:
+    gate = threading.Event()
+
+    async def main() -> None:
+        workers = Workers(2, wait=0.2)
+        held = [
+            asyncio.ensure_future(in_thread(workers, gate.wait, name=f"tool {name}"))
+            for name in ("slow", "slower")
+        ]
+        await until(lambda: len(workers._working) == 2)
+        with pytest.raises(InternalError) as caught:
+            await in_thread(workers, lambda: None, name="tool quick")
+        gate.set()
+        await asyncio.gather(*held)
+        assert await in_thread(workers, lambda: "served", name="tool quick") == "served"
+        text = caught.value.message
+        assert "tool slow (1 calls), tool slower (1 calls)" in text
+        assert "(thread_wait)" in text
+        assert "2 (threads)" in text
+        workers.shutdown()
+
+    run(main())
+    assert "1 calls wait because all 2 threads are held by tool slow (1 calls)" in caplog.text
+
+
+def test_a_queue_that_moves_is_waited_for() -> None:
+    async def main() -> None:
+        workers = Workers(1, wait=0.5)
+        calls = [in_thread(workers, lambda: time.sleep(0.1), name="tool") for _ in range(12)]
+        await asyncio.gather(*calls)
+        workers.shutdown()
+
+    run(main())
+
+
+def test_threads_that_cancelled_calls_hold_are_replaced_and_given_back(caplog) -> None:
+    gate = threading.Event()
+
+    async def main() -> None:
+        workers = Workers(2)
+        for turn in range(1, 4):
+            held = [
+                asyncio.ensure_future(in_thread(workers, gate.wait, name="tool stuck"))
+                for _ in range(2)
+            ]
+            await until(lambda turn=turn: len(workers._working) == 2 * turn)
+            for each in held:
+                each.cancel()
+            await asyncio.wait(held)
+        assert await in_thread(workers, lambda: "served", name="tool quick") == "served"
+        assert workers._threads > 2
+        gate.set()
+        await until(lambda: workers._threads <= 2)
+        assert await in_thread(workers, lambda: "served", name="tool quick") == "served"
+        workers.shutdown()
+
+    run(main())
+    assert "a cancelled call still holds: tool stuck" in caplog.text
+
+
+def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr("accord.server.threads._REPLACED_MOST", 2)
+    monkeypatch.setattr("accord.server.threads._REPLACE_AFTER", 0.0)
+
+    async def main() -> None:
+        workers = Workers(1, wait=0.2)
+        refused = 0
+        for _ in range(5):
+            held = asyncio.ensure_future(in_thread(workers, gate.wait, name="tool stuck"))
+            begun = len(workers._working)
+            await until(lambda held=held, begun=begun: held.done() or len(workers._working) > begun)
+            held.cancel()
+            await asyncio.wait([held])
+            refused += not held.cancelled()
+        assert workers._threads == 3
+        assert refused == 2
+        gate.set()
+        workers.shutdown()
+
+    run(main())
+
+
+def test_threads_nobody_uses_any_more_come_to_an_end() -> None:
+    left = Leftovers()
+
+    async def main() -> None:
+        workers = Workers(4)
+        await asyncio.gather(*(in_thread(workers, lambda: None) for _ in range(4)))
+        assert left.threads()
+
+    run(main())
+    gc.collect()
+    until_sync(lambda: not left.threads())
+
+
+def test_outcomes_that_the_loop_has_not_taken_yet_are_bounded() -> None:
+    made: list[int] = []
+
+    async def main() -> None:
+        workers = Workers(2)
+        calls = [
+            asyncio.ensure_future(in_thread(workers, lambda number=number: made.append(number)))
+            for number in range(50)
+        ]
+        await asyncio.sleep(0)
+        time.sleep(0.2)  # the loop is busy, and takes nothing meanwhile
+        assert len(made) <= 4
+        await asyncio.gather(*calls)
+        workers.shutdown()
+
+    run(main())
+    assert len(made) == 50

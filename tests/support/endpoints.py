@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord import types as t
+from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint, Event, RequestReceived
 from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import REVISIONS
@@ -75,9 +76,13 @@ def opened(
     client: Any = ALL_OF_CLIENT,
     server: Any = ALL_OF_SERVER,
     enforce: bool = True,
+    limits: Limits | None = None,
 ) -> Pair:
     """A client and a server that have agreed on a revision."""
-    pair = Pair(Endpoint("client", enforce=enforce), Endpoint("server", enforce=enforce))
+    pair = Pair(
+        Endpoint("client", enforce=enforce, limits=limits),
+        Endpoint("server", enforce=enforce, limits=limits),
+    )
     _, data = pair.client.request("initialize", initialize(revision, client))
     event = only(pair.server.receive(data))
     answer = pair.server.respond(event.exchange, initialized(revision, server))

@@ -81,6 +81,7 @@ class Desk:
         self.endpoints = Endpoints(self.store, Settings(**settings))
         self.resources: tuple[str, ...] = (RESOURCE,)
         self.cookie: str | None = None
+        self.known: str | None = None
         self.address = "192.0.2.1"
 
     def send(
@@ -88,7 +89,8 @@ class Desk:
     ) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.cookie is not None:
-            named["cookie"] = f"theme={{dark; {COOKIE}={self.cookie}; other=1"
+            known = f"; {COOKIE}-known={self.known}" if self.known else ""
+            named["cookie"] = f"theme={{dark; {COOKIE}={self.cookie}; other=1{known}"
         request = Request(
             method=method,
             path=path,
@@ -102,8 +104,12 @@ class Desk:
         response = self.endpoints.respond(request, self.now)
         for name, value in response.headers:
             if name == "set-cookie":
-                assert value.startswith(f"{COOKIE}=")
-                self.cookie = value.split(";")[0].split("=", 1)[1]
+                key, _, given = value.split(";")[0].partition("=")
+                assert key in (COOKIE, f"{COOKIE}-known")
+                if key == COOKIE:
+                    self.cookie = given
+                else:
+                    self.known = given
         return Answer(response)
 
     # -- what a client does

@@ -20,7 +20,7 @@ def test_success_begins_anew():
 
 
 @pytest.mark.requirement("http.sse.client-honours-retry")
-@pytest.mark.parametrize("asked", [0.0, 0.5, 60.0])
+@pytest.mark.parametrize("asked", [0.2, 0.5, 60.0, 3_600.0])
 def test_what_the_server_asks_for_is_the_least_and_at_first_nearly_the_most(asked):
     backoff = Backoff(1.0)
     assert asked <= backoff.fail(asked) <= asked * 1.05
@@ -31,3 +31,19 @@ def test_what_the_server_asks_for_is_the_least_and_at_first_nearly_the_most(aske
 def test_the_longest_delay_can_be_chosen():
     backoff = Backoff(most=2.0)
     assert all(backoff.fail() <= 2.0 for _ in range(20))
+
+
+@pytest.mark.parametrize("asked", [0.0, 0.001, 0.1])
+def test_a_server_cannot_ask_for_a_flood_of_requests(asked):
+    backoff = Backoff(1.0)
+    for _ in range(20):
+        backoff.succeed()
+        assert 0.2 <= backoff.fail(asked) <= 0.21
+    grown = [backoff.fail(asked) for _ in range(10)]
+    assert grown[-1] >= 15.0
+
+
+def test_an_absurd_delay_is_cut_to_an_hour():
+    backoff = Backoff(1.0)
+    for _ in range(20):
+        assert 3_600.0 <= backoff.fail(999_999_999.0) <= 3_600.0 * 1.05

@@ -92,6 +92,12 @@ async def ask(sender, url, body=b"{}", **headers):
     return await sender.send("POST", url, headers, body)
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+GZIPPED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+PACKED = gzip.compress(b"ok")
+# A block of deflate that yields nothing.
+NOTHING = b"\x00\x00\x00\xff\xff"
+
 FRAMED = {
     "by length": [OK],
     "byte by byte": [bytes([each]) for each in OK],
@@ -150,6 +156,26 @@ BROKEN = {
     "what is not compressed": (
         [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"],
         "compressed in a way that cannot be read",
+    ),
+    "trailers without end": (
+        [CHUNKED + b"2\r\nok\r\n0\r\n", *[b"X: " + b"y" * 4_000 + b"\r\n"] * 40],
+        "what surrounds its body exceeds 65536 bytes",
+    ),
+    "a trailer without end": (
+        [CHUNKED + b"2\r\nok\r\n0\r\nX: ", *[b"y" * 4_000] * 40],
+        "what surrounds its body exceeds 65536 bytes",
+    ),
+    "a chunk extension without end": (
+        [CHUNKED + b"2;", *[b"y" * 4_000] * 40],
+        "what surrounds its body exceeds 65536 bytes",
+    ),
+    "bytes after the end of what is compressed": (
+        [GZIPPED, *[b"%x\r\n%b\r\n" % (len(PACKED), PACKED)] * 2, b"0\r\n\r\n"],
+        "the compressed answer goes on after its end",
+    ),
+    "many bytes after the end of what is compressed": (
+        [GZIPPED, b"%x\r\n%b\r\n" % (len(PACKED), PACKED), *[b"1\r\n\0\r\n"] * 3_000],
+        "the compressed answer goes on after its end",
     ),
 }
 
@@ -617,3 +643,79 @@ def test_proxies_of_other_kinds_are_refused(monkeypatch, caplog):
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
     assert proxy_for("http://example.com/mcp") is None
     assert "socks5, which is not spoken" in caplog.text
+
+
+def test_a_trailer_never_becomes_a_header():
+    trailed = CHUNKED + b"2\r\nok\r\n0\r\nContent-Encoding: gzip\r\nSet-Cookie: a=b\r\n\r\n"
+
+    async def main():
+        async with answering(trailed, OK) as (server, sender):
+            first = await ask(sender, server.url)
+            assert await whole(first) == b"ok"
+            assert first.header("content-encoding") is None
+            second = await ask(sender, server.url)
+            assert second.header("content-encoding") is None
+            assert await whole(second) == b"ok"
+            assert server.connections == 1
+            assert "Cookie" not in server.heads[1]
+
+    run(main())
+
+
+def test_a_header_of_an_interim_response_never_becomes_one_of_the_final_response():
+    hints = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\nSet-Cookie: a=b\r\n\r\n"
+
+    async def main():
+        async with answering(hints + OK, OK) as (server, sender):
+            response = await ask(sender, server.url)
+            assert response.header("content-encoding") is None
+            assert await whole(response) == b"ok"
+            assert await whole(await ask(sender, server.url)) == b"ok"
+            assert "Cookie" not in server.heads[1]
+
+    run(main())
+
+
+def test_many_compressed_chunks_that_yield_nothing_are_read_to_the_end():
+    start = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+    rest = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    end = rest.compress(b"ok") + rest.flush() + struct.pack("<II", zlib.crc32(b"ok"), 2)
+    parts = [start, *[NOTHING] * 3_000, end]
+
+    async def main():
+        async with answering(None) as (server, sender):
+            server.answers[:] = [[GZIPPED]]
+            response = await ask(sender, server.url)
+            # Each part is received on its own, as from a server that writes slowly.
+            reading = asyncio.create_task(whole(response))
+            for part in parts:
+                response.add(part)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            response.end()
+            assert await reading == b"ok"
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [SocketSender, AiohttpSender])
+def test_cookies_are_bounded_in_number_and_bytes(kind):
+    def setting(n):
+        return b"HTTP/1.1 200 OK\r\nSet-Cookie: c%d=%b\r\nContent-Length: 0\r\n\r\n" % (
+            n,
+            b"x" * 300,
+        )
+
+    async def main():
+        async with answering(*[setting(n) for n in range(80)], OK) as (server, sender):
+            if kind is AiohttpSender:
+                sender = AiohttpSender(server.url, HttpClientOptions())
+            for _ in range(80):
+                await whole(await ask(sender, server.url))
+            await whole(await ask(sender, server.url))
+            await sender.close()
+            (cookies,) = re.findall(r"(?i)\r\ncookie: (.*)\r\n", server.heads[-1])
+            assert len(cookies) <= 8 * 1_024
+            assert cookies.split("; ")[-1] == f"c79={'x' * 300}"
+
+    run(main())

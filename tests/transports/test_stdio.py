@@ -1,5 +1,7 @@
 """Servers over stdin and stdout as real processes, spoken to in bytes."""
 
+import array
+import fcntl
 import json
 import os
 import pty
@@ -7,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from support.waiting import LONG, until_sync
 
 SERVERS = Path(__file__).parent / "servers"
 NOISY, ENDING, BULK = SERVERS / "noisy.py", SERVERS / "ending.py", SERVERS / "bulk.py"
+CHATTY = SERVERS / "chatty.py"
 
 reads_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 
@@ -275,12 +279,120 @@ def test_a_tool_that_tells_much_to_a_client_that_does_not_read_costs_little(tool
         assert told == 300 or tool == "flood_heedlessly"
 
 
+@reads_proc
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "much", "arguments": {"size": 500_000}}),
+        ("tools/call", {"name": "much_in_thread", "arguments": {"size": 500_000}}),
+        ("prompts/get", {"name": "much_prompt", "arguments": {"size": "500000"}}),
+    ],
+)
+def test_requests_of_one_read_wait_while_their_answers_are_not_read(
+    method: str, params: Any
+) -> None:
+    count = 250
+    with Child(*python(BULK), reading=False) as child:
+        child.request("open", "initialize", OPENING)
+        child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        child.request("first", "ping")
+        until_sync(lambda: waiting_bytes(child) > 100)
+        before = child.memory()
+        asked = [
+            {"jsonrpc": "2.0", "id": id, "method": method, "params": params} for id in range(count)
+        ]
+        child.send(*asked)
+        until_steady(child)
+        assert child.memory("VmHWM") - before < 64
+        child.request("last", "ping")
+        assert child.process.stdout is not None
+        ids: set[Any] = set()
+        with open(child.process.stdout.fileno(), "rb", closefd=False) as output:
+            while len(ids) < count + 3:
+                start = output.readline()[:60]
+                ids.add(json.loads(start.partition(b'"id":')[2].partition(b",")[0]))
+        assert ids == {"open", "first", "last", *range(count)}
+
+
+def waiting_bytes(child: Child) -> int:
+    """How much of its output a child has written that is not read yet."""
+    assert child.process.stdout is not None
+    held = array.array("i", [0])
+    fcntl.ioctl(child.process.stdout.fileno(), termios.FIONREAD, held)
+    return held[0]
+
+
+def until_steady(child: Child) -> None:
+    """Wait until the memory of a child has not changed for a while."""
+    steady_since, before = time.monotonic(), 0.0
+    while time.monotonic() - steady_since < 0.5:
+        now = child.memory()
+        if now != before:
+            steady_since, before = time.monotonic(), now
+        time.sleep(0.02)
+
+
 def test_a_client_that_closes_its_end_ends_the_server() -> None:
     with Child(*python(BULK), reading=False) as child:
         assert child.process.stdout is not None
         child.process.stdout.close()
         child.request(1, "ping")
         assert child.wait() == 0
+
+
+@pytest.mark.parametrize("configured", [False, True], ids=["default", "root handler"])
+def test_log_lines_that_nobody_reads_hold_up_no_request(configured: bool) -> None:
+    setup = "import logging; logging.basicConfig(); " if configured else ""
+    code = f"{setup}import runpy; runpy.run_path({str(CHATTY)!r}, run_name='__main__')"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        calls = [
+            {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "fail"}}
+            for id in range(1_500)
+        ]
+        opening = {"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": OPENING}
+        opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        for message in (opening, opened, *calls):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+            if "id" in message:
+                assert json.loads(process.stdout.readline())["id"] == message["id"]
+        # Now somebody reads: the first lines come, and then how many are missing.
+        for line in process.stderr:
+            if b"log lines were dropped" in line:
+                break
+        dropped = int(line.split()[0].rpartition(b":")[2])
+        assert 0 < dropped < 1_500
+        process.stdin.close()
+        process.stderr.read()
+        assert process.wait(LONG) == 0
+
+
+def test_a_full_stderr_delays_no_end() -> None:
+    with subprocess.Popen(
+        python(CHATTY),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        opening = {"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": OPENING}
+        opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        calls = [
+            {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "fail"}}
+            for id in range(100)
+        ]
+        lines = [json.dumps(each).encode() + b"\n" for each in (opening, opened, *calls)]
+        process.stdin.write(b"".join(lines))
+        process.stdin.close()
+        assert process.wait(LONG) == 0
 
 
 # -- the end
@@ -298,8 +410,20 @@ def ended_by_sigterm(child: Child) -> None:
     child.process.send_signal(signal.SIGTERM)
 
 
-ENDS = [ended_by_input, ended_by_sigint, ended_by_sigterm]
-SIGNALS = [ended_by_sigint, ended_by_sigterm]
+def ended_by_sighup(child: Child) -> None:
+    child.process.send_signal(signal.SIGHUP)
+
+
+ENDS = [ended_by_input, ended_by_sigint, ended_by_sigterm, ended_by_sighup]
+SIGNALS = [ended_by_sigint, ended_by_sigterm, ended_by_sighup]
+
+
+def test_a_server_under_nohup_outlives_its_terminal() -> None:
+    with Child("nohup", *python(ENDING)) as child:
+        child.open()
+        child.process.send_signal(signal.SIGHUP)
+        child.request(1, "ping")
+        assert child.answer_to(1)["result"] == {}
 
 
 @pytest.mark.requirement("stdio.shutdown.server-exits", "practice.shutdown.signals")

@@ -260,10 +260,162 @@ def test_who_waits_for_a_reader_does_not_wait_for_one_that_is_gone():
         client.is_gone.set()
         await client.task
         await waiting
-        assert stream.congested
         await stream.writable()
 
     run(scenario())
+
+
+def test_nothing_is_held_for_a_reader_that_left_as_long_as_the_store_has_it():
+    async def scenario():
+        stream = kept()
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.may_read.clear()
+        for number in range(100):
+            stream.append(b'"%d%s"' % (number, b"x" * 10_000))
+            await asyncio.sleep(0)
+        client.is_gone.set()
+        await client.task
+        assert held(stream) == 0
+        for number in range(100, 200):
+            stream.append(b'"%d%s"' % (number, b"x" * 10_000))
+        assert held(stream) == 0
+        stream.end()
+        assert stream.resume(9)
+        assert held(stream) < 300_000
+        again = Client(stream)
+        await again.task
+        assert [int(each.strip("x")) for each in again.messages()] == list(range(10, 200))
+        assert again.is_complete
+
+    run(scenario())
+
+
+def test_nothing_is_held_for_a_reader_that_left_where_there_is_no_way_back():
+    async def scenario():
+        stream = Stream()
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.is_gone.set()
+        await client.task
+        for _ in range(100):
+            stream.append(b'"%s"' % (b"x" * 10_000))
+        assert held(stream) == 0
+
+    run(scenario())
+
+
+def test_little_is_held_for_a_reader_that_stands_still():
+    async def scenario():
+        store = MemoryEventStore(session_bytes=100_000_000, bytes=100_000_000)
+        stream = kept(store=store)
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.may_read.clear()
+        stream.append(b'"0"')
+        await until(lambda: client.reader.is_stalled())
+        for number in range(1, 500):
+            stream.append(b'"%d%s"' % (number, b"x" * 10_000))
+        assert held(stream) < 400_000
+        client.may_read.set()
+        stream.end()
+        await client.task
+        assert [int(each.strip("x")) for each in client.messages()] == list(range(500))
+        assert client.is_complete
+
+    run(scenario())
+
+
+def test_a_reader_that_stood_still_for_too_long_is_let_go_rather_than_misled():
+    async def scenario():
+        stream = kept(store=MemoryEventStore(session_bytes=500_000))
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.may_read.clear()
+        stream.append(b'"0"')
+        await until(lambda: client.reader.is_stalled())
+        for number in range(1, 500):
+            stream.append(b'"%d%s"' % (number, b"x" * 10_000))
+        client.may_read.set()
+        await client.task
+        found = [int(each.strip("x")) for each in client.messages()]
+        assert found == list(range(len(found)))
+        assert not client.is_complete
+        assert not stream.resume(len(found) - 1)
+
+    run(scenario())
+
+
+def test_a_listener_begins_with_the_oldest_message_that_is_kept():
+    async def scenario():
+        stream = kept(store=MemoryEventStore(session_bytes=100_000), is_lossy=True)
+        for number in range(100):
+            stream.append(b'"%d%s"' % (number, b"x" * 5_000))
+        assert held(stream) == 0
+        stream.skip_lost()
+        client = Client(stream)
+        await until(lambda: b'"99' in client.body)
+        found = [int(each.strip("x")) for each in client.messages()]
+        assert found == list(range(found[0], 100))
+        assert len(found) >= 18
+        client.is_gone.set()
+        await client.task
+
+    run(scenario())
+
+
+def test_a_listener_whose_messages_are_all_gone_hears_the_next():
+    async def scenario():
+        store = MemoryEventStore()
+        stream = kept(store=store, is_lossy=True)
+        say(stream, 1, 2, 3)
+        store.forget("s")
+        stream.skip_lost()
+        client = Client(stream)
+        await until(lambda: client.body)
+        say(stream, 4)
+        await until(lambda: client.messages() == [4])
+        client.is_gone.set()
+        await client.task
+
+    run(scenario())
+
+
+class Failing(MemoryEventStore):
+    is_broken = False
+
+    def append(self, *args):
+        if self.is_broken:
+            raise OSError("disk full")
+        super().append(*args)
+
+
+@pytest.mark.parametrize("is_lossy", [True, False], ids=["listening", "answer"])
+def test_a_store_that_fails_while_nobody_follows_costs_what_it_had_alone(is_lossy, caplog):
+    async def scenario():
+        store = Failing()
+        stream = kept(store=store, is_lossy=is_lossy)
+        client = Client(stream)
+        await until(lambda: client.body)
+        client.is_gone.set()
+        await client.task
+        say(stream, 1)
+        store.is_broken = True
+        say(stream, 2, 3)
+        assert not stream.resume(-1)
+        stream.skip_lost()
+        again = Client(stream)
+        stream.end()
+        await again.task
+        assert again.messages() == ([2, 3] if is_lossy else [])
+
+    run(scenario())
+    assert "the event store failed" in caplog.text
+
+
+def held(stream):
+    """How many bytes a stream itself keeps."""
+    return sum(map(len, stream._unread))
 
 
 def test_a_lot_is_written_in_parts():

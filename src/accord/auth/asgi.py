@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth import resource
+from accord.auth.hosts import source_of
 from accord.auth.resource import METADATA, Refusal
+from accord.auth.turns import SOURCE
 from accord.auth.verifiers import (
     FirstOf,
     RecentTokens,
@@ -87,7 +89,7 @@ class _Place(msgspec.Struct, frozen=True):
     """The server as one client reaches it: its URL, and where its metadata is."""
 
     resource: str
-    metadata_url: str
+    metadata_url: str | None
     verifier: TokenVerifier
     memory: TokenMemory | None
     recent: RecentTokens
@@ -129,6 +131,9 @@ class Guard:
         self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
         self._places: dict[str, _Place] = {}
         self._required = protection.scopes
+        # Without an authorization server there is nothing to tell: the metadata has to name one
+        # (auth.prm.lists-as).
+        self._has_metadata: bool = getattr(protection, "has_metadata", True)
         self._others: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
         self._public = None
         if self.public_url is not None:
@@ -166,6 +171,8 @@ class Guard:
             await self._publish(place, scope, send)
             return
         shown = scope["headers"], scope.get("query_string", b"")
+        client = scope.get("client")
+        SOURCE.set("" if client is None else source_of(str(client[0])))
         admitted = self._recall(scope, place) or await self._admit(*shown, place)
         if isinstance(admitted, Refusal):
             await self._refuse(admitted, place, scope, receive, send)
@@ -266,7 +273,7 @@ class Guard:
             if path != self.path and other is not verifier:
                 verifier = FirstOf(verifier, other)
             memory = getattr(verifier, "memory", None)
-            described_at = resource.metadata_url(url, path)
+            described_at = resource.metadata_url(url, path) if self._has_metadata else None
             challenge_for = partial(_challenge_for, self._required, described_at)
             recent = RecentTokens()
             found = _Place(url, described_at, verifier, memory, recent, challenge_for)
@@ -289,7 +296,9 @@ class Guard:
 
     async def _publish(self, place: _Place, scope: Scope, send: Send) -> None:
         method = scope["method"]
-        if method == "OPTIONS":
+        if not self._has_metadata:
+            await _respond(send, 404, [_JSON, _ANYBODY], _NO_METADATA, is_head=method == "HEAD")
+        elif method == "OPTIONS":
             allowed = [
                 (b"access-control-allow-methods", b"GET"),
                 (b"access-control-allow-headers", b"*"),
@@ -333,19 +342,26 @@ class Guard:
         return headers
 
 
+_NO_METADATA: Final = msgspec.json.encode(
+    {
+        "error": "not_found",
+        "error_description": "no authorization server issues tokens for this server; its operator "
+        "gives them out",
+    }
+)
 # Only names of loopback make places of their own, one for each way to write them.
 _PLACES_MOST: Final = 16
 
 
 def _challenge_for(
-    required: frozenset[str], url: str, scopes: Iterable[str]
+    required: frozenset[str], url: str | None, scopes: Iterable[str]
 ) -> tuple[bytes, bytes]:
     """Return the header of an answer that names all scopes needed."""
     return _CHALLENGE, _challenge(resource.lacks_scopes({*required, *scopes}), url)
 
 
 @lru_cache(maxsize=256)
-def _challenge(refusal: Refusal, url: str) -> bytes:
+def _challenge(refusal: Refusal, url: str | None) -> bytes:
     return resource.challenge(refusal, url).encode("latin-1", "ignore")
 
 

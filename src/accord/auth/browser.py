@@ -6,6 +6,7 @@ import errno
 import hmac
 import inspect
 import os
+import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,7 @@ _V6: Final = "::1"
 # A browser sends its request at once, and none is longer.
 _REQUEST_EXPECTED: Final = 10.0
 _LONGEST: Final = 32 * 1024
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class NoAnswer(FlowFailed):
@@ -119,7 +121,10 @@ class LoopbackRedirect:
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or line[0] != "GET":
             return "405 Method Not Allowed", "This address only takes redirects of a browser.", None
-        parts = urlsplit(line[1])
+        try:
+            parts = urlsplit(line[1])
+        except ValueError:  # such as `//[`, which begins an IPv6 address
+            return "400 Bad Request", "This is not an address.", None
         if parts.path != (self._path or "/"):
             return "404 Not Found", "There is nothing here.", None
         params = dict(parse_qsl(parts.query))
@@ -153,7 +158,8 @@ def params_in(pasted: str, state: str) -> dict[str, str]:
     """
     text = pasted.strip()
     if "://" in text or text.startswith("?"):
-        return dict(parse_qsl(urlsplit(text).query))
+        # Not split as a URL: what was pasted may be none.
+        return dict(parse_qsl(text.partition("?")[2].partition("#")[0]))
     if "code=" in text:
         return dict(parse_qsl(text))
     return {"code": text, "state": state} if text else {}
@@ -225,7 +231,9 @@ class Interaction:
         if self.tell is not None:
             self.tell(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            # A URL or a code comes from a server, and must not command the terminal.
+            shown = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+            print(shown, file=sys.stderr, flush=True)
 
     async def _open(self, url: str) -> Opened:
         show = self.open_browser or _open_system_browser

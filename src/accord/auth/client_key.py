@@ -22,7 +22,7 @@ class ClientKey:
         id: by which the server tells it from others of the same client (`kid`).
         algorithm: of the signatures; by default what is usual for such a key.
         audience: to whom they are addressed: "issuer", "token_endpoint" for servers that want to
-            see its URL, or what such a server wants to see instead.
+            see its URL, or what such a server wants to see instead, which needs OAuth(issuer=...).
 
     Raises:
         ValueError: there is no such key, or the algorithm does not go with it.
@@ -48,6 +48,11 @@ class ClientKey:
 
     def __repr__(self) -> str:
         return f"<ClientKey {self.id!r}, {self.algorithm}>"
+
+    @property
+    def has_fixed_audience(self) -> bool:
+        """Whether it signs for the same audience whichever authorization server it is shown to."""
+        return self.audience not in ("issuer", "token_endpoint")
 
     def assertion(self, client_id: str, *, issuer: str, endpoint: str, now: float) -> str:
         """Return what proves, once and for a short time, that we are a client."""

@@ -20,6 +20,7 @@ STEP: Final = "device authorization"
 _INTERVAL: Final = 5.0
 _SLOWER: Final = 5.0
 _LIFETIME: Final = 600.0
+_LONGEST: Final = 500
 
 
 class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def told(self) -> str:
         """What the person has to do."""
-        return f"open {self.verification_uri} and enter the code {self.user_code}"
+        return f"open {_printable(self.verification_uri)} and enter the code {self.user_code}"
 
 
 def start_device(
@@ -81,7 +82,7 @@ def _code(said: dict[str, Any]) -> DeviceCode:
     return DeviceCode(
         device_code=said["device_code"],
         user_code=_printable(said["user_code"]),
-        verification_uri=_printable(said["verification_uri"]),
+        verification_uri=said["verification_uri"][:_LONGEST],
         verification_uri_complete=complete if isinstance(complete, str) else None,
         interval=_number(said.get("interval"), _INTERVAL),
         expires_in=_number(said.get("expires_in"), _LIFETIME),
@@ -124,4 +125,4 @@ def _number(value: object, usual: float) -> float:
 
 
 def _printable(text: str) -> str:
-    return "".join(char for char in text if char.isprintable())[:500]
+    return "".join(char for char in text if char.isprintable())[:_LONGEST]

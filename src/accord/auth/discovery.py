@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import msgspec
 
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
-from accord.bindings.shown import shown_url
+from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
 
@@ -205,7 +205,8 @@ def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[Resour
     """
     places, unreadable = resource_metadata_urls(url), None
     if named is not None:
-        places = [urljoin(url, named), *(each for each in places if each != named)]
+        named = _joined(url, named)
+        places = [named, *(each for each in places if each != named)]
     for place in places:
         request = _get(place)
         response = yield from _ask(request, STEP_RESOURCE)
@@ -224,6 +225,15 @@ def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[Resour
     if unreadable is not None:
         raise unreadable
     return None
+
+
+def _joined(url: str, named: str) -> str:
+    try:
+        return urljoin(url, named)
+    except ValueError:
+        came = f"a malformed URL, {plain(named)!r}"
+        hint = "resource_metadata in the server's challenge has to be a URL"
+        raise FlowFailed(STEP_RESOURCE, asked=shown_url(url), came=came, hint=hint) from None
 
 
 def _checked_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> ResourceMetadata:
@@ -248,7 +258,13 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
         FlowFailed: there is none of this issuer.
     """
     tried: list[str] = []
-    for place in metadata_urls(issuer):
+    try:
+        places = metadata_urls(issuer)
+    except ValueError:
+        came = f"a malformed URL as the issuer, {plain(issuer)!r}"
+        hint = "the server's metadata has to name the URL of its authorization server"
+        raise FlowFailed(STEP_SERVER, asked="authorization_servers", came=came, hint=hint) from None
+    for place in places:
         request = _get(place)
         response = yield from _ask(request, STEP_SERVER)
         if response is None:

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus
+from weakref import WeakKeyDictionary
 
 from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwt_tokens import claims_fault, principal_of
+from accord.auth.turns import SOURCE, NoTurn, Turns
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError
@@ -22,8 +24,13 @@ log = logging.getLogger("accord.auth")
 # Tokens that are not good are asked about again soon, but not with every request.
 _REFUSED_FOR: Final = 10.0
 _REFUSED_MOST: Final = 1_000
-# Made-up tokens must not turn us against the issuer.
+# Made-up tokens must not turn us against the issuer, nor keep good ones from being asked about: one
+# address has half of the places at most, and waits in a line of its own.
 _ASKING_MOST: Final = 100
+_SHARE: Final = 50
+_WAITING: Final = 100
+_WAITING_IN_ALL: Final = 2_000
+_PATIENCE: Final = 10.0
 # Where the issuer does not say when a token ends, it is asked again as if it ended now.
 _FAR: Final = 3600.0
 
@@ -73,6 +80,7 @@ class IntrospectionVerifier:
         # By itself: however many are made up, no good one is forgotten for them.
         self._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<IntrospectionVerifier at {shown_url(self.url)}>"
@@ -102,12 +110,28 @@ class IntrospectionVerifier:
         loop = asyncio.get_running_loop()
         task = self._asking.get(digest)
         if task is None or task.get_loop() is not loop:
-            if len(self._asking) >= _ASKING_MOST:
-                raise AuthError("introspection failed: too many tokens are being asked about")
             # One question for all requests that bring the token meanwhile.
-            task = self._asking[digest] = loop.create_task(self._ask(token, digest))
+            task = self._asking[digest] = loop.create_task(self._ask_in_turn(token, digest))
             task.add_done_callback(lambda _: self._asking.pop(digest, None))
         return await asyncio.shield(task)
+
+    async def _ask_in_turn(self, token: str, digest: bytes) -> Principal | None:
+        loop = asyncio.get_running_loop()
+        turns = self._turns.get(loop)
+        if turns is None:
+            turns = self._turns[loop] = Turns(
+                _ASKING_MOST,
+                share=_SHARE,
+                waiting=_WAITING,
+                waiting_in_all=_WAITING_IN_ALL,
+                seconds=_PATIENCE,
+            )
+        try:
+            async with turns.take(SOURCE.get()):
+                return await self._ask(token, digest)
+        except NoTurn:
+            why = "introspection failed: too many tokens are being asked about"
+            raise AuthError(why) from None
 
     async def _ask(self, token: str, digest: bytes) -> Principal | None:
         fields = {"token": token, "token_type_hint": "access_token"}

@@ -27,8 +27,16 @@ from accord.auth.flow import (
 )
 from accord.auth.obtaining import Obtaining
 from accord.auth.sending import AddressPolicy, GuardedSender
-from accord.auth.tokens import FileStore, Grant, TokenStore
-from accord.bindings.shown import shown_url
+from accord.auth.tokens import (
+    FileStore,
+    Grant,
+    TokenStore,
+    check_writable,
+    client_key,
+    issuer_in,
+    server_key,
+)
+from accord.bindings.shown import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 
@@ -77,7 +85,8 @@ class OAuth:
             what the server says that it supports.
         client_metadata_url: where the client publishes its metadata, used where servers support it.
         client_name: what a person reads when asked for consent.
-        issuer: the only authorization server to trust; recommended together with a secret.
+        issuer: the only authorization server to trust; required together with a secret, or with a
+            key that signs for a fixed audience: any server could else have them sent to its own.
         scopes: to ask for, in place of all that the server supports.
         grant: "authorization_code" asks a person in a browser, "device" a person elsewhere,
             "client_credentials" nobody.
@@ -147,6 +156,7 @@ class OAuth:
             raise ValueError("give a client_secret or a client_key, not both")
         if self.client_key is not None and not (self.client_id or self.client_metadata_url):
             raise ValueError("client_key needs the client_id that the server knows it by")
+        self._check_pinned()
         if self.redirect_uri is not None:
             parts = urlsplit(self.redirect_uri)
             is_near = parts.scheme == "http" and parts.hostname in _NEAR and not parts.username
@@ -158,6 +168,20 @@ class OAuth:
         for each in self.trust:
             if urlsplit(each).scheme not in ("http", "https") or not urlsplit(each).hostname:
                 raise ValueError(f"trust names {each!r}, expected an origin: https://host[:port]")
+
+    def _check_pinned(self) -> None:
+        """Demand the issuer where a hostile server could have a credential sent elsewhere."""
+        if self.issuer is not None:
+            return
+        is_fixed = self.client_key is not None and self.client_key.has_fixed_audience
+        if self.client_secret is None and not is_fixed:
+            return
+        given = "client_secret" if self.client_secret is not None else "ClientKey(audience=...)"
+        raise ValueError(
+            f"{given} needs issuer=: add OAuth(issuer='https://...'), the URL of the authorization "
+            "server that the client is registered with; otherwise any server could name its own "
+            "authorization server and be sent the credential"
+        )
 
     # -- what a connection asks
 
@@ -197,23 +221,27 @@ class OAuth:
         """
         return await self._share(f"answer {challenge.url}", lambda: self._answer(challenge))
 
-    async def forget(self, resource_url: str) -> None:
-        """Forget the token for a server, and the client that was registered for it."""
-        known = await self._load(resource_url)
-        if known.grant is not None:
-            await self._store.write(known.grant.key, None)
-            await self._store.write(f"client {known.grant.issuer}", None)
-        await self._store.write(self._server_key(resource_url), None)
-        await self._store.write(self._issuer_key(resource_url), None)
+    async def forget(self, resource_url: str) -> bool:
+        """Forget the token for a server, and the client that was registered for it.
+
+        Returns:
+            Whether there was anything to forget.
+        """
         self._servers.pop(resource_url, None)
+        key = await self._store.read(self._server_key(resource_url))
+        if key is None:
+            return False
+        await self._store.write(key, None)
+        issuer = issuer_in(key)
+        if issuer is not None:
+            await self._store.write(client_key(issuer), None)
+        await self._store.write(self._server_key(resource_url), None)
+        return True
 
     # -- what is known
 
-    def _issuer_key(self, url: str) -> str:
-        return f"issuer {canonical_resource(url)} {self.client_id or ''}".rstrip()
-
     def _server_key(self, url: str) -> str:
-        return f"server {canonical_resource(url)} {self.client_id or ''}".rstrip()
+        return server_key(canonical_resource(url), self.client_id)
 
     async def _load(self, url: str) -> _Known:
         known = self._servers.setdefault(url, _Known())
@@ -274,7 +302,7 @@ class OAuth:
                 await self._store.write(latest.key, None)
                 if error.error == "invalid_client" and latest.client.is_registered:
                     # The server has forgotten us: who is asked next must not meet the same.
-                    await self._store.write(f"client {latest.issuer}", None)
+                    await self._store.write(client_key(latest.issuer), None)
                 return False
             known.source = "refresh"
             await self._keep(url, known, renewed)
@@ -313,12 +341,13 @@ class OAuth:
 
     async def _authorize(self, challenge: Challenge, known: _Known, *, is_repeated: bool) -> bool:
         url, bearer, held = challenge.url, challenge.bearer, known.grant
+        await check_writable(self._store)  # said before a person is asked, not after it
         async with self._sender(url) as sender:
             preferred = [each for each in (self.issuer, held and held.issuer) if each]
             found = await sender.run(
                 discover(url, named=bearer.resource_metadata, preferred=preferred)
             )
-            await self._check_issuer(url, found.server)
+            self._check_issuer(found.server)
             is_same = held is not None and held.issuer == found.server.issuer
             before = held.asked if held is not None and is_same else ()
             is_machine = self.grant == "client_credentials"
@@ -339,24 +368,16 @@ class OAuth:
         await self._keep(url, known, grant)
         return True
 
-    async def _check_issuer(self, url: str, server: ServerMetadata) -> None:
+    def _check_issuer(self, server: ServerMetadata) -> None:
         """Make sure that the server may send us there with what we are known by."""
-        trusted, hint = self.issuer, f"OAuth(issuer={self.issuer!r}) trusts no other"
-        if trusted is None and self.client_secret is not None:
-            key = self._issuer_key(url)
-            trusted = await self._store.read(key)
-            hint = f"a secret goes where it went first, {trusted}; or name OAuth(issuer=...)"
-            if trusted is None:
-                named = (shown_url(server.issuer), shown_url(url))
-                log.info("the secret goes to %s, as %s says; OAuth(issuer=...) pins it", *named)
-                await self._store.write(key, server.issuer)
-        if trusted is not None and not is_same_issuer(server.issuer, trusted):
-            raise FlowFailed(
-                "authorization server metadata",
-                asked=server.url or server.issuer,
-                came=f"the server is protected by {server.issuer[:200]}",
-                hint=hint,
-            )
+        if self.issuer is None or is_same_issuer(server.issuer, self.issuer):
+            return
+        raise FlowFailed(
+            "authorization server metadata",
+            asked=server.url or server.issuer,
+            came=f"the server is protected by {plain(server.issuer)}",
+            hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
+        )
 
     # -- the rest
 

@@ -5,12 +5,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.browser import HOST, PATH, Interaction, LoopbackRedirect, NoAnswer
+from accord.auth.browser import HOST, PATH, Interaction, LoopbackRedirect
 from accord.auth.client_key import ClientKey
 from accord.auth.credentials import AuthMethod, ClientIdentity
 from accord.auth.device import DEVICE_GRANT, poll_device, start_device
@@ -28,10 +28,13 @@ from accord.auth.http import NoResponse
 from accord.auth.pkce import new_pkce
 from accord.auth.registration import ClientDescription, given_client, register
 from accord.auth.sending import GuardedSender
-from accord.auth.tokens import Grant, TokenStore
+from accord.auth.tokens import Grant, TokenStore, client_key
 from accord.errors import FlowFailed
 
 __all__ = ["Obtaining", "Wishes"]
+
+# What a redirect says of a client that the server does not know; "" where it says nothing.
+_UNKNOWN_CLIENT: Final = ("", "invalid_client", "unauthorized_client")
 
 
 class Wishes(Protocol):
@@ -124,6 +127,10 @@ class Obtaining:
         names_resource: bool,
     ) -> Grant:
         kept = await self._kept_client(found)
+        if kept is not None:
+            # The server may have forgotten it, and would tell the person alone. So it is not kept
+            # while the person is asked: an attempt that is given up, or killed, leads to a new one.
+            await self._forget(found.server.issuer, kept)
         async with self._redirect(kept) as redirect:
             client = kept
             if client is None or not _serves(client, redirect.uri, scopes):
@@ -138,13 +145,7 @@ class Obtaining:
                 scopes=scopes,
                 names_resource=names_resource,
             )
-            try:
-                code = await self._code(sender, request, redirect)
-            except NoAnswer:
-                await self._forget(
-                    found.server.issuer, client
-                )  # the server may have, and told the person alone
-                raise
+            code = await self._code(sender, request, redirect)
         try:
             return await sender.run(exchange_code(code, request, time.time()))
         except ResourceRejected:
@@ -160,20 +161,31 @@ class Obtaining:
     async def _forget(self, issuer: str, client: ClientIdentity) -> None:
         """Let the next attempt begin with a new registration."""
         if client.is_registered:
-            await self._store.write(f"client {issuer}", None)
+            await self._store.write(client_key(issuer), None)
+
+    async def _keep(self, issuer: str, client: ClientIdentity) -> None:
+        """Keep a registration that the authorization server has shown to know."""
+        if client.is_registered:
+            await self._store.write(client_key(issuer), msgspec.json.encode(client).decode())
 
     async def _code(
         self, sender: GuardedSender, request: AuthorizationRequest, redirect: LoopbackRedirect
     ) -> str:
+        # As it was written: putting the URL together drops some of the characters to be refused.
+        endpoint = request.found.server.authorization_endpoint
+        if endpoint is not None:
+            _check_page(sender, "authorization", "authorization_endpoint", endpoint, request.found)
         url = authorization_url(request)
-        try:
-            sender.policy.check_url(url)
-        except NoResponse as error:
-            came = f"an authorization_endpoint that must not be opened: {error.reason}"
-            asked = request.found.server.url
-            raise FlowFailed("authorization", asked=asked, came=came, hint=error.hint) from None
         redirect.state = request.state
-        return code_in(await self._interaction.authorize(url, redirect), request)
+        params = await self._interaction.authorize(url, redirect)
+        try:
+            code = code_in(params, request)
+        except FlowFailed:
+            if params.get("error", "") not in _UNKNOWN_CLIENT:
+                await self._keep(request.found.server.issuer, request.client)
+            raise
+        await self._keep(request.found.server.issuer, request.client)
+        return code
 
     @asynccontextmanager
     async def _redirect(self, client: ClientIdentity | None) -> AsyncIterator[LoopbackRedirect]:
@@ -205,7 +217,7 @@ class Obtaining:
         given = given_client(found.server, self._description())
         if given is not None:
             return given
-        text = await self._store.read(f"client {found.server.issuer}")
+        text = await self._store.read(client_key(found.server.issuer))
         try:
             kept = None if text is None else msgspec.json.decode(text, type=ClientIdentity)
         except msgspec.DecodeError:
@@ -218,7 +230,7 @@ class Obtaining:
         # What may be asked for later is registered now: a step up needs no other client.
         resource = found.resource_metadata
         supported = () if resource is None else resource.scopes_supported or ()
-        client = await sender.run(
+        return await sender.run(
             register(
                 found.server,
                 self._description(),
@@ -226,9 +238,6 @@ class Obtaining:
                 scopes=tuple(dict.fromkeys([*scopes, *supported])),
             )
         )
-        text = msgspec.json.encode(client).decode()
-        await self._store.write(f"client {found.server.issuer}", text)
-        return client
 
     # -- a person elsewhere
 
@@ -246,6 +255,9 @@ class Obtaining:
             start_device(
                 found, client, time.time(), key=key, scopes=scopes, names_resource=names_resource
             )
+        )
+        _check_page(
+            sender, "device authorization", "verification_uri", code.verification_uri, found
         )
         self._interaction.say(f"To authorize, {code.told}")
         ends = time.monotonic() + min(code.expires_in, self._how.timeout)
@@ -290,6 +302,16 @@ class Obtaining:
             method=self._method,
             metadata_url=self._how.client_metadata_url,
         )
+
+
+def _check_page(sender: GuardedSender, step: str, name: str, url: str, found: Discovered) -> None:
+    """Make sure that a person may be sent to a page that the authorization server names."""
+    try:
+        sender.policy.check_url(url)
+    except NoResponse as error:
+        came = f"a {name} that must not be opened: {error.reason}"
+        asked = found.server.url
+        raise FlowFailed(step, asked=asked, came=came, hint=error.hint) from None
 
 
 def _serves(client: ClientIdentity, uri: str, scopes: tuple[str, ...]) -> bool:

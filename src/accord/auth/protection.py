@@ -16,7 +16,8 @@ class Protected:
     Args:
         verifier: says whether a token is good.
         issuer: where clients get tokens: one authorization server or several; by default the
-            verifier's issuer.
+            verifier's issuer. An empty list says that there is none, and that clients are given
+            tokens by other means: no metadata is then published. `StaticTokens` has none.
         public_url: where clients reach the server; not needed on loopback.
         scopes: what every token must allow.
         scopes_supported: what clients may ask for; by default what every token must allow.
@@ -24,7 +25,7 @@ class Protected:
         documentation: a page about it.
 
     Raises:
-        ValueError: nobody issues tokens, or the URL is none.
+        ValueError: it is not said who issues tokens, or the URL is none.
     """
 
     def __init__(
@@ -39,9 +40,13 @@ class Protected:
         documentation: str | None = None,
     ) -> None:
         issuers = getattr(verifier, "issuer", None) if issuer is None else issuer
-        self.issuers = (issuers,) if isinstance(issuers, str) else tuple(issuers or ())
-        if not self.issuers:
-            raise ValueError("issuer is missing: name the authorization server that issues tokens")
+        if issuers is None:
+            raise ValueError(
+                "issuer is missing: name the authorization server that issues tokens, or issuer=[] "
+                "where clients are given tokens by other means"
+            )
+        self.issuers = (issuers,) if isinstance(issuers, str) else tuple(issuers)
+        self.has_metadata = bool(self.issuers)
         if public_url is not None:
             canonical(public_url)
         self.verifier = verifier

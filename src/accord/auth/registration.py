@@ -93,6 +93,12 @@ def register(
     said = response.object()
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
         hint = _by_hand(redirect_uris)
+        if server.is_assumed:
+            # All that was found is a server that wants a token.
+            hint = (
+                "the server names no authorization server, so its operator may have to give you a "
+                'token: pass auth="..."'
+            )
         raise FlowFailed(STEP, asked=request.shown, came=response.shown, hint=hint)
     return _registered(said, redirect_uris, scopes)
 

@@ -64,6 +64,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 _MISSING: Final = "unauthorized"
+_REALM: Final = 'realm="mcp"'
 
 
 def canonical(uri: str) -> str:
@@ -187,13 +188,20 @@ def unavailable() -> Refusal:
     return Refusal(503, "temporarily_unavailable", why)
 
 
-def challenge(refusal: Refusal, resource_metadata: str) -> str:
+def challenge(refusal: Refusal, resource_metadata: str | None) -> str:
     """Make the WWW-Authenticate header of a refusal.
+
+    Args:
+        refusal: why.
+        resource_metadata: the URL of the metadata; None where no authorization server issues
+            tokens, so that there is nothing to publish.
 
     >>> challenge(lacks_scopes(["write"]), "https://a.example/.well-known/x").split(", ")[1:3]
     ['error="insufficient_scope"', 'scope="write"']
     """
-    said = [f'resource_metadata="{_quotable(resource_metadata)}"']
+    said = [_REALM]  # RFC 6750, section 3: there has to be one parameter
+    if resource_metadata is not None:
+        said = [f'resource_metadata="{_quotable(resource_metadata)}"']
     if refusal.error != _MISSING:  # a request without token is told no error: RFC 6750, 3.1
         said.append(f'error="{refusal.error}"')
     if refusal.scopes:

@@ -7,6 +7,7 @@ in the moment of connecting: a name that resolves differently the second time ga
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from accord.auth.hosts import ends_in_number, host_fault
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried
 from accord.bindings.answers import redirect_url
-from accord.bindings.shown import shown_url
+from accord.bindings.shown import plain, shown_url
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _METADATA: Final = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16", "192.0.0.192"))
 )
+# `urlsplit` drops some of these, so that what was checked would not be what is asked.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRUST_HINT: Final = "name its origin in trust=[...] if it is meant to be asked"
 
 
@@ -123,10 +127,7 @@ class AddressPolicy:
             raise NoResponse(f"{where} is no http(s) URL", is_refused=True)
         if parts.username is not None:  # which is there, if empty, wherever a password is
             raise NoResponse(f"{where} carries credentials in the URL", is_refused=True)
-        if not host.isascii() and host not in self.hosts:
-            # Whoever connects may read digits of another script as an address, and resolve nothing.
-            why = f"{where} names a host in other letters than those of URIs"
-            raise NoResponse(why, is_refused=True, hint="it has to be written as xn--...")
+        self._check_host(url, host)
         is_near = is_loopback(host) and ("loopback" in self.kinds or host in self.hosts)
         if parts.scheme == "http" and not is_near and _origin(url) not in self.origins:
             why = f"{where} is not https"
@@ -136,6 +137,21 @@ class AddressPolicy:
         elif is_loopback(host):
             # Said here as well: a proxy on this machine makes its name one that is not resolved.
             self.check_address(host, "127.0.0.1")
+
+    def _check_host(self, url: str, host: str) -> None:
+        """Refuse hosts that HTTP libraries, resolvers, browsers or terminals read in other ways."""
+        fault = host_fault(host)
+        if fault is None and _CONTROL.search(url):
+            fault = "stands in a URL with control characters"
+        # A name that the user wrote may have other letters and zones, but no number for a name:
+        # some versions of aiohttp connect to those without asking the resolver.
+        if fault is None or (host in self.hosts and not ends_in_number(host)):
+            return
+        hint = "" if host.isascii() else "it has to be written as xn--..."
+        if ends_in_number(host):
+            hint = "write the address in full, as in 127.0.0.1"
+        shown = plain(host.encode("ascii", "backslashreplace").decode())
+        raise NoResponse(f"the host {shown!r} {fault}", is_refused=True, hint=hint)
 
     def check_address(self, host: str, address: str) -> None:
         """Make sure that an address may be connected to.

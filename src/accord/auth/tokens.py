@@ -9,9 +9,11 @@ import asyncio
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -22,12 +24,26 @@ import msgspec
 from accord.auth.credentials import ClientIdentity
 from accord.errors import FlowFailed
 
-__all__ = ["FileStore", "Grant", "MemoryStore", "TokenStore", "default_path"]
+__all__ = [
+    "FileStore",
+    "Grant",
+    "MemoryStore",
+    "TokenStore",
+    "check_writable",
+    "client_key",
+    "default_path",
+    "issuer_in",
+    "server_key",
+]
+
+log = logging.getLogger("accord.auth")
 
 # Nobody holds a lock longer than one exchange takes.
 _LOCK_EXPECTED: Final = 60.0
 _LOCK_POLL: Final = 0.02
 _LEEWAY: Final = 30.0
+# Numbers for files that are set aside within one second.
+_MORE: Final = range(2, 1_000)
 # What a lock says that somebody else has; anything else means that there are no locks.
 _TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EWOULDBLOCK})
 
@@ -76,6 +92,22 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return f"tokens {self.issuer} {self.resource} {self.client.client_id}"
 
 
+def client_key(issuer: str) -> str:
+    """Return what the client is stored under that was registered with an issuer."""
+    return f"client {issuer}"
+
+
+def server_key(resource: str, client_id: str | None) -> str:
+    """Return what the key of the grant for a server is stored under."""
+    return f"server {resource} {client_id or ''}".rstrip()
+
+
+def issuer_in(key: str) -> str | None:
+    """Return the issuer that the key of a grant names."""
+    kind, _, rest = key.partition(" ")
+    return rest.partition(" ")[0] or None if kind == "tokens" else None
+
+
 class TokenStore(Protocol):
     """Keeps texts under keys, and lends locks on them."""
 
@@ -116,6 +148,9 @@ class MemoryStore:
 class FileStore:
     """Keeps tokens in a file that only its owner can read, shared by any number of processes.
 
+    A file that cannot be read as what it should be is set aside under another name, never
+    overwritten.
+
     Args:
         path: of the file; by default where the platform keeps settings of applications.
     """
@@ -128,18 +163,41 @@ class FileStore:
 
     async def read(self, key: str) -> str | None:
         """Return what is stored."""
-        return self._load().get(key)
+        found = (await self._load()).get(key)
+        return found if isinstance(found, str) else None
 
     async def write(self, key: str, value: str | None) -> None:
         """Store a text; None removes it."""
         async with self.lock("the file"):
-            values = self._load()
+            values = self._load_locked()
+            if value is None and key not in values:
+                return
             if value is None:
-                values.pop(key, None)
+                del values[key]
             else:
                 values[key] = value
             try:
                 self._save(values)
+            except OSError as error:
+                raise self._unusable(error) from None
+
+    async def keys(self) -> list[str]:
+        """Return the keys under which something is stored."""
+        return list(await self._load())
+
+    async def check(self) -> None:
+        """Make sure that something could be written.
+
+        Raises:
+            FlowFailed: nothing could.
+        """
+        async with self.lock("the file"):
+            try:
+                handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+                os.close(handle)
+                os.unlink(name)
+                if self.path.is_dir():
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             except OSError as error:
                 raise self._unusable(error) from None
 
@@ -168,23 +226,48 @@ class FileStore:
         finally:
             os.close(handle)
 
-    def _load(self) -> dict[str, str]:
+    async def _load(self) -> dict[str, Any]:
+        try:
+            return self._parse()
+        except _CorruptFile:
+            async with self.lock("the file"):
+                return self._load_locked()
+
+    def _load_locked(self) -> dict[str, Any]:
+        """Load the file while it is locked, and set it aside where it is corrupt."""
+        try:
+            return self._parse()
+        except _CorruptFile as error:
+            self._set_aside(str(error))
+            return {}
+
+    def _parse(self) -> dict[str, Any]:
         try:
             found: Any = msgspec.json.decode(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise self._unusable(error) from None
-        except msgspec.DecodeError:
-            raise FlowFailed(
-                "token store",
-                asked=str(self.path),
-                came="it is no JSON",
-                hint="remove the file to begin anew, or pass another store",
-            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _CorruptFile(f"it is not JSON: {error}") from None
         if not isinstance(found, dict):
-            return {}
-        return {key: value for key, value in found.items() if isinstance(value, str)}
+            raise _CorruptFile("it is JSON, but not an object")
+        return found
+
+    def _set_aside(self, why: str) -> None:
+        name = f"{self.path.name}.corrupt-{time.strftime('%Y%m%d-%H%M%S')}"
+        places = (self.path.with_name(f"{name}{more}") for more in ("", *map("-{}".format, _MORE)))
+        aside = next(place for place in places if not place.exists())
+        try:
+            os.rename(self.path, aside)
+        except OSError as error:
+            raise self._unusable(error) from None
+        log.warning(
+            "the token file %s cannot be read (%s); it is kept as %s, and a new one is begun",
+            self.path,
+            why,
+            aside.name,
+        )
 
     def _save(self, values: dict[str, str]) -> None:
         self._make_folder()
@@ -214,6 +297,21 @@ class FileStore:
         folder = self.path.parent
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+class _CorruptFile(Exception):
+    """The file of a store holds something else than tokens."""
+
+
+async def check_writable(store: TokenStore) -> None:
+    """Make sure that a store can keep what will be obtained, as far as it can tell.
+
+    Raises:
+        FlowFailed: it cannot.
+    """
+    check = getattr(store, "check", None)
+    if check is not None:
+        await check()
 
 
 def default_path() -> Path:

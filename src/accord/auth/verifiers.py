@@ -51,12 +51,17 @@ def for_audience(verifier: TokenVerifier, audience: str) -> TokenVerifier:
 class StaticTokens:
     """Takes fixed tokens, for development and for machines: each stands for a principal.
 
+    Attributes:
+        issuer: no authorization server issues them.
+
     Args:
         tokens: each with whom it stands for, or with the scopes that it allows.
 
     Raises:
         ValueError: one can be no token, so that nobody could ever show it.
     """
+
+    issuer: tuple[str, ...] = ()
 
     def __init__(self, tokens: Mapping[str, Principal | Iterable[str]]) -> None:
         for number, token in enumerate(tokens, 1):
@@ -94,6 +99,14 @@ class FirstOf:
         if not verifiers:
             raise ValueError("FirstOf needs at least one verifier")
         self.verifiers = verifiers
+
+    @property
+    def issuer(self) -> tuple[str, ...] | None:
+        """The authorization servers of all; None where there are none and one does not say so."""
+        named = [getattr(each, "issuer", None) for each in self.verifiers]
+        found = [(each,) if isinstance(each, str) else each or () for each in named]
+        issuers = tuple(dict.fromkeys(one for each in found for one in each))
+        return issuers if issuers or None not in named else None
 
     async def verify(self, token: str) -> Principal | None:
         """Return whom a token stands for.

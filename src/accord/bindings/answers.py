@@ -118,10 +118,10 @@ def endpoint_url(base: str, named: str) -> str | None:
 
 
 def redirect_url(base: str, location: str | None) -> str | None:
-    """Resolve a redirect; None where it leads elsewhere than the same host, or out of TLS.
+    """Resolve a redirect; None where it leads to another origin, but for the same one over TLS.
 
-    Credentials travel along, in headers or in the URL, so only the host they were meant for may
-    get them.
+    Credentials travel along, in headers or in the URL, so only the server they were meant for may
+    get them: another port of its host may belong to someone else.
     """
     if not location:
         return None
@@ -129,7 +129,8 @@ def redirect_url(base: str, location: str | None) -> str | None:
         url = urljoin(base, location)
         here, there = urlsplit(base), urlsplit(url)
         upgraded = (here.scheme, there.scheme) == ("http", "https")
-        same_host = upgraded and here.hostname == there.hostname
+        usual = upgraded and (_origin(base)[2], _origin(url)[2]) == (80, 443)
+        same_host = usual and here.hostname == there.hostname
         if not same_host and _origin(url) != _origin(base):
             return None
     except ValueError:

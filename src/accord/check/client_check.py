@@ -8,6 +8,7 @@ import shlex
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cache
 from time import monotonic
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -17,12 +18,13 @@ import msgspec
 from accord.check.outcomes import Outcome, judged
 from accord.check.playing.actor import Actor
 from accord.check.playing.conclusions import CONCLUSIONS
-from accord.check.playing.observations import observe
+from accord.check.playing.observations import OBSERVED, observe
 from accord.check.playing.performance import Performance
 from accord.check.playing.pipes import PipeStage
 from accord.check.playing.web import WebStage
 from accord.check.probing.line import LineEnded, Silence
 from accord.check.report import Report, Setting, merged
+from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
@@ -216,7 +218,7 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
             log.exception("the play %r failed", actor.name)
             _leave_open(show, f"the check itself failed: {type(error).__name__}: {error}")
         else:
-            _leave_open(show, "the client gave no occasion for it")
+            _leave_open(show, NO_OCCASION.format("client"))
     for line in actor.lines:
         if line.tape.monitor is not None:
             show.outcomes.tallies.append(line.tape.monitor.tallies)
@@ -381,9 +383,15 @@ def _untried(
         return Outcome("not-applicable", reason)
     if known is not None:
         return known
-    if row.check == "human":
-        return Outcome("not-exercised", "it takes a person to see this")
-    return Outcome("not-exercised", "the client gave no occasion for it")
+    return Outcome("not-exercised", untried_reason(row, _probed(), "client"))
+
+
+@cache
+def _probed() -> frozenset[str]:
+    """Return the ids of the requirements that a play tries, or that any run shows."""
+    from accord.check.scenarios.client import PLAYS
+
+    return OBSERVED | {id for play in PLAYS for id in play.ids}
 
 
 def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[Performance]) -> str | None:

@@ -1,6 +1,6 @@
 """What scenarios find about requirements, and how it is joined with what a monitor saw."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 
-__all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed"]
+__all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed", "without_secrets"]
 
 _SHOWN: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
@@ -62,9 +62,11 @@ class Outcomes:
             if known is None or known.verdict in _OPEN:
                 self.found[id] = Outcome("pass", "held")
             return True
-        if known is None or known.verdict not in ("fail", "warn"):
+        verdict = row.severity_in(self.revision)
+        if verdict is None:
+            self.found.setdefault(id, Outcome("pass", f"held; {why}, which is optional"))
+        elif known is None or known.verdict not in ("fail", "warn"):
             proof = Evidence(why, self.party, None, None)
-            verdict = row.severity_in(self.revision)
             self.found[id] = Outcome(verdict, why, [proof, *evidence])
         return False
 
@@ -117,6 +119,23 @@ def judged(row: Requirement, revision: RevisionId, outcome: Outcome) -> Verdict:
     )
 
 
+def without_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
+    """Return a verdict without the texts that let the user in, which a server may repeat."""
+
+    def hide(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "(secret)")
+        return text
+
+    evidence = [
+        msgspec.structs.replace(
+            each, why=hide(each.why), message=each.message and hide(each.message)
+        )
+        for each in verdict.evidence
+    ]
+    return msgspec.structs.replace(verdict, message=hide(verdict.message), evidence=evidence)
+
+
 def summed(tallies: Iterable[Tally | None]) -> Tally:
     """Return one count of what several monitors counted."""
     total = Tally(kept=[])
@@ -127,6 +146,7 @@ def summed(tallies: Iterable[Tally | None]) -> Tally:
             if tally.worst is not None and total.worst != "fail":
                 total.worst = tally.worst
             total.kept += tally.kept
+            total.hint = total.hint or tally.hint
     return total
 
 
@@ -141,5 +161,5 @@ def _of_tally(tally: Tally) -> Outcome | None:
         more = f" (and {len(others)} more like it)" if others else ""
         return Outcome(tally.worst, first + more, list(ways.values())[:_SHOWN])
     if tally.exercised:
-        return Outcome("pass", f"held {tally.exercised} times" if tally.exercised > 1 else "held")
+        return Outcome("pass", tally.held_text)
     return None

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.anchors import anchor
 from accord.protocol.catalogue import Level, catalogue
 from accord.protocol.monitor import Evidence, Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation
@@ -116,7 +117,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         command: the command line that makes the same check again, up to where options go.
         command_end: what comes after the options, such as a command after `--`.
         artifact: the file that tools for source code are to show breaches in.
-        not_called: tools of a server that were left alone, with the reasons.
+        calls: how many calls each tool of a server might get; None where none could be made.
+        called: how many calls each of its tools got.
+        not_called: its tools that were left alone, with the reasons.
+        notes: what else is to be known of how the check was made.
     """
 
     party: Checked = "both"
@@ -127,7 +131,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     command_end: str = ""
     artifact: str | None = None
+    calls: int | None = None
+    called: Mapping[str, int] = {}
     not_called: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
 
     def repeat(self, id: str, revision: RevisionId) -> str | None:
         """Return the command line that checks one requirement again; None where there is none."""
@@ -177,10 +184,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def count(self, verdict: VerdictName) -> int:
         """Return how many requirements got this verdict."""
         return sum(result.verdict == verdict for result in self.results)
-
-    def breaches(self, severity: Severity) -> int:
-        """Return how often requirements were broken, repetitions included."""
-        return sum(each.count for each in self.findings if each.severity == severity)
 
 
 def build(
@@ -317,15 +320,9 @@ def _described(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> Res
         evidence=verdict.evidence,
         by_revision=by_revision,
         clause="not in the catalogue" if row is None else row.text,
-        anchor=None if row is None else _anchor(row.source, shown),
+        anchor=None if row is None else anchor(row, shown),
         repeat=setting.repeat(verdict.id, shown),
     )
-
-
-def _anchor(sources: Sequence[str], revision: RevisionId) -> str | None:
-    """Return where the document of a revision states a row, else where the nearest one does."""
-    own = [each for each in sources if each.startswith(revision)]
-    return next(iter(own or sources[-1:]), None)
 
 
 def _score(exercised: Sequence[Verdict]) -> float | None:

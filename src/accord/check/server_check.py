@@ -3,32 +3,47 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from functools import cache
 from time import monotonic
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.outcomes import Outcome, is_chosen, judged
-from accord.check.probing.line import Line, LineEnded, Locked, Reply, Silence
-from accord.check.probing.probe import Facts, Probe, Rules, all_of
-from accord.check.probing.subject import OWN_WORDS, Subject
+from accord.check.acquaintance import Acquaintance, spoken, unspoken, with_stderr
+from accord.check.outcomes import Outcome, is_chosen, judged, without_secrets
+from accord.check.probing.calls import CallLimit
+from accord.check.probing.line import LineEnded, Locked, Silence
+from accord.check.probing.planning import (
+    TellPlan,
+    annotations_of,
+    facts_about,
+    get_to_know,
+    later_annotations,
+    telling_once,
+)
+from accord.check.probing.probe import Facts, Probe, Rules
+from accord.check.probing.subject import Subject
 from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
-from accord.check.scenarios._scenario import Scenario
+from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
+from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
-from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
 __all__ = ["Plan", "Stage", "check_server", "spoken"]
 
 log = logging.getLogger("accord.check")
 
-_TOLD: Final = 1000
-# A scenario has this many waits at most; a server that answers none of them is judged all the same.
-_WAITS: Final = 12
+# A scenario waits so many times the patience at most; a server that answers nothing is judged all
+# the same.
+_WAITS: Final = 24
+_QUESTIONS: Final = {
+    "roots": "roots/list",
+    "sampling": "sampling/createMessage",
+    "elicitation": "elicitation/create",
+}
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
 
 
@@ -76,6 +91,7 @@ async def check_server(
     *,
     step: Step | None = None,
     setting: Setting | None = None,
+    tell_plan: TellPlan | None = None,
 ) -> Report:
     """Check a server under each revision that it speaks, and report on all of them.
 
@@ -84,51 +100,54 @@ async def check_server(
         plan: what to check; everything by default.
         step: told how far the check is.
         setting: what the report says of the check; transport and duration are filled in.
+        tell_plan: told which tools will be called, before the first call.
 
     Raises:
-        ConnectFailed: the server cannot be reached at all, ends at once, or speaks no revision.
+        ConnectFailed: the server cannot be reached at all, ends at once, or does not speak a
+            revision that was chosen, or any.
     """
     began = monotonic()
     plan = plan or Plan()
-    async with _Acquaintance(subject) as acquaintance:
-        found, left_alone = await _check_all(subject, plan, acquaintance, step)
+    limit = CallLimit(plan.rules.calls)
+    subject = msgspec.structs.replace(subject, limit=limit)
+    async with Acquaintance(subject) as acquaintance:
+        told = None if tell_plan is None else telling_once(tell_plan)
+        found, left_alone = await _check_all(plan, acquaintance, step, told)
     settled = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
+        calls=limit.calls,
+        called=dict(limit.made),
         not_called=left_alone,
+        notes=tuple(acquaintance.notes),
     )
     return merged(found, target=subject.name, party="server", setting=settled)
 
 
 async def _check_all(
-    subject: Subject, plan: Plan, acquaintance: "_Acquaintance", step: Step | None
+    plan: Plan, acquaintance: Acquaintance, step: Step | None, tell_plan: TellPlan | None
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; returns the verdicts, and why some tools were not called."""
     # The newest first: it says most about the tools.
-    revisions = tuple(sorted(plan.revisions or await acquaintance.spoken(), reverse=True))
-    annotations: dict[str, Any] = {}
+    asked = acquaintance.agree(plan.revisions) if plan.revisions else acquaintance.spoken()
+    revisions = tuple(sorted(await asked, reverse=True))
+    annotations = await later_annotations(acquaintance.subject, revisions)
     slow: dict[str, str] = {}
     known: dict[str, dict[str, Outcome]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     left_alone: dict[str, str] = {}
     for revision in revisions:
+        subject = acquaintance.subject
         tell = None if step is None else _telling(step, revision, revisions)
-        facts = Facts(
-            revision=revision,
-            transport=subject.transport,
-            annotations=annotations,
-            slow=slow,
-            settled=known,
-            rules=plan.rules,
-        )
-        probe = Probe(subject, facts, await acquaintance.line(revision))
-        found[revision] = await _check_revision(probe, plan, tell)
-        annotations |= {
-            str(tool.get("name")): tool["annotations"]
-            for tool in facts.tools
-            if tool.get("annotations")
-        }
+        facts = facts_about(subject, plan.rules, revision, annotations)
+        facts.slow, facts.settled = slow, known
+        line, *others = await acquaintance.lines(revision)
+        probe = Probe(subject, facts, line)
+        for each in others:
+            probe.lend(each)
+        found[revision] = await _check_revision(probe, plan, tell, tell_plan)
+        annotations |= annotations_of(facts.tools)
         left_alone |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.why_not(tool))
         }
@@ -144,170 +163,50 @@ def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]
     return tell
 
 
-async def spoken(subject: Subject) -> list[RevisionId]:
-    """Ask which revisions with a handshake the server speaks over this transport.
-
-    Raises:
-        ConnectFailed: none, or no server is there.
-    """
-    async with _Acquaintance(subject) as acquaintance:
-        return await acquaintance.spoken()
-
-
-class _Acquaintance:
-    """Lines on which a server was asked what it speaks.
-
-    Launching a server is dear: those that were are kept for the check of their revision.
-    """
-
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-        self._kept: dict[RevisionId, Line] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(line.close() for line in self._kept.values()))
-
-    async def spoken(self) -> list[RevisionId]:
-        """Ask which revisions with a handshake the server speaks."""
-        revisions = _reachable(self._subject)
-        # A failure of one must not leave others behind that are still launching.
-        answers = await asyncio.gather(*map(self._opening, revisions), return_exceptions=True)
-        told: dict[RevisionId, Reply | str] = {}
-        for revision, answer in zip(revisions, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            if answer is None:
-                # Nobody hears what it speaks: what is asked of the locked is much the same in all.
-                return [revisions[-1]]
-            told[revision] = answer
-        found = [each for each, answer in told.items() if _version(answer) == each]
-        if not found:
-            raise ConnectFailed(_unspoken(self._subject, list(told.values())))
-        return found
-
-    async def line(self, revision: RevisionId) -> Line:
-        """Return a line for the check of a revision: opened already, or a new one."""
-        line = self._kept.pop(revision, None)
-        if line is not None and line.ended is None:
-            return line
-        if line is not None:
-            await line.close()
-        return self._subject.line()
-
-    async def _opening(self, revision: RevisionId) -> Reply | str | None:
-        """Return how a server answers initialize, why it does not, or None where it is locked."""
-        line = self._subject.line(is_judged=False)
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(line)
-                answer = await line.initialize(revision)
-            except Locked:
-                return None
-            except (Silence, LineEnded) as error:
-                return _with_stderr(str(error), line)
-            if self._subject.command and _version(answer) == revision and line.tape.judge():
-                stack.pop_all()
-                self._kept[revision] = line
-            return answer
-
-
-def _unspoken(subject: Subject, answers: Sequence[Reply | str]) -> str:
-    """Say why no conversation can be had with a server."""
-    told = "; ".join(dict.fromkeys(_told(answer) for answer in answers))[:_TOLD]
-    if told.startswith(OWN_WORDS):
-        # It was launched by this program, which says best what is wrong.
-        return told.removeprefix(OWN_WORDS)
-    if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
-        return f"{subject.name} speaks no revision that is known here: {told}"
-    other = {"http": "sse", "sse": "http"}.get(subject.transport)
-    hint = f"; is it another path, or --transport {other}?" if other else ""
-    return f"{subject.name}: {told}{hint}"
-
-
-def _told(answer: Reply | str) -> str:
-    if isinstance(answer, str):
-        return answer
-    if not answer.is_error:
-        return f"it answers initialize with {answer}"
-    error = answer.message["error"]
-    text = error.get("message") if isinstance(error, dict) else error
-    code = "" if answer.code is None else f"error {answer.code}, "
-    return f"it answers initialize with {code}{text}"
-
-
-def _version(answer: Reply | str | None) -> Any:
-    return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
-
-
-def _reachable(subject: Subject) -> list[RevisionId]:
-    """Return the revisions that can be spoken over the transport of a subject."""
-    return [
-        row.id
-        for row in REVISIONS.values()
-        if row.handshake and (subject.transport != "http" or row.streamable_http)
-    ]
-
-
-def _with_stderr(text: str, line: Line) -> str:
-    said: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
-    if said and said[-1].startswith(OWN_WORDS):
-        return said[-1]
-    return f"{text} (stderr: {' | '.join(said)})" if said else text
-
-
 # -- one revision
 
 
-async def _check_revision(probe: Probe, plan: Plan, tell: _Tell | None) -> list[Verdict]:
+async def _check_revision(
+    probe: Probe, plan: Plan, tell: _Tell | None, tell_plan: TellPlan | None
+) -> list[Verdict]:
     facts = probe.facts
     try:
-        await _introduce(probe)
+        await _introduce(probe, tell_plan)
         await _run_all(probe, _chosen(plan, facts.revision), tell)
     finally:
         await probe.dismiss_all()
     return [
-        _verdict(row, probe)
+        without_secrets(_verdict(row, probe), probe.subject.secrets)
         for row in catalogue().values()
         if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
     ]
 
 
-async def _introduce(probe: Probe) -> None:
+async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
     """Find out what the server has, and which of its tools take long."""
     subject, facts, line = probe.subject, probe.facts, probe.line
     try:
         if not line.opening:
             await line.__aenter__()
             await line.initialize(facts.revision)
-        await _get_to_know(facts, line)
-        probe.subject = subject.paced()
+        await get_to_know(facts, line)
+        if tell_plan is not None:
+            tell_plan(facts.call_plan())
+        probe.adapt_pace()
         if subject.command:
-            probe.lend()
+            probe.lend(line)
         if facts.callable_tools():
             async with probe.borrow() as other:
                 await try_tools(facts, other, settling=probe.subject.settling)
     except Locked as error:
         facts.locked = f"{error}; give --bearer or --oauth"
     except (Silence, LineEnded) as error:
-        if isinstance(error, LineEnded) and not line.opening:
-            told = _unspoken(subject, [_with_stderr(str(error), line)])
-            raise ConnectFailed(told) from None
+        if not line.opening:
+            raise ConnectFailed(unspoken(subject, [with_stderr(str(error), line)])) from None
         _blame(probe, error)
-
-
-async def _get_to_know(facts: Facts, line: Line) -> None:
-    facts.opening = line.opening
-    if facts.declares("tools"):
-        facts.tools = await all_of(line, "tools/list", "tools")
-    if facts.declares("resources"):
-        facts.resources = await all_of(line, "resources/list", "resources")
-        facts.templates = await all_of(line, "resources/templates/list", "resourceTemplates")
-    if facts.declares("prompts"):
-        facts.prompts = await all_of(line, "prompts/list", "prompts")
-    facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
+        if subject.one_at_a_time:
+            # Nobody borrows this line, and beside it no other copy would start.
+            await probe.dismiss_all()
 
 
 def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
@@ -344,6 +243,7 @@ async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _Tell | No
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
+    probe.begin_scenario()
     if _is_left_out(probe, scenario):
         return
     try:
@@ -351,7 +251,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
             await scenario.body(probe)
     except (Silence, LineEnded, ConnectFailed, TimeoutError) as error:
         _blame(probe, error)
-        _leave_open(probe, scenario, f"the server went silent: {error}")
+        _leave_open(probe, scenario, _silence(error))
     except AccordError as error:
         _leave_open(probe, scenario, str(error))
     except Exception as error:
@@ -359,7 +259,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         log.exception("the scenario %r failed", scenario.name)
         _leave_open(probe, scenario, f"the check itself failed: {type(error).__name__}: {error}")
     else:
-        _leave_open(probe, scenario, "the server gave no occasion for it")
+        _leave_open(probe, scenario, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = probe.outcomes.found
         probe.facts.settled[scenario.name] = {id: found[id] for id in scenario.ids if id in found}
@@ -399,11 +299,20 @@ def _leave_open(probe: Probe, scenario: Scenario, why: str) -> None:
         probe.skip(id, why)
 
 
+def _silence(error: BaseException) -> str:
+    if not getattr(error, "has_started", True):
+        return f"one more copy of the server did not start: {error}"
+    return f"the server went silent: {error}"
+
+
 def _blame(probe: Probe, error: BaseException) -> None:
     """Make a verdict of a server that fell silent or ended."""
+    if not getattr(error, "has_started", True):
+        # One more copy that does not start, or takes long, answers nothing for or against it.
+        return
     if isinstance(error, LineEnded):
         probe.broken("practice.server.survives-errors", str(error))
-    elif isinstance(error, Silence):
+    elif isinstance(error, Silence) and error.method not in WORK_OF_AUTHORS:
         probe.broken("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()
 
@@ -413,7 +322,17 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 def _verdict(row: Requirement, probe: Probe) -> Verdict:
     outcome = probe.outcomes.outcome(row.id) or _untried(row, probe)
+    question = _QUESTIONS.get(row.area)
+    is_open = outcome.verdict == "not-exercised" and not _is_cut_short(probe.facts)
+    if is_open and question not in (None, *probe.facts.asked):
+        # What a client offers binds no server that makes no use of it.
+        outcome = Outcome("not-applicable", f"the server never sent {question}")
     return judged(row, probe.revision, outcome)
+
+
+def _is_cut_short(facts: Facts) -> bool:
+    """Tell whether tools might have shown more, had they been called more often."""
+    return not facts.limit.calls or bool(facts.used_up())
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:
@@ -424,12 +343,20 @@ def _untried(row: Requirement, probe: Probe) -> Outcome:
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
     if reason is not None:
         return Outcome("not-applicable", reason)
-    if row.check == "human":
-        return Outcome("not-exercised", "it takes a person to see this")
-    if row.check == "client-probe":
-        return Outcome("not-exercised", "the server gave no occasion for it")
+    why = untried_reason(row, _probed(), "server")
+    if why != NO_OCCASION.format("server"):
+        return Outcome("not-exercised", why)
     if probe.facts.locked:
         return Outcome("not-exercised", probe.facts.locked)
     if row.check == "auth-probe":
         return Outcome("not-applicable", "the server asks for no authorization")
-    return Outcome("not-exercised", "the server gave no occasion for it")
+    used_up = probe.facts.used_up()
+    return Outcome("not-exercised", f"{why}; {used_up}" if used_up else why)
+
+
+@cache
+def _probed() -> frozenset[str]:
+    """Return the ids of the requirements that a scenario tries."""
+    from accord.check.scenarios.server import SCENARIOS
+
+    return frozenset(id for each in SCENARIOS for id in each.ids)

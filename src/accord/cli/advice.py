@@ -28,10 +28,14 @@ _WORDS: Final = tuple(
             "--grant client-credentials or --grant device,",
         ),
         (r"OAuth\(grant='client_credentials'\)", "--grant client-credentials"),
+        (
+            r"^client_secret needs issuer=: add OAuth\(issuer='https://\.\.\.'\)",
+            "the secret in ACCORD_CLIENT_SECRET needs --issuer URL",
+        ),
+        (r"OAuth\(issuer='([^']*)'\) trusts", r"--issuer \1 trusts"),
         (r"OAuth\(scopes=\[\.\.\.\]\)", "--scope S"),
         (r'auth="\.\.\."', "--bearer TOKEN"),
         (r", or allow more time with OAuth\(timeout=\.\.\.\)", ""),
-        (r", or pass another store", ""),
         (
             r"pass OAuth\(store=FileStore\(path\)\) with .*, or OAuth\(store=MemoryStore\(\)\)",
             "let it be written, or give a token with --bearer TOKEN",

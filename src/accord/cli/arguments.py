@@ -14,8 +14,8 @@ __all__ = ["described", "read_tool_arguments", "read_value", "split_pairs", "typ
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _BOOLEANS: Final = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
+    **dict.fromkeys(("true", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "n", "off", "0"), False),
 }
 # A schema that refers to itself is as deep as anybody likes.
 _DEEPEST: Final = 20
@@ -227,6 +227,8 @@ def _kind(schema: JsonObject) -> str | None:
 
 
 def _advice(options: Sequence[JsonObject]) -> str:
+    if any(each.get("type") == "boolean" for each in options):
+        return "; expected true or false, yes or no, y or n"
     structured = any(each.get("type") in ("object", "array") for each in options)
     return "; write key:=JSON for nested values" if structured else ""
 

@@ -7,14 +7,16 @@ import math
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from accord.cli.arguments import read_tool_arguments, split_pairs
 from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
-from accord.cli.questions import ask_user, somebody_is_there
+from accord.cli.questions import ask_user, read_answers, somebody_is_there
 from accord.cli.terminal import harmless, note, say
+from accord.errors import RequestError
 from accord.types import (
     AudioContent,
     CallToolResult,
@@ -50,7 +52,8 @@ key=value, read by the tool's input schema: numbers, true and false, lists as a,
 key several times. key:=JSON gives a nested value, --json all arguments at once.
 
 The result goes to stdout; progress, log messages, questions and what the server says on stderr go
-to stderr. What a server asks of its user is asked on the terminal; without one it is declined.
+to stderr. What a server asks of its user is filled in from --answer, else asked on the terminal;
+without a terminal it is declined. A question without fields takes --answer agree=yes.
 
 Exit code: 0 fine, 1 the tool failed or the server answered with an error, 2 it could not be done.
 """
@@ -61,6 +64,7 @@ examples:
   accord call server.py note://today
   accord call server.py 'note://{name}' name=today
   accord call server.py greet name=Ada --prompt
+  accord call server.py book --answer row=7 --answer side=aisle
   accord call add a=1 b=2 -- npx some-server --flag
 """
 
@@ -84,6 +88,13 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     )
     parser.add_argument("--prompt", action="store_true", help="NAME is a prompt")
     parser.add_argument(
+        "--answer",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="fill in a field of a form that the server asks for; may be repeated",
+    )
+    parser.add_argument(
         "--format", metavar="F", default="text", help="text or json (default: text)"
     )
     add_options(parser)
@@ -103,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
         locate(target)
         raise UsageError(f"call needs the NAME of a tool; accord list {target} shows them")
     name, *pairs = words
+    answers = read_answers(options.answer)
 
     async def work(client: "Client") -> int:
         result = await _ask(client, name, pairs, options)
@@ -119,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
         shows_stderr=True,
         on_log=_show_log,
         on_progress=_show_progress,
-        on_elicit=ask_user,
+        on_elicit=lambda question: ask_user(question, answers),
         **patience,
     )
 
@@ -147,9 +159,11 @@ async def _ask(
 
 async def _unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
     if client.capabilities.prompts:
-        async for each in client.prompts():
-            if each.name == name:
-                return f"there is no tool {name}, but a prompt: add --prompt"
+        # Only a hint: a server whose prompts cannot be listed lacks the tool all the same.
+        with suppress(RequestError):
+            async for each in client.prompts():
+                if each.name == name:
+                    return f"there is no tool {name}, but a prompt: add --prompt"
     return _unknown("tool", name, [each.name for each in tools])
 
 

@@ -2,13 +2,15 @@
 
 import argparse
 import asyncio
+from functools import partial
 from shlex import join, quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from accord.cli import reporting
 from accord.cli.advice import in_options
+from accord.cli.call_plans import plan_form, show_plan, tell_plan
 from accord.cli.connection import add_auth_options, auth_of, oauth_of
 from accord.cli.options import (
     UsageError,
@@ -24,8 +26,9 @@ from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from accord.check.probing.calls import CallPlan
     from accord.check.probing.subject import Subject
     from accord.check.report import Report, Setting
     from accord.check.server_check import Plan, Stage
@@ -33,13 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_T = TypeVar("_T")
 _TRANSPORTS: Final = ("stdio", "http", "sse")
 _ABOUT: Final = """\
 Drive a server through every requirement it can be held to, under each revision that it speaks.
 
 TARGET is a URL, a Python file or module with a Server, or a command line after --. The server's own
-tools, resources and prompts are found and used with plain valid arguments. Only tools that say they
-read, or whose name says so, are called; none that looks destructive is, unless you choose it.
+tools, resources and prompts are found and used with plain valid arguments. A tool is called only
+if it says that it reads (readOnlyHint: true); or, without annotations and not behind a URL, if its
+name begins with a word such as get, list, read or search and no other word may mean a change.
+Which tools are called is told before the first call; --plan tells it and calls none.
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the server could not be reached.
@@ -49,6 +55,7 @@ examples:
   accord check server server.py
   accord check server -- npx some-server --flag
   accord check server https://example.com/mcp --bearer "$TOKEN"
+  accord check server https://example.com/mcp --plan
   accord check server server.py --only tools.list --revision 2025-06-18
   accord check server server.py --output report.html --output report.sarif
 """
@@ -76,7 +83,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
         metavar="T",
         help=f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio)",
     )
-    add_tools(parser)
+    add_tools(parser, "100")
     _add_reaching(parser)
     reporting.add_options(parser)
     parser.set_defaults(run=run)
@@ -95,7 +102,18 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
         metavar="TOKEN",
         help="a token of the same issuer for another server, which must be refused",
     )
+    parser.add_argument(
+        "--allow-token-in-query",
+        action="store_true",
+        help="also try the token of --bearer in the query of the URL, where logs keep it",
+    )
     add_env(parser, "server")
+    parser.add_argument(
+        "--one-at-a-time",
+        action="store_true",
+        help="never launch a second copy beside the first: for a server that owns a port or a lock"
+        " (found out by itself where a second copy does not start)",
+    )
     parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
     parser.add_argument(
         "--timeout",
@@ -108,10 +126,15 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check a server and print the report."""
-    form = reporting.chosen_form(options)
     demand_target(options, "check server")
+    form = plan_form(options.format) if options.plan else reporting.chosen_form(options)
     plan = _plan(options)
     try:
+        if options.plan:
+            show_plan(
+                asyncio.run(_reached(options, partial(_plan_calls, plan))), form, _name(options)
+            )
+            return 0
         report = asyncio.run(_check(options, plan))
     except ConnectFailed as error:
         complain(in_options(str(error)))
@@ -120,56 +143,83 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> "Plan":
+    from accord.check.probing.calls import DEFAULT_CALLS
     from accord.check.probing.probe import Rules
     from accord.check.server_check import Plan
 
     plan = Plan(
         revisions=reporting.checked_revisions(options.revision),
         only=options.only,
-        rules=Rules(allow_writes=options.allow_writes, tools=frozenset(options.tool)),
+        rules=Rules(
+            allow_writes=options.allow_writes,
+            tools=frozenset(options.tool),
+            calls=DEFAULT_CALLS if options.calls is None else options.calls,
+        ),
     )
     reporting.demand_requirements(options.only)
     return plan
 
 
+async def _plan_calls(plan: "Plan", subject: "Subject") -> "CallPlan":
+    from accord.check.probing.planning import plan_calls
+    from accord.check.server_check import spoken
+
+    return await plan_calls(subject, plan.rules, plan.revisions or await spoken(subject))
+
+
 async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
-    from accord.check.probing.subject import Subject, served
     from accord.check.server_check import check_server
+
+    with progress("checking", 1000) as done:
+        told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, _name(options))}
+        if not options.quiet:
+            told["tell_plan"] = tell_plan
+        return await _reached(options, lambda subject: check_server(subject, plan, **told))
+
+
+def _name(options: argparse.Namespace) -> str:
+    return reporting.shown_target(options.target) or " ".join(options.command)
+
+
+async def _reached(options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]") -> _T:
+    """Find out how the server is reached, serve it where it has to be, and do the work."""
+    from accord.check.probing.subject import Subject, served
 
     found = command_of(options.target, options.rest, options.command)
     transport = _transport(options, is_url=isinstance(found, str))
-    name = reporting.shown_target(options.target) or " ".join(options.command)
     headers = dict(options.header)
     auth_of(options)  # refuses what makes no sense
     token = given_token(options)
     if token:
         headers["authorization"] = f"Bearer {token}"
     settings: dict[str, Any] = {
-        "name": name,
+        "name": _name(options),
         "headers": headers,
         "env": dict(options.env),
         "cwd": options.cwd,
         "patience": options.timeout,
+        **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
-    with progress("checking", 1000) as done:
-        told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, name)}
-        if isinstance(found, str):
-            subject = Subject(url=found, form=transport, **settings)
-            return await check_server(await _authorized(subject, options), plan, **told)
-        if transport == "stdio":
-            return await check_server(Subject(command=found, **settings), plan, **told)
-        if options.command:
-            raise UsageError(f"a command is reached over stdio, not {transport}")
-        place = locate(options.target, options.rest).target
-        async with served(place, transport, settings["env"]) as url:
-            subject = Subject(url=url, form=transport, is_launched=True, **settings)
-            return await check_server(await _authorized(subject, options), plan, **told)
+    if isinstance(found, str):
+        subject = Subject(url=found, form=transport, **settings)
+        return await work(await _authorized(subject, options))
+    if transport == "stdio":
+        return await work(Subject(command=found, **settings))
+    if options.command:
+        raise UsageError(f"a command is reached over stdio, not {transport}")
+    place = locate(options.target, options.rest).target
+    async with served(place, transport, settings["env"]) as url:
+        subject = Subject(url=url, form=transport, is_launched=True, **settings)
+        return await work(await _authorized(subject, options))
 
 
 async def _authorized(subject: "Subject", options: argparse.Namespace) -> "Subject":
     """Return a server that is told who we are, by tokens that are given or obtained."""
     subject = replace(
-        subject, other_token=options.other_bearer, foreign_token=options.foreign_bearer
+        subject,
+        other_token=options.other_bearer,
+        foreign_token=options.foreign_bearer,
+        allow_token_in_query=options.allow_token_in_query,
     )
     if not options.oauth:
         return subject
@@ -201,15 +251,22 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     words += [f"--{name} {quote(value)}" for name, value in chosen.items() if value is not None]
     words += [f"--tool {quote(tool)}" for tool in options.tool]
     words += ["--allow-writes"] * options.allow_writes
+    words += [f"--calls {options.calls}"] * (options.calls is not None)
+    words += ["--one-at-a-time"] * options.one_at_a_time
     words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
     words += ['--bearer "$TOKEN"'] * bool(options.bearer)
     words += ["--oauth"] * options.oauth
-    named = {"client-id": options.client_id, "redirect-uri": options.redirect_uri}
+    named = {
+        "client-id": options.client_id,
+        "issuer": options.issuer,
+        "redirect-uri": options.redirect_uri,
+    }
     words += [f"--{name} {quote(value)}" for name, value in named.items() if value is not None]
     words += [f"--scope {quote(scope)}" for scope in options.scope or ()]
     words += [f"--grant {quote(options.grant)}"] if options.grant else []
     words += ['--other-bearer "$OTHER"'] * bool(options.other_bearer)
     words += ['--foreign-bearer "$FOREIGN"'] * bool(options.foreign_bearer)
+    words += ["--allow-token-in-query"] * options.allow_token_in_query
     words += [f"--env {quote(variable)}=..." for variable, _ in options.env]
     return Setting(
         command=" ".join(words),

@@ -82,6 +82,11 @@ def add_auth_options(parser: argparse.ArgumentParser, then: str = "and keep it")
         help=f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
     )
     parser.add_argument(
+        "--issuer",
+        metavar="URL",
+        help="with --oauth: the only authorization server to trust; required with a secret",
+    )
+    parser.add_argument(
         "--redirect-uri",
         metavar="URI",
         help="with --oauth: where on this machine that client is registered to be sent back to",
@@ -109,7 +114,7 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
         return oauth_of(options)
-    for name in ("client_id", "redirect_uri", "scope", "grant"):
+    for name in ("client_id", "issuer", "redirect_uri", "scope", "grant"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
     token = given_token(options)
@@ -145,6 +150,7 @@ def oauth_of(
             client_id=options.client_id,
             # Never an argument: everybody on this machine can read those.
             client_secret=os.environ.get(_SECRET) if options.client_id else None,
+            issuer=options.issuer,
             redirect_uri=options.redirect_uri,
             scopes=options.scope,
             grant=_MEANT[grant],
@@ -215,7 +221,6 @@ def reach(
         callbacks: for `connect`.
     """
     stderr = _Stderr()
-    _hear_warnings()
     found = command_of(target, following, options.command)
     settings = _settings(options, stderr, callbacks)
     try:
@@ -291,18 +296,3 @@ def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int
     stderr.kept = deque(stderr.kept or said, maxlen=_STDERR_SHOWN)
     stderr.show()
     return 2
-
-
-def _hear_warnings() -> None:
-    """Show what the client has to say about the server, such as text among its messages."""
-    import logging
-
-    class Complaints(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said = record.getMessage()
-            hint = "; what a server prints belongs on stderr" if "not JSON" in said else ""
-            complain(f"{said}{hint}")
-
-    logger = logging.getLogger("accord.client")
-    logger.addHandler(Complaints(logging.WARNING))
-    logger.propagate = False

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     as_json = one_of(options.format, _FORMATS, "format") == "json"
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{options.url[:200]} is not a URL of a server, http(s)://host/path")
+        raise UsageError(_not_a_url(options.url[:200]))
     try:
         _ = parts.port
     except ValueError:
@@ -88,6 +88,22 @@ def run(options: argparse.Namespace) -> int:
     if not examination.is_reachable:
         return 2
     return 0 if examination.is_sound else 1
+
+
+def _not_a_url(target: str) -> str:
+    """Say what to use instead: launched servers have commands of their own."""
+    from accord.cli.target import suggest_url
+
+    if url := suggest_url(target):
+        return f"{target} is not a URL; did you mean {url}?"
+    if "://" in target:
+        return f"{target} is not a URL of a server, http(s)://host/path"
+    return (
+        f"doctor examines servers at a URL, and {target} is not a URL; for a server that is "
+        f"launched, accord list {target} shows whether it starts and what it says on stderr, "
+        f"accord run {target} --print-config what a host needs to launch it, and "
+        f"accord check server {target} what it does wrong"
+    )
 
 
 def _line(step: "Step", paint: Any) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import ssl
 import time
@@ -29,11 +30,11 @@ from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.shown import shown_url
 from accord.cli.advice import in_options
+from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
-from accord.transports.http_authorization import Auth
-from accord.types import REVISION_IDS
+from accord.transports.http_authorization import Auth, Bearer
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -47,6 +48,8 @@ _SOON: Final = 14 * 86_400
 _BODY: Final = 4_096
 _ENDING: Final = 3.0
 _ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
+_METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
+_REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -61,6 +64,17 @@ class Step(msgspec.Struct, kw_only=True):
 
 class _Stopped(Exception):
     """Nothing further can be found out."""
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+    data: Any = None
+
+
+class _Refused(msgspec.Struct):
+    """The body of a refusal that is a JSON-RPC error."""
+
+    error: _Error
 
 
 class Examination:
@@ -216,15 +230,14 @@ class Examination:
             change = f"use the URL that it redirects to, {place}"
             self._note("http", "warning", asked=asked, came=came, change=change)
         else:
-            change = "see the log of the server"
-            self._note("http", "failed", asked=asked, came=came, change=change)
+            self._note("http", "failed", asked=asked, came=came, change=_advice(body))
         return None
 
     async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
         import aiohttp
 
         params = {
-            "protocolVersion": REVISION_IDS[2],
+            "protocolVersion": spoken_revisions()[-1],
             "capabilities": {},
             "clientInfo": {"name": "accord doctor", "version": "1"},
         }
@@ -351,7 +364,10 @@ class Examination:
     # -- the protocol
 
     async def _use(self) -> None:
-        if any(each.verdict == "failed" for each in self.steps):
+        failed = {each.name for each in self.steps if each.verdict == "failed"}
+        # A token that is given needs none of the metadata; one that is to be obtained does.
+        is_given = isinstance(self._auth, str | Bearer)
+        if failed and not (is_given and failed <= _METADATA):
             return
         if self._is_protected and self._auth is None:
             self._note("token", "skipped", came="none was given", change=_ADVICE)
@@ -427,6 +443,23 @@ class _Watched:
     async def challenged(self, challenge: Any) -> bool:
         again: bool = await self._inner.challenged(challenge)
         return again
+
+
+def _advice(body: bytes) -> str:
+    """Say what to change about a refused initialize, by what the answer says itself."""
+    offered = spoken_revisions()
+    try:
+        error = msgspec.json.decode(body, type=_Refused).error
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return "see the log of the server"
+    named = _REVISION.findall(f"{error.message} {error.data}")
+    spoken = sorted({each for each in named if each != offered[-1]})
+    if not spoken:
+        return "see the log of the server"
+    return (
+        f"the server names {', '.join(spoken)}; accord speaks {', '.join(offered)}: let the server "
+        "speak one of these, or use a client of the revision that it names"
+    )
 
 
 async def _end(http: "ClientSession", url: str, headers: dict[str, str]) -> None:

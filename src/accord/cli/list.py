@@ -4,29 +4,32 @@ import argparse
 import json
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import described
 from accord.cli.connection import add_options, talk
 from accord.cli.options import one_of
 from accord.cli.target import add_target, demand_target
-from accord.cli.terminal import harmless, painter, say, width
+from accord.cli.terminal import complain, harmless, painter, say, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
     from accord.client import Client
+    from accord.testing.surface import Lists
 
 __all__ = ["register"]
 
 _FORMATS = ("text", "json")
+_KINDS: Final = ("tools", "resources", "resourceTemplates", "prompts")
 _ABOUT = """\
 Show the tools, resources, resource templates and prompts of a server.
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
 package.module:name); a command line stands after --. Where stdout is no terminal, every entry is
-one line: kind, name and description with tabs between them.
+one line: kind, name and description with tabs between them. Where a server answers one of its lists
+with an error, the others are shown, and the error is told on stderr.
 
-Exit code: 0 fine, 1 the server answered with an error, 2 it could not be reached.
+Exit code: 0 something could be listed, 1 every list failed, 2 the server could not be reached.
 """
 _EXAMPLES = """\
 examples:
@@ -41,13 +44,6 @@ class _Row(NamedTuple):
     kind: str
     name: str
     about: str
-
-
-class _Offer(NamedTuple):
-    tools: list[Tool]
-    resources: list[Resource]
-    templates: list[ResourceTemplate]
-    prompts: list[Prompt]
 
 
 def register(commands: "argparse._SubParsersAction[Any]") -> None:
@@ -72,43 +68,36 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "list")
 
     async def work(client: "Client") -> int:
-        offer = await _fetch(client)
-        say(_as_json(client, offer) if form == "json" else _as_text(client, offer))
-        return 0
+        from accord.testing.surface import fetch_lists
+
+        lists = await fetch_lists(client)
+        say(_as_json(client, lists) if form == "json" else _as_text(client, lists))
+        for method, error in lists.failed.items():
+            complain(f"{method} failed: {error}")
+        return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0
 
     return talk(options, options.target, options.rest, work)
 
 
-async def _fetch(client: "Client") -> _Offer:
-    can = client.capabilities
-    return _Offer(
-        [each async for each in client.tools()] if can.tools else [],
-        [each async for each in client.resources()] if can.resources else [],
-        [each async for each in client.resource_templates()] if can.resources else [],
-        [each async for each in client.prompts()] if can.prompts else [],
-    )
-
-
-def _as_json(client: "Client", offer: _Offer) -> str:
+def _as_json(client: "Client", lists: "Lists") -> str:
     import msgspec
 
-    shown = {
+    shown: dict[str, Any] = {
         "server": client.server_info,
         "revision": client.revision,
         "instructions": client.instructions,
-        "tools": offer.tools,
-        "resources": offer.resources,
-        "resourceTemplates": offer.templates,
-        "prompts": offer.prompts,
+        **{kind: lists.entries.get(kind, []) for kind in _KINDS},
     }
+    if lists.failed:
+        shown["failed"] = {method: str(error) for method, error in lists.failed.items()}
     return json.dumps(msgspec.to_builtins(shown), indent=2, ensure_ascii=False) + "\n"
 
 
 # -- text
 
 
-def _as_text(client: "Client", offer: _Offer) -> str:
-    rows = [_Row(*map(_on_one_line, row)) for row in _rows(offer)]
+def _as_text(client: "Client", lists: "Lists") -> str:
+    rows = [_Row(*map(_on_one_line, row)) for row in _rows(lists)]
     columns = width()
     if columns is None:
         return "".join("\t".join(row) + "\n" for row in rows)
@@ -121,20 +110,21 @@ def _as_text(client: "Client", offer: _Offer) -> str:
     for kind in dict.fromkeys(row.kind for row in rows):
         chosen = [row for row in rows if row.kind == kind]
         lines += ["", paint("bold", f"{kind}s"), *_table(chosen, columns, paint)]
-    if not rows:
+    if not rows and not lists.failed:
         lines += ["", "it offers nothing"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _rows(offer: _Offer) -> list[_Row]:
+def _rows(lists: "Lists") -> list[_Row]:
+    tools, resources, templates, prompts = (lists.entries.get(kind, []) for kind in _KINDS)
     return [
         *(
             _Row("tool", _called(each.name, described(each.input_schema)), _about(each))
-            for each in offer.tools
+            for each in tools
         ),
-        *(_Row("resource", each.uri, _about(each)) for each in offer.resources),
-        *(_Row("resource template", each.uri_template, _about(each)) for each in offer.templates),
-        *(_Row("prompt", _called(each.name, _texts(each)), _about(each)) for each in offer.prompts),
+        *(_Row("resource", each.uri, _about(each)) for each in resources),
+        *(_Row("resource template", each.uri_template, _about(each)) for each in templates),
+        *(_Row("prompt", _called(each.name, _texts(each)), _about(each)) for each in prompts),
     ]
 
 

@@ -8,6 +8,7 @@ from accord.cli.connection import add_options, talk
 from accord.cli.options import output_file
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, note, say
+from accord.errors import MethodNotFound
 
 if TYPE_CHECKING:
     from accord.client import Client
@@ -22,7 +23,10 @@ verify fails when the server shows anything else.
 
 TARGET is a URL, a Python file or module with a Server, or a command line after --.
 
-Exit code: 0 written, 2 it could not be done.
+A list that the server answers with an error is left out, and the error is locked in its place.
+
+Exit code: 0 written, 1 written without a list that failed for now (with another error than -32601,
+method not found), 2 it could not be done.
 """
 _EXAMPLES: Final = """\
 examples:
@@ -60,16 +64,22 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "lock")
 
     async def work(client: "Client") -> int:
-        text = written_lock(await surface_of(client), client.revision)
+        surface = await surface_of(client)
+        text = written_lock(surface, client.revision)
+        failed: dict[str, int] = surface.get("failed", {})
+        for method, code in failed.items():
+            complain(f"{method} failed with error {code}: what it lists is not locked")
+        # A method that is missing stays missing; any other error may be gone the next time.
+        code = 0 if set(failed.values()) <= {MethodNotFound.default_code} else 1
         if str(options.output) == "-":
             say(text)
-            return 0
+            return code
         try:
             options.output.write_text(text, "utf-8")
         except OSError as error:
             complain(f"{options.output}: {error.strerror or error}")
             return 2
         note(f"{options.output} is written; keep it under version control")
-        return 0
+        return code
 
     return talk(options, options.target, options.rest, work)

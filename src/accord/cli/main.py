@@ -13,7 +13,7 @@ from threading import current_thread, main_thread
 from typing import Final, NoReturn
 
 from accord.cli.parsing import Parser
-from accord.cli.terminal import be_lenient, complain, say
+from accord.cli.terminal import be_lenient, complain, hear_warnings, say
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
 
@@ -34,11 +34,10 @@ _COMMANDS: Final = (
     "lock",
     "verify",
     "doctor",
+    "forget",
     "requirements",
 )
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
-# Those that take signals themselves, and end well by them.
-_ENDING: Final = ("run", "watch")
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -49,6 +48,7 @@ examples:
   accord watch --record session.jsonl -- python server.py
   accord test server.py
   accord doctor https://example.com/mcp
+  accord forget https://example.com/mcp
   accord requirements --revision {REVISION_IDS[2]} --level must
 """
 
@@ -80,7 +80,11 @@ def main(args: Sequence[str] | None = None) -> int:
         words, command = _split(sys.argv[1:] if args is None else args)
         options = _parsed(words)
         options.command = command
-        with nullcontext() if options.named in _ENDING else _ended_as_interrupted():
+        # A server logs as it likes, and starts sooner without this.
+        with (
+            nullcontext() if options.named == "run" else hear_warnings(),
+            _end_as_interrupted(_signals_of(options)),
+        ):
             code: int = options.run(options)
     except KeyboardInterrupt:
         return 130
@@ -97,17 +101,34 @@ def main(args: Sequence[str] | None = None) -> int:
     return code
 
 
+def _signals_of(options: argparse.Namespace) -> tuple[str, ...]:
+    """Name the signals that end a command as Ctrl-C does."""
+    if options.named == "run" or (options.named == "watch" and options.command):
+        # The server ends by them itself, or the watch passes them on to it.
+        return ()
+    return ("SIGTERM", "SIGHUP")
+
+
 @contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Let a request to end stop a command as Ctrl-C does: what it launched ends with it."""
+def _end_as_interrupted(names: Sequence[str]) -> Iterator[None]:
+    """Let a request to end, or a terminal that is closed, stop a command as Ctrl-C does.
+
+    What the command launched ends with it. A signal that is ignored stays so, as nohup wants it.
+    """
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {
+        number: signal.signal(number, _interrupt)
+        for number in numbers
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _interrupt(*_: object) -> None:

@@ -160,20 +160,40 @@ def add_only(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_tools(parser: "argparse.ArgumentParser") -> None:
-    """Add which tools may be called."""
+def add_tools(parser: "argparse.ArgumentParser", default_calls: str) -> None:
+    """Add which tools may be called, and how often."""
     parser.add_argument(
         "--tool",
         metavar="NAME",
         action="append",
         default=[],
-        help="a tool that may be called whatever it does; then no others are; may be repeated",
+        help="call this tool whatever it does, and no others; may be repeated",
     )
     parser.add_argument(
         "--allow-writes",
         action="store_true",
         help="also call tools that change something, short of destroying it",
     )
+    parser.add_argument(
+        "--calls",
+        metavar="N",
+        type=_number_of_calls,
+        help=f"call each tool at most so often in all; 0 calls none (default: {default_calls})",
+    )
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="only tell which tools would be called and which not, and call none;"
+        " --format json for programs",
+    )
+
+
+def _number_of_calls(text: str) -> int:
+    import argparse
+
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of calls, expected 0 or more")
+    return int(text)
 
 
 def given_token(options: "argparse.Namespace") -> str | None:

@@ -1,34 +1,62 @@
-"""What a server asks of its user, put to the person at the terminal."""
+"""What a server asks of its user: answered by options, or put to the person at the terminal."""
 
+import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from accord.cli.arguments import read_value, type_name
-from accord.cli.terminal import note
+from accord.cli.arguments import read_value, split_pairs, type_name
+from accord.cli.terminal import harmless, note
 from accord.types import ElicitParams
 
-__all__ = ["ask_user", "somebody_is_there"]
+__all__ = ["ask_user", "read_answers", "somebody_is_there"]
+
+_YES = ("y", "yes", "true")
 
 
-def ask_user(question: ElicitParams) -> dict[str, Any] | bool:
-    """Ask for each field of a form; the end of input (Ctrl-D) declines."""
+class _Lacking(Exception):
+    """A form cannot be filled in: a field has no answer, and there is no person to ask."""
+
+
+def read_answers(words: list[str]) -> dict[str, tuple[str, bool]]:
+    """Read what `--answer` gives: by the name of a field a text, and whether it is JSON.
+
+    Raises:
+        UsageError: one is not key=value.
+    """
+    return {key: (value, is_json) for key, value, is_json in split_pairs(words)}
+
+
+def ask_user(
+    question: ElicitParams, given: Mapping[str, tuple[str, bool]] | None = None
+) -> dict[str, Any] | bool:
+    """Fill in a form; the end of input (Ctrl-D) declines, and so does a field without an answer.
+
+    Args:
+        question: what the server asks.
+        given: answers by the name of a field, from the command line; the rest is asked.
+    """
     note(f"the server asks: {question.message}")
-    if not somebody_is_there():
-        note("declined: there is no terminal to answer on")
-        return False
+    if question.url is not None:
+        note(f"  {question.url}")
+    given = given or {}
     schema = question.requested_schema or {}
     fields: dict[str, Any] = schema.get("properties") or {}
     required = schema.get("required") or ()
-    note("(Ctrl-D declines)")
+    if somebody_is_there() and not fields.keys() <= given.keys():
+        note("(Ctrl-D declines)")
     try:
         if not fields:
-            return {} if _line("agree? [y/N] ").lower() in ("y", "yes") else False
+            return {} if _agreed(given) else False
         answers = {
-            name: _field(name, field, is_required=name in required)
+            name: _field(name, field, given.get(name), is_required=name in required)
             for name, field in fields.items()
         }
     except EOFError:
         note("\ndeclined")
+        return False
+    except _Lacking as lacking:
+        note(f"declined: {lacking}")
         return False
     return {name: value for name, value in answers.items() if value is not None}
 
@@ -38,9 +66,17 @@ def somebody_is_there() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
+def _agreed(given: Mapping[str, tuple[str, bool]]) -> bool:
+    if "agree" in given:
+        return given["agree"][0].lower() in _YES
+    if not somebody_is_there():
+        raise _Lacking("there is no terminal to answer on; add --answer agree=yes")
+    return _line("agree? [y/N] ").lower() in _YES
+
+
 def _line(prompt: str) -> str:
     # Not input(): it writes the prompt to stdout, where the result goes.
-    sys.stderr.write(prompt)
+    sys.stderr.write(harmless(" ".join(prompt.split("\n"))))
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
@@ -48,14 +84,25 @@ def _line(prompt: str) -> str:
     return line.strip()
 
 
-def _field(name: str, schema: dict[str, Any], *, is_required: bool) -> Any:
+def _field(
+    name: str, schema: dict[str, Any], given: tuple[str, bool] | None, *, is_required: bool
+) -> Any:
+    default = schema.get("default")
+    if given is not None:
+        return _given(name, schema, given)
+    if not somebody_is_there():
+        if default is not None or not is_required:
+            return default
+        kind = type_name(schema)
+        raise _Lacking(f"there is no terminal to answer on; add --answer {name}=... ({kind})")
     about = schema.get("description") or schema.get("title")
     if about:
         note(f"  {about}")
-    default = schema.get("default")
-    hint = f" [{default}]" if default is not None else "" if is_required else " [none]"
+    kind = "boolean, y or n" if schema.get("type") == "boolean" else type_name(schema)
+    shown = default if isinstance(default, str) else json.dumps(default)
+    hint = f" [{shown}]" if default is not None else "" if is_required else " [none]"
     while True:
-        text = _line(f"  {name} ({type_name(schema)}){hint}: ")
+        text = _line(f"  {name} ({kind}){hint}: ")
         if not text and (default is not None or not is_required):
             return default
         try:
@@ -63,3 +110,11 @@ def _field(name: str, schema: dict[str, Any], *, is_required: bool) -> Any:
                 return read_value(text, schema)
         except ValueError as error:
             note(f"  {error}")
+
+
+def _given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
+    text, is_json = given
+    try:
+        return json.loads(text) if is_json else read_value(text, schema)
+    except ValueError as error:
+        raise _Lacking(f"--answer {name}: {error}") from None

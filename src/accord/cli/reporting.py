@@ -164,13 +164,25 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     return code
 
 
-def written(report: "Report", form: str, options: argparse.Namespace) -> bool:
-    """Write a report to the files asked for, none or more; False after a complaint about one."""
+def written(
+    report: "Report", form: str, options: argparse.Namespace, *, is_private: bool = False
+) -> bool:
+    """Write a report to the files asked for, none or more; False after a complaint about one.
+
+    Args:
+        report: what to write.
+        form: the form of files whose ending names none.
+        options: the parsed command line.
+        is_private: whether new files are for their owner alone, as those about real conversations.
+    """
+    from accord.testing.files import open_private
+
     for path in options.output:
         own = form if len(options.output) == 1 else _form_of(path, form)
         try:
             text = rendered(report, own, quiet=options.quiet)
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            with open_private(path) if is_private else path.open("wb") as file:
+                file.write(text.encode("utf-8", errors="backslashreplace"))
         except OSError as error:
             complain(f"{path}: {error.strerror or error}")
             return False

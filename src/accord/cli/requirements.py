@@ -133,7 +133,7 @@ def _beside(head: str, indent: int, text: str, columns: int | None) -> list[str]
 
 def _card(row: "Requirement", paint: Paint) -> str:
     holding = [each for each in REVISION_IDS if row.holds_in(each)]
-    held = [f"{each} {row.level_in(each)} (a breach is a {_breach(row, each)})" for each in holding]
+    held = [f"{each} {row.level_in(each)} ({_breach(row, each)})" for each in holding]
     facts: list[tuple[str, list[str]]] = [
         ("text", [row.text]),
         ("party", [row.party]),
@@ -156,7 +156,12 @@ def _card(row: "Requirement", paint: Paint) -> str:
 
 
 def _breach(row: "Requirement", revision: RevisionId) -> str:
-    return {"fail": "failure", "warn": "warning"}[row.severity_in(revision)]
+    words = {
+        "fail": "a breach is a failure",
+        "warn": "a breach is a warning",
+        None: "what is absent is told, and is not a breach",
+    }
+    return words[row.severity_in(revision)]
 
 
 def _official(row: "Requirement") -> list[str]:

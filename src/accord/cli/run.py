@@ -2,11 +2,11 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import Any, Final
 
 from accord.cli.options import UsageError, port, seconds
-from accord.cli.target import load, locate
-from accord.cli.terminal import complain
+from accord.cli.target import Place, load, locate
+from accord.cli.terminal import complain, say
 
 __all__ = ["register"]
 
@@ -18,11 +18,16 @@ package.module:name. Without a name the objects called server, mcp and app are l
 then any Server; a function is called, and its result is served. Nothing that the code prints
 reaches stdout: it goes to stderr.
 
+--print-config prints what a host's configuration needs to launch this server, or to connect to it
+with --http: full paths, so that it works from any folder and without PATH.
+
 Exit code: 0 the input ended or a signal came, 1 the server failed, 2 it could not be started.
 """
+_GRACE: Final = 1.5
 _EXAMPLES = """\
 examples:
   accord run server.py
+  accord run server.py --print-config
   accord run package.servers:make_desk --grace 10
   accord run server.py --http --port 8000
 """
@@ -43,8 +48,8 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         "--grace",
         metavar="S",
         type=seconds,
-        default=1.5,
-        help="seconds that running calls get to finish once the end has come (default: 1.5)",
+        default=_GRACE,
+        help=f"seconds that running calls get to finish once the end has come (default: {_GRACE})",
     )
     parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp")
     parser.add_argument(
@@ -57,6 +62,11 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         "--sse",
         action="store_true",
         help="with --http: serve the older form too, at /sse and /messages",
+    )
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print the entry for a host's configuration, with full paths, and serve nothing",
     )
     parser.set_defaults(run=run)
 
@@ -71,6 +81,9 @@ def run(options: argparse.Namespace) -> int:
     place = locate(options.target, options.rest)
     if options.rest:
         raise UsageError(f"run takes one TARGET; {' '.join(options.rest)} is too much")
+    if options.print_config:
+        say(_host_config(place, options))
+        return 0
     if options.http:
         server = load(place)
         if not server.was_run:
@@ -92,6 +105,15 @@ def run(options: argparse.Namespace) -> int:
         complain(f"serving {server.info.name} on stdin and stdout, one message a line; Ctrl-C ends")
     server.run(grace=options.grace)
     return 0
+
+
+def _host_config(place: Place, options: argparse.Namespace) -> str:
+    from accord.cli.host_config import launch_config, url_config
+
+    if options.http:
+        return url_config(place, options.host, options.port)
+    further = [] if options.grace == _GRACE else ["--grace", f"{options.grace:g}"]
+    return launch_config(place, further)
 
 
 def _refuse_command(words: list[str]) -> None:

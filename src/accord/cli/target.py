@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 
     from accord.server import Server
 
-__all__ = ["Place", "add_target", "command_of", "demand_target", "load", "locate"]
+__all__ = ["Place", "add_target", "command_of", "demand_target", "load", "locate", "suggest_url"]
 
 _USUAL_NAMES: Final = ("server", "mcp", "app")
 _OBJECT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_LOCAL: Final = r"localhost|127(?:\.\d{1,3}){3}|\[::1\]"
+# host:port, or a host with the path that servers usually have; a module has neither.
+_ADDRESS: Final = re.compile(
+    rf"(?P<host>{_LOCAL}|[\w-]+(?:\.[\w-]+)+)(?:(?P<port>:\d{{1,5}})(?P<path>/\S*)?|/(?:mcp|sse)/?)"
+    rf"|(?:{_LOCAL})",
+    re.IGNORECASE,
+)
 # More than this helps nobody to find theirs.
 _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
@@ -138,7 +145,19 @@ def _is_module(name: str) -> bool:
     return top in sys.modules or PathFinder.find_spec(top, [os.getcwd(), *sys.path]) is not None
 
 
+def suggest_url(target: str) -> str:
+    """Return the URL that was probably meant by a host and port; empty where none was."""
+    found = _ADDRESS.fullmatch(target)
+    if found is None:
+        return ""
+    scheme = "http" if re.match(_LOCAL, target, re.IGNORECASE) else "https"
+    has_path = "/" in target
+    return f"{scheme}://{target}{'' if has_path else '/mcp'}"
+
+
 def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
+    if not path.exists() and (url := suggest_url(where)):
+        return f"{where} is an address, and a URL begins with http:// or https://: {url}"
     if _is_command_line(where):
         return f"{where!r} is a command line, and commands stand after --: -- {where}"
     if path.is_file():

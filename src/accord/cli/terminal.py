@@ -1,5 +1,6 @@
 """Where results and complaints go: plain text everywhere, colours only where a person looks on."""
 
+import errno
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ __all__ = [
     "Advance",
     "complain",
     "harmless",
+    "hear_warnings",
     "interruptible",
     "note",
     "painter",
@@ -23,16 +25,24 @@ __all__ = [
 # Seconds after which an interruption that was lost is tried again.
 _AGAIN: Final = 0.05
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters that JSON leaves as they are; colours are made of others.
+_LATE_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def say(text: str) -> None:
-    """Print to stdout; a reader that has gone away is no error."""
+    r"""Print to stdout; a reader that has gone away is no error.
+
+    On a terminal, control characters beyond ASCII become `\u009b` and the like, which means the
+    same in JSON. Other text of a server has to pass through `harmless` first.
+    """
+    if sys.stdout is not None and sys.stdout.isatty():
+        text = _LATE_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     _print(sys.stdout, text)
 
 
 def complain(text: str) -> None:
-    """Print one line to stderr."""
-    _print(sys.stderr, f"accord: {' '.join(text.split())}\n")
+    """Print one line to stderr; control characters, which a server may have sent, are escaped."""
+    _print(sys.stderr, f"accord: {harmless(' '.join(text.split()))}\n")
 
 
 def note(text: str) -> None:
@@ -49,6 +59,27 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
+@contextmanager
+def hear_warnings() -> Iterator[None]:
+    """Show the warnings of the library as complaints: they may quote what a server sent."""
+    import logging
+
+    class Complaints(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage()
+            hint = "; what a server prints belongs on stderr" if "not JSON" in said else ""
+            complain(f"{said}{hint}")
+
+    logger, handler = logging.getLogger("accord"), Complaints(logging.WARNING)
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+
+
 def _print(stream: TextIO | None, text: str) -> None:
     # The interpreter starts with None where the caller closed the stream.
     if stream is None:
@@ -60,7 +91,8 @@ def _print(stream: TextIO | None, text: str) -> None:
         # What is still buffered would raise again when the interpreter closes the stream.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        if not isinstance(error, BrokenPipeError):
+        # EIO: the terminal was closed.
+        if error.errno not in (errno.EPIPE, errno.EIO):
             raise
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
+from accord.cli.call_plans import plan_form, show_plan, tell_plan
 from accord.cli.connection import add_options, reach
 from accord.cli.options import UsageError, add_tools, one_of, output_file
 from accord.cli.reporting import shown_target
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
     from accord.check.contract.cases import CaseFile
     from accord.check.contract.contact import Contact, Way
+    from accord.check.contract.model import Test
     from accord.check.contract.running import Ran
     from accord.check.contract.tools import Rules
+    from accord.check.probing.calls import CallLimit, CallPlan
 
 __all__ = ["register"]
 
@@ -32,8 +35,10 @@ arguments at their limits, and arguments that its schema forbids; what comes bac
 its output schema. Resources are read, prompts got, completions asked. A failing input is made as
 small as possible and shown as the command that repeats it. The same run gives the same outcome.
 
-TARGET is a URL, a Python file or module with a Server, or a command line after --. Only tools that
-say they read, or whose name says so, are called; none that looks destructive is, unless you choose.
+TARGET is a URL, a Python file or module with a Server, or a command line after --. A tool is
+called only if it says that it reads (readOnlyHint: true); or, without annotations and not behind a
+URL, if its name begins with a word such as get, list, read or search and no other word may mean a
+change. Which tools are called is told before the first call; --plan tells it and calls none.
 
 --cases adds your own: a TOML (or YAML) file with [[case]] tables; see the page on testing.
 
@@ -64,7 +69,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--only-cases", action="store_true", help="make no tests from what the server declares"
     )
-    add_tools(parser)
+    add_tools(parser, "100, or 4 times --examples")
     parser.add_argument(
         "--examples", metavar="N", type=_count, help="generated arguments per tool (default: 25)"
     )
@@ -100,12 +105,15 @@ def run(options: argparse.Namespace) -> int:
     from accord.check.contract.cases import CaseFile, read_cases
 
     form = one_of(options.format, _FORMS, "format") if options.format else None
+    if options.plan:
+        form = plan_form(form)
     file = CaseFile() if options.cases is None else read_cases(options.cases)
     _adopt(options, file)
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
     demand_target(options, "test")
     ran: list[Ran] = []
+    limits: list[CallLimit] = []
 
     def work(found: Any, settings: Any) -> int:
         from accord.check.contract.contact import Contact
@@ -114,11 +122,20 @@ def run(options: argparse.Namespace) -> int:
         target = _reached(options, found, settings)
         contacting = Contact(target, settings, patience=patience, way=_way(options))
         with _nothing_kept(), contacting as contact:
-            ran.extend(_ran(contact, _rules(options, file), file))
+            tests, plan = _planned(contact, options, file)
+            if options.plan:
+                show_plan(plan, plan_form(form), _target(options))
+                return 0
+            if not options.quiet:
+                tell_plan(plan)
+            ran.extend(_ran(contact, tests))
+            limits.append(contact.limit)
         return 0
 
     code = reach(options, options.target, options.rest, work)
-    return code or _deliver(options, ran, form)
+    if code or options.plan:
+        return code
+    return _deliver(options, ran, form, limits[0])
 
 
 @contextmanager
@@ -197,43 +214,61 @@ def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
         allow_writes=options.allow_writes or own.allow_writes,
         examples=own.examples if options.examples is None else options.examples,
         seed=own.seed if options.seed is None else options.seed,
+        calls=own.calls if options.calls is None else options.calls,
     )
 
 
-def _ran(contact: "Contact", rules: "Rules | None", file: "CaseFile") -> "list[Ran]":
-    from accord.check.contract.running import all_tests, run_tests
+def _planned(
+    contact: "Contact", options: argparse.Namespace, file: "CaseFile"
+) -> "tuple[list[Test], CallPlan]":
+    from accord.check.contract.running import planned_tests
 
+    calls = file.calls if options.calls is None else options.calls
     with interruptible():
         try:
-            tests = all_tests(contact, rules, file.case)
+            return planned_tests(contact, _rules(options, file), file.case, calls=calls)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        with progress("testing", len(tests)) as done:
-            return run_tests(contact, tests, step=done)
 
 
-def _deliver(options: argparse.Namespace, ran: "Sequence[Ran]", form: str | None) -> int:
+def _ran(contact: "Contact", tests: "list[Test]") -> "list[Ran]":
+    from accord.check.contract.running import run_tests
+
+    with interruptible(), progress("testing", len(tests)) as done:
+        return run_tests(contact, tests, step=done)
+
+
+def _target(options: argparse.Namespace) -> str:
+    return shown_target(options.target) or join(options.command)
+
+
+def _deliver(
+    options: argparse.Namespace, ran: "Sequence[Ran]", form: str | None, limit: "CallLimit"
+) -> int:
     from accord.check.contract import rendering
 
-    target = shown_target(options.target) or join(options.command)
+    target = _target(options)
     for path in options.output:
         chosen = form if form and len(options.output) == 1 else _ENDINGS.get(path.suffix, "text")
         try:
-            path.write_text(_rendered(chosen, target, ran, quiet=options.quiet), "utf-8")
+            path.write_text(_rendered(chosen, target, ran, limit, quiet=options.quiet), "utf-8")
         except OSError as error:
             complain(f"{path}: {error.strerror or error}")
             return 2
     if options.output:
         say(f"{rendering.summary(ran)}\n")
     elif form in (None, "text"):
-        say(rendering.as_text(target, ran, quiet=options.quiet, paint=painter()))
+        say(rendering.as_text(target, ran, limit, quiet=options.quiet, paint=painter()))
     else:
         assert form is not None
-        say(_rendered(form, target, ran, quiet=options.quiet))
+        say(_rendered(form, target, ran, limit, quiet=options.quiet))
     return 1 if rendering.has_failed(ran) else 0
 
 
-def _rendered(form: str, target: str, ran: "Sequence[Ran]", *, quiet: bool) -> str:
+def _rendered(
+    form: str, target: str, ran: "Sequence[Ran]", limit: "CallLimit", *, quiet: bool
+) -> str:
     render = import_module("accord.check.contract.rendering").FORMS[form]
-    text: str = render(target, ran, quiet=quiet) if form == "text" else render(target, ran)
+    more = {"quiet": quiet} if form == "text" else {}
+    text: str = render(target, ran, limit, **more)
     return text

@@ -58,7 +58,10 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--listen", metavar="PORT", type=port, help="where clients connect; 0: any")
     parser.add_argument(
-        "--record", metavar="FILE", type=Path, help="write a trace; secrets in it are masked"
+        "--record",
+        metavar="FILE",
+        type=Path,
+        help="write a trace, secrets masked; where FILE exists, into FILE-2 and so on",
     )
     parser.add_argument(
         "--log", metavar="FILE", type=Path, help="tell breaches there instead of on stderr"
@@ -214,13 +217,16 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
             f"{watcher.dropped} messages came too fast, were too long or could not be read; from "
             "the first of them on, that conversation is not judged"
         )
+    others = [each for each in watcher.recordings if each != options.record]
+    if others:
+        log.tell(f"recorded in {', '.join(map(str, others))}")
     reports = watcher.reports()
     if not reports:
         log.tell("nothing was said")
         return 0
     report = merged(reports)
     # Not to stdout, which is the host's.
-    if not reporting.written(report, form, options):
+    if not reporting.written(report, form, options, is_private=True):
         return 2
     log.tell(summary(report))
     return 1 if report.has_failed else 0

@@ -212,6 +212,9 @@ class Client:
     ) -> None:
         self.close()
 
+    def _pages(self, method: str) -> Pages:
+        return Pages(method, self._client._link.settings.empty_pages)
+
     # -- tools
 
     def list_tools(self, cursor: str | None = None, **how: Unpack[CallOptions]) -> ListToolsResult:
@@ -220,7 +223,11 @@ class Client:
 
     def tools(self, **how: Unpack[CallOptions]) -> Iterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return _all("tools/list", lambda at: self.list_tools(at, **how), lambda page: page.tools)
+        return _all(
+            self._pages("tools/list"),
+            lambda at: self.list_tools(at, **how),
+            lambda page: page.tools,
+        )
 
     @overload
     def call_tool(
@@ -266,7 +273,9 @@ class Client:
     def resources(self, **how: Unpack[CallOptions]) -> Iterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
         return _all(
-            "resources/list", lambda at: self.list_resources(at, **how), lambda page: page.resources
+            self._pages("resources/list"),
+            lambda at: self.list_resources(at, **how),
+            lambda page: page.resources,
         )
 
     def list_resource_templates(
@@ -278,7 +287,7 @@ class Client:
     def resource_templates(self, **how: Unpack[CallOptions]) -> Iterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
         return _all(
-            "resources/templates/list",
+            self._pages("resources/templates/list"),
             lambda at: self.list_resource_templates(at, **how),
             lambda page: page.resource_templates,
         )
@@ -306,7 +315,9 @@ class Client:
     def prompts(self, **how: Unpack[CallOptions]) -> Iterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
         return _all(
-            "prompts/list", lambda at: self.list_prompts(at, **how), lambda page: page.prompts
+            self._pages("prompts/list"),
+            lambda at: self.list_prompts(at, **how),
+            lambda page: page.prompts,
         )
 
     def get_prompt(
@@ -354,15 +365,15 @@ class Client:
 
 
 def _all(
-    method: str,
+    pages: Pages,
     fetch: Callable[[str | None], Page],
     entries: Callable[[Page], list[Entry]],
 ) -> Iterator[Entry]:
-    pages = Pages(method)
     page = fetch(None)
     while True:
-        yield from entries(page)
+        found = entries(page)
+        yield from found
         if page.next_cursor is None:
             return
-        pages.check(page.next_cursor)
+        pages.check(found, page.next_cursor)
         page = fetch(page.next_cursor)

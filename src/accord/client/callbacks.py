@@ -22,7 +22,9 @@ from accord.errors import InternalError, MethodNotFound, MissingExtra
 from accord.protocol.endpoint import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.json_schema import compile_schema
+from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
+from accord.runtime.failures import is_pressed
 from accord.types import (
     ClientCapabilities,
     CreateMessageResult,
@@ -75,7 +77,9 @@ class Feed:
             if inspect.isawaitable(outcome):
                 self.task = asyncio.ensure_future(outcome)
                 self.task.add_done_callback(self._next)
-        except Exception:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and is_pressed():
+                raise
             log.exception("the callback for %s failed", self._about)
 
     def _next(self, done: asyncio.Future[Any]) -> None:
@@ -286,14 +290,21 @@ async def _in_thread(work: Callable[[], Value]) -> Value:
         if not future.done():
             set_outcome(outcome)
 
+    generation = forks.generation
+
     def run() -> None:
+        failure: BaseException | None = None
         try:
             done = partial(settle, future.set_result, context.run(work))
-        except Exception as error:
-            done = partial(settle, future.set_exception, error)
         except BaseException as error:
-            failure = RuntimeError(f"the callback ended with {type(error).__name__}")
+            failure = error
+            if isinstance(error, StopIteration) or not isinstance(error, Exception):
+                # No future takes the one, and the others would end more than the callback.
+                failure = RuntimeError(f"the callback ended with {type(error).__name__}")
+                failure.__cause__ = error
             done = partial(settle, future.set_exception, failure)
+        if forks.generation != generation:
+            forks.end_child(failure and (failure.__cause__ or failure))
         with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody asks any more
             loop.call_soon_threadsafe(done)
 

@@ -11,7 +11,7 @@ from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
 from accord.client.pages import Pages
-from accord.client.results import check_output, decode_output
+from accord.client.results import OutputSchema, decode_output
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -27,7 +27,6 @@ from accord.types import (
     GetPromptResult,
     Implementation,
     InitializeResult,
-    JsonObject,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -73,10 +72,18 @@ class Client:
         ConnectionClosed: the connection is gone.
     """
 
-    def __init__(self, link: Link, opening: InitializeResult) -> None:
+    def __init__(
+        self, link: Link, opening: InitializeResult | None = None, **others: object
+    ) -> None:
+        if not isinstance(opening, InitializeResult) or others:
+            # As other libraries make their clients.
+            raise TypeError(
+                "a Client is what connect() returns: write "
+                f"`async with connect({_abbreviated(link)}) as client`"
+            )
         self._link = link
         self._opening = opening
-        self._outputs: dict[str, JsonObject] = {}
+        self._outputs: dict[str, OutputSchema] = {}
         # Bound to the dictionary, not to the client, which nothing but its users may keep alive.
         link.callbacks.on_tools_changed = self._outputs.clear
         self._forgotten = weakref.finalize(self, link.abandon)
@@ -135,6 +142,9 @@ class Client:
     ) -> None:
         await self.close()
 
+    def _pages(self, method: str) -> Pages:
+        return Pages(method, self._link.settings.empty_pages)
+
     # -- tools
 
     async def list_tools(
@@ -147,14 +157,18 @@ class Client:
             # A schema in a revision that does not define it binds nobody.
             schema = None if tool.output_schema is None else shape.narrow(tool, revision)
             if schema is not None and schema.output_schema is not None:
-                self._outputs[tool.name] = schema.output_schema
+                self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
             else:
                 self._outputs.pop(tool.name, None)
         return page
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return _all("tools/list", lambda at: self.list_tools(at, **how), lambda page: page.tools)
+        return _all(
+            self._pages("tools/list"),
+            lambda at: self.list_tools(at, **how),
+            lambda page: page.tools,
+        )
 
     @overload
     async def call_tool(
@@ -204,7 +218,7 @@ class Client:
         )
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
-            check_output(name, result, schema)
+            schema.check(result)
         return result if result_type is None else decode_output(name, result, result_type)
 
     # -- resources
@@ -219,7 +233,9 @@ class Client:
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
         return _all(
-            "resources/list", lambda at: self.list_resources(at, **how), lambda page: page.resources
+            self._pages("resources/list"),
+            lambda at: self.list_resources(at, **how),
+            lambda page: page.resources,
         )
 
     async def list_resource_templates(
@@ -234,7 +250,7 @@ class Client:
     def resource_templates(self, **how: Unpack[CallOptions]) -> AsyncIterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
         return _all(
-            "resources/templates/list",
+            self._pages("resources/templates/list"),
             lambda at: self.list_resource_templates(at, **how),
             lambda page: page.resource_templates,
         )
@@ -268,7 +284,9 @@ class Client:
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
         return _all(
-            "prompts/list", lambda at: self.list_prompts(at, **how), lambda page: page.prompts
+            self._pages("prompts/list"),
+            lambda at: self.list_prompts(at, **how),
+            lambda page: page.prompts,
         )
 
     async def get_prompt(
@@ -375,6 +393,10 @@ def _reference(given: object) -> PromptReference | ResourceTemplateReference:
     )
 
 
+def _abbreviated(target: object) -> str:
+    return repr(target) if isinstance(target, str) and len(target) <= 100 else "..."
+
+
 def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
     # Some servers want the member even where the tool takes nothing.
     if arguments is None:
@@ -385,16 +407,16 @@ def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
 
 
 async def _all(
-    method: str,
+    pages: Pages,
     fetch: Callable[[str | None], Awaitable[Page]],
     entries: Callable[[Page], list[Entry]],
 ) -> AsyncIterator[Entry]:
-    pages = Pages(method)
     page = await fetch(None)
     while True:
-        for entry in entries(page):
+        found = entries(page)
+        for entry in found:
             yield entry
         if page.next_cursor is None:
             return
-        pages.check(page.next_cursor)
+        pages.check(found, page.next_cursor)
         page = await fetch(page.next_cursor)

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -62,7 +62,8 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
-            limits: what one message may cost.
+            limits: what one message may cost. empty_pages (100): how many pages of a list in a row
+            may bring no new entry before reading it fails.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
@@ -82,10 +83,26 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
         Unauthorized, Forbidden, FlowFailed: the server does not let us in.
         ValueError: a revision that does not exist, or roots that are no folders.
     """
+    _refuse_several(target)
     refuse_unknown("connect()", options, ConnectOptions.__annotations__)
     settings = Settings(**options)
     settings.offered()
     return Connecting(target, settings)
+
+
+def _refuse_several(target: object) -> None:
+    """Refuse the configuration of a host, which names several servers.
+
+    Raises:
+        TypeError: the target is one.
+    """
+    if isinstance(target, Mapping):
+        servers = target.get("mcpServers")
+        named = f" ({', '.join(map(str, servers))})"[:100] if isinstance(servers, Mapping) else ""
+        raise TypeError(
+            f"connect() takes one server, not a configuration{named}: connect to each entry, as "
+            "`connect([command, *args], env=env)` or `connect(url, headers=headers)`"
+        )
 
 
 class Connecting:
@@ -103,6 +120,15 @@ class Connecting:
                 f"nothing is connected yet, so there is no {name}: write "
                 "`async with connect(...) as client`, or `client = await connect(...)`"
             )
+
+        def __enter__(self) -> Any:
+            raise TypeError(
+                "connect() needs asyncio: write `async with connect(...) as client`; without "
+                "asyncio, `with accord.client.blocking.connect(...) as client`"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            """Never reached; `with` looks for it before it enters."""
 
     def __await__(self) -> Generator[Any, None, Client]:
         return _connect(self._target, self._settings).__await__()
@@ -130,11 +156,11 @@ async def _connect(target: Target, settings: Settings) -> Client:
             await link.open()
             opening = await _handshake(link)
         link.deadline = None  # it knows the task, and would keep a forgotten client alive
-    except TimeoutError:
-        what = f"no answer to initialize within {settings.connect_timeout:g} s"
-        failure: AccordError = _failure(what, link)
     except AccordError as error:
         failure = _explained(error, link)
+    except TimeoutError:
+        what = f"no answer to initialize within {settings.connect_timeout:g} s"
+        failure = _failure(what, link)
     except BaseException:
         await link.close()
         raise

@@ -15,17 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord import errors
 from accord.bindings.headers import check_headers
+from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
 from accord.client.options import CallOptions, OnProgress, Settings, check_seconds
 from accord.errors import (
     AccordError,
+    ConnectFailed,
     ConnectionClosed,
     LocalProtocolError,
+    MessageTooLarge,
+    RemoteProtocolError,
     RequestError,
     RequestTimeout,
 )
 from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
@@ -99,7 +104,15 @@ class Link:
             await self.wire.open(self._receive, self._lost)
             self._opened.set_result(None)
             await self._ending
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                if self._is_stopped():
+                    raise
+                # Of a server in this process: it may raise what ends tasks, and means to fail.
+                why = f"the server raised {type(error).__name__} while it started"
+                error = ConnectFailed(why, phase="starting").with_traceback(error.__traceback__)
             self._opened.set_exception(error)
             # Nobody looks where connecting was given up at the same moment.
             self._opened.exception()
@@ -107,12 +120,24 @@ class Link:
             self._opened.cancel()
             await self._end()
 
+    def _is_stopped(self) -> bool:
+        """Whether our task is cancelled or closed, rather than something within it."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return True
+        return task is not self._life or task is None or task.cancelling() > 0
+
     async def _end(self) -> None:
         try:
             self.dispatcher.close(ConnectionClosed("the client is closed"))
             await self.wire.close()
             await self._end_callbacks()
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and (
+                isinstance(error, KeyboardInterrupt | SystemExit) or self._is_stopped()
+            ):
+                raise
             log.exception("the connection did not close cleanly")
         finally:
             self.wire.abort()
@@ -197,6 +222,20 @@ class Link:
         """Give up a request that will not be answered."""
         self.dispatcher.give_up(id, error)
 
+    def dropped(self, line: LineTooLong) -> None:
+        """Fail the request whose answer was too large to be kept; other messages are reported."""
+        id = line.id
+        exchange = None if id is None else self.endpoint.conversation.open_exchange(CLIENT, id)
+        if exchange is None or line.kind not in (RESULT, FAULT):
+            self.callbacks.latest = b""
+            self.dispatcher.receive_malformed(line)
+            return
+        why = (
+            f"{exchange.name}: the answer exceeds the limit of {line.limit} bytes (message_bytes); "
+            "connect(..., limits=Limits(message_bytes=...)) raises it"
+        )
+        self.failed(exchange.id, RemoteProtocolError(why))
+
     def renewed(self) -> None:
         """Tell a new session what the last one knew, and the application that it began."""
         if self.callbacks.on_tools_changed is not None:
@@ -250,7 +289,7 @@ class Link:
                 name, params, timeout=timeout, cap=cap, on_progress=deliver
             )
         except AccordError as error:
-            raise self._explained(error, name, (timeout, cap)) from None
+            raise self._explained(error, name) from None
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
@@ -300,15 +339,8 @@ class Link:
             why = f"{name}: not sent, the server read nothing for {timeout:g} s"
             raise RequestTimeout(why) from None
 
-    def _explained(
-        self, error: AccordError, name: str, deadlines: tuple[float | None, float | None]
-    ) -> AccordError:
-        if isinstance(error, RequestTimeout):
-            timeout, cap = deadlines
-            waited = [f"{limit:g} s" for limit in (timeout, cap) if limit is not None]
-            limits = " of silence or ".join(waited) + (" in all" if len(waited) > 1 else "")
-            return RequestTimeout(f"{name}: no answer within {limits}; it was cancelled")
-        if isinstance(error, LocalProtocolError):
+    def _explained(self, error: AccordError, name: str) -> AccordError:
+        if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = _KINDS.get(error.code, RequestError)

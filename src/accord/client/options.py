@@ -55,6 +55,8 @@ OnUpdate: TypeAlias = Callable[[str], object]
 TIMEOUT: Final = 60.0
 CAP: Final = 3_600.0
 CONNECT_TIMEOUT: Final = 30.0
+# Servers that filter a page after they have cut it may send a few without an entry.
+EMPTY_PAGES: Final = 100
 
 
 class CallOptions(TypedDict, total=False):
@@ -101,6 +103,7 @@ class ConnectOptions(TypedDict, total=False):
     http: HttpClientOptions | None
     on_renewed: OnChange | None
     limits: Limits
+    empty_pages: int
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -143,6 +146,7 @@ class Settings:
     http: HttpClientOptions | None = None
     on_renewed: OnChange | None = None
     limits: Limits = field(default_factory=Limits)
+    empty_pages: int = EMPTY_PAGES
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -1,6 +1,7 @@
 """Reading a list page by page, without trusting the server that it ends."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from accord.errors import RemoteProtocolError
 
@@ -11,22 +12,49 @@ MOST_PAGES: Final = 10_000
 
 
 class Pages:
-    """Keeps count of the pages of one list."""
+    """Keeps count of the pages of one list.
 
-    def __init__(self, method: str) -> None:
+    Cursors and pages are remembered by their hashes: a cursor may be as long as a message.
+
+    Args:
+        method: the list.
+        empty_pages: how many pages in a row may bring nothing new.
+    """
+
+    def __init__(self, method: str, empty_pages: int) -> None:
         self._method = method
-        self._seen: set[str] = set()
+        self._empty_pages = empty_pages
+        self._cursors: set[int] = set()
+        self._contents: set[int] = set()
+        self._empty = 0
 
-    def check(self, cursor: str) -> None:
-        """Take note of the cursor to the next page.
+    def check(self, entries: Sequence[Any], cursor: str) -> None:
+        """Take note of a page and of the cursor to the next one.
 
         Raises:
-            RemoteProtocolError: it was there before, or there is no end of pages.
+            RemoteProtocolError: the cursor was there before, or the list does not end.
         """
-        if cursor in self._seen:
+        if hash(cursor) in self._cursors:
             raise RemoteProtocolError(
                 f"{self._method}: the server repeats cursor {cursor[:40]!r}, the list has no end"
             )
-        self._seen.add(cursor)
-        if len(self._seen) >= MOST_PAGES:
-            raise RemoteProtocolError(f"{self._method}: no end after {MOST_PAGES} pages")
+        self._cursors.add(hash(cursor))
+        self._count_empty(entries)
+        if len(self._cursors) >= MOST_PAGES:
+            raise RemoteProtocolError(
+                f"{self._method}: no end after {MOST_PAGES} pages; "
+                "fetch further ones by their cursors"
+            )
+
+    def _count_empty(self, entries: Sequence[Any]) -> None:
+        content = hash(tuple(getattr(each, "uri", None) or each.name for each in entries))
+        if entries and content not in self._contents:
+            self._contents.add(content)
+            self._empty = 0
+            return
+        self._empty += 1
+        if self._empty >= self._empty_pages:
+            raise RemoteProtocolError(
+                f"{self._method}: the server sent {self._empty} pages in a row without a new "
+                "entry, each with a cursor to another one; connect(..., empty_pages=...) reads more"
+            )

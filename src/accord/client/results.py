@@ -6,39 +6,64 @@ import msgspec
 from msgspec import UNSET
 
 from accord.errors import MissingExtra, RemoteProtocolError, ToolError
-from accord.protocol.json_schema import compile_schema
+from accord.protocol.json_schema import UNDECIDED, Validate, compile_schema
 from accord.protocol.violation import SERVER, Violation
 from accord.types import CallToolResult, JsonObject, TextContent
 
-__all__ = ["check_output", "decode_output"]
+__all__ = ["OutputSchema", "decode_output"]
 
 Output = TypeVar("Output")
 
 
-def check_output(name: str, result: CallToolResult, schema: JsonObject) -> None:
-    """Hold a result against the output schema of its tool.
+class OutputSchema:
+    """Holds results against the output schema of their tool, which is compiled once.
 
     Without the extra `schema` nothing is checked.
-
-    Raises:
-        RemoteProtocolError: the structured content is missing or does not fit.
     """
-    if result.is_error:
-        return
-    if result.structured_content is UNSET:
-        why = f"answers {name}, which has an output schema, without structured content"
-    else:
-        try:
-            misfit = compile_schema(schema)(result.structured_content)
-        except MissingExtra:
+
+    __slots__ = ("_name", "_schema", "_validate")
+
+    def __init__(self, name: str, schema: JsonObject) -> None:
+        self._name = name
+        self._schema = schema
+        self._validate: Validate | None = None
+
+    def check(self, result: CallToolResult) -> None:
+        """Refuse a result that does not conform.
+
+        Raises:
+            RemoteProtocolError: the structured content is missing or does not fit, or the schema
+                cannot be used.
+        """
+        if result.is_error:
             return
-        except ValueError as error:
-            misfit = f"the schema itself is invalid: {error}"
+        if result.structured_content is UNSET:
+            why = f"answers {self._name}, which has an output schema, without structured content"
+            raise self._breach(why)
+        validate = self._validate or self._compile()
+        misfit = validate(result.structured_content)
         if misfit is None:
             return
-        why = f"answers {name} with structured content that breaks its own schema: {misfit}"
-    violation = Violation("tools.call.structured-conforms", SERVER, why)
-    raise RemoteProtocolError(str(violation), [violation])
+        what = "" if misfit.startswith(UNDECIDED) else "breaks its own schema: "
+        raise self._breach(f"answers {self._name} with structured content that {what}{misfit}")
+
+    def _compile(self) -> Validate:
+        try:
+            self._validate = compile_schema(self._schema)
+        except MissingExtra:
+            self._validate = _accept
+        except ValueError as error:
+            why = f"names an output schema of {self._name} that cannot be used: {error}"
+            raise self._breach(why) from None
+        return self._validate
+
+    def _breach(self, why: str) -> RemoteProtocolError:
+        violation = Violation("tools.call.structured-conforms", SERVER, why)
+        return RemoteProtocolError(str(violation), [violation])
+
+
+def _accept(instance: Any) -> None:
+    """Take anything, where nothing is there to judge it."""
 
 
 def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Output:

@@ -87,15 +87,8 @@ AREAS: Final = (
     "tasks-ext",
 )
 
-# A fact has no keyword, so every keyword is stronger.
-_STRENGTH: Final[dict[Level, int]] = {
-    "FACT": 0,
-    "MAY": 1,
-    "SHOULD": 2,
-    "SHOULD NOT": 2,
-    "MUST": 3,
-    "MUST NOT": 3,
-}
+# Checks that look at what travelled, and at nothing that a party did.
+_OF_FORM: Final[tuple[Check, ...]] = ("wire", "http-probe")
 
 Value = TypeVar("Value")
 
@@ -148,24 +141,27 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return _position(revision) > newest and not self._has_ended(revision)
 
     def level_in(self, revision: RevisionId) -> Level:
-        """Return the level to judge by: the stronger of the stated and the official keyword."""
-        stated = self._stated_in(revision)
+        """Return the level to judge by: the official keyword, else the stated one."""
         official = self._official_in(revision)
-        if official is not None and _STRENGTH[official] > _STRENGTH[stated]:
-            return official
-        return stated
+        return self._stated_in(revision) if official in (None, "FACT") else official
 
-    def severity_in(self, revision: RevisionId) -> Severity:
-        """Return what a breach amounts to.
+    def severity_in(self, revision: RevisionId) -> Severity | None:
+        """Return what a breach amounts to; None where the official text makes it optional.
 
-        A permission still fixes the type of what it permits, a fact names and codes: both fail.
+        A MUST fails and a SHOULD warns. Rows without such a keyword fix the form of what travels,
+        as the schema does (a name, a type), or describe what a party does (a method, an error
+        code). The first are decided by the traffic alone, and fail; the others warn.
         """
+        level = self.level_in(revision)
+        if level == "MAY" and self._stated_in(revision) != "MAY":
+            return None
         if self.is_practice:
             return WARN
-        level = self.level_in(revision)
-        official = self._official_in(revision)
-        softened = official not in (None, "FACT") and _STRENGTH[official] < _STRENGTH[level]
-        return WARN if softened or level in ("SHOULD", "SHOULD NOT") else FAIL
+        if level in ("MUST", "MUST NOT"):
+            return FAIL
+        if level in ("SHOULD", "SHOULD NOT"):
+            return WARN
+        return FAIL if self.check in _OF_FORM else WARN
 
     def _has_ended(self, revision: RevisionId) -> bool:
         if self.removed_in is not None and revision in since(self.removed_in):

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
+from accord.errors import MessageTooLarge
+from accord.protocol.envelope import FRAGMENT, read_envelope
 from accord.protocol.json_text import (
     balance,
     holds_more_values,
@@ -97,6 +99,8 @@ class Codec:
                     rest -= len(params) + _PARAMS
                 if rest < (_NOTIFICATION if id is UNSET else _REQUEST):
                     return frame
+                if id.__class__ is str and rest - len(id) - 1 < _REQUEST:  # with two quotes
+                    return frame
                 return _without_repetition(frame, data)
         elif frame.error is UNSET:
             if result is not UNSET and id is not UNSET and id is not None:
@@ -107,13 +111,33 @@ class Codec:
             return _without_repetition(frame, data)
         return self._second_look(data)
 
+    def sized(self, data: bytes, name: str, before: int = 0) -> bytes:
+        """Return a message of ours unless it is larger than the limit.
+
+        Args:
+            data: the message.
+            name: its method.
+            before: bytes that leave with it, as the other answers to a batch do.
+
+        Raises:
+            MessageTooLarge: it is.
+        """
+        if len(data) + before > self.limits.message_bytes:
+            size, limit = len(data) + before, self.limits.message_bytes
+            raise MessageTooLarge(f"{name}: the message", size=size, limit=limit)
+        return data
+
     def _refuse_excess(self, data: bytes) -> None:
         size = len(data)
         if size > self.limits.message_bytes:
-            raise _malformed(
+            id, kind = read_envelope(data[:FRAGMENT], data[-FRAGMENT:])
+            raise MalformedMessage(
                 f"message of {size} bytes exceeds the limit of {self.limits.message_bytes} bytes "
                 "(message_bytes)",
                 code=INVALID_REQUEST,
+                requirement="jsonrpc.message.version-2-0",
+                id=id,
+                kind=kind,
             )
         if not data.isascii():
             try:
@@ -169,6 +193,11 @@ class Codec:
             return malformed
         assert isinstance(frame, Frame)
         return frame
+
+
+def unsized(data: bytes, name: str, before: int = 0) -> bytes:
+    """Return a message of ours, whatever its size."""
+    return data
 
 
 @lru_cache(maxsize=64)

@@ -50,6 +50,7 @@ from accord.protocol.jsonrpc import (
     Frame,
     Kind,
     MalformedMessage,
+    id_to_answer,
 )
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
@@ -91,6 +92,7 @@ class Endpoint:
         self.conversation = Conversation()
         self._is_stateless = not all(REVISIONS[id].handshake for id in self.revisions)
         self._codec = codec.codec_for(limits or codec.Limits())
+        self._sized = self._codec.sized if enforce else codec.unsized
         self._next_id = 0
 
     @property
@@ -114,6 +116,10 @@ class Endpoint:
         if id is UNSET:
             return (self._receive_notification(decoded),)
         return (self._receive_request(decoded, id, name, None),)
+
+    def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
+        """Take in what the transport could not keep as a message."""
+        return (self._malformed(malformed, None),)
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
         parts = [part for part, _ in batch.parts]
@@ -149,7 +155,7 @@ class Endpoint:
         refused: list[Event] = [Refused(why, None, violations)]
         if self.role == SERVER:
             # One message for each: where there are no batches, the answer cannot be one either.
-            ids = [id for part in parts if (id := _id_to_answer(part)) is not None]
+            ids = [id for part in parts if (id := id_to_answer(part)) is not None]
             error = InvalidRequest(why)
             refused = [self._refuse(error, id, violations) for id in ids]
             refused = refused or [self._refuse(error, None, violations)]
@@ -356,12 +362,13 @@ class Endpoint:
             token=None if meta is None else meta.get("progressToken"),
         )
         body = None if shaped is None else _encode(shaped)
+        data = self._sized(codec.encode_request(exchange.id, name, body), name)
         if not self.conversation.admit(exchange):
             step = Step(self.role, REQUEST, name, row, exchange.id, shaped, None, exchange)
             self._raise(self.conversation.judge(step))
             self.conversation.advance(step)
         self._next_id += 1
-        return exchange, codec.encode_request(exchange.id, name, body)
+        return exchange, data
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> bytes:
         """Tell the peer something.
@@ -388,8 +395,9 @@ class Endpoint:
         )
         self._raise(conversation.judge(step))
         body = None if params is None else _encode(shape.narrow(params, row.id))
+        data = self._sized(codec.encode_notification(name, body), name)
         conversation.advance(step)
-        return codec.encode_notification(name, body)
+        return data
 
     def respond(self, exchange: Exchange, result: Any) -> bytes | None:
         """Answer a request with a message type, or with a result that is already encoded.
@@ -400,6 +408,7 @@ class Endpoint:
 
         Raises:
             LocalProtocolError: the request was answered before, or the result would break a rule.
+            MessageTooLarge: the result is larger than the limit; the request is still open.
         """
         if exchange.cancelled:
             return None
@@ -412,6 +421,7 @@ class Endpoint:
             shaped = shape.narrow(shaped, row.id)
         # Before anything changes: whoever gave what cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
+        self._sized(reply, exchange.name, exchange.batch.size if exchange.batch else 0)
         if not conversation.dismiss(exchange):
             conversation.advance(self._reply_step(exchange, RESULT, shaped))
         return reply if exchange.batch is None else exchange.batch.add(reply)
@@ -423,6 +433,7 @@ class Endpoint:
         data = UNSET if error.data is None else error.data
         code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
         reply = codec.encode_error(exchange.id, ErrorBody(code, error.message, data))
+        self._sized(reply, exchange.name)
         self.conversation.advance(self._reply_step(exchange, FAULT, None))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
@@ -465,13 +476,6 @@ class Endpoint:
 def _revision_of_opening(name: str, body: Any) -> Revision | None:
     """Return the revision that an opening names, which shapes it: none is agreed on yet."""
     return REVISIONS.get(body.protocol_version) if name == "initialize" else None
-
-
-def _id_to_answer(part: Frame | MalformedMessage) -> RequestId | None:
-    """Return the id under which a part of a batch expects an answer; None where it expects none."""
-    if isinstance(part, MalformedMessage):
-        return None if part.kind in (RESULT, FAULT) else part.id
-    return None if part.method is UNSET or part.id is UNSET else part.id
 
 
 def _envelope_fault(

@@ -73,10 +73,12 @@ class BatchReply(msgspec.Struct):
 
     waiting: int = 1
     parts: list[bytes] = []
+    size: int = 0
 
     def add(self, reply: bytes) -> bytes | None:
         """Take an answer; returns the whole array with the last one."""
         self.parts.append(reply)
+        self.size += len(reply) + 1
         return self.release()
 
     def release(self) -> bytes | None:

@@ -1,4 +1,7 @@
-"""JSON Schema behind one function: a library compiles each schema once and fetches nothing."""
+"""JSON Schema behind one function: a library compiles each schema once and fetches nothing.
+
+The library cannot be interrupted. What it would not finish in about a second is refused before.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,8 +10,15 @@ import msgspec
 
 from accord.errors import MissingExtra
 from accord.protocol.memory import Bounded
+from accord.protocol.schema_cost import Cost, SchemaRefused
 
 Validate = Callable[[Any], str | None]
+
+UNDECIDED: Final = "cannot be validated: "
+"""How the answer of a validator begins where it does not know."""
+
+# Steps that a pattern with references or conditions may take on one text, some 30 ns each.
+_BACKTRACKING: Final = 10_000
 
 _KEPT: Final[Bounded[bytes, "Validate | str"]] = Bounded(1_000)
 
@@ -16,10 +26,12 @@ _KEPT: Final[Bounded[bytes, "Validate | str"]] = Bounded(1_000)
 def compile_schema(schema: Any) -> Validate:
     """Return a function that says what is wrong with an instance, None where nothing is.
 
-    A schema without `$schema` is read as 2020-12.
+    A schema without `$schema` is read as 2020-12. An instance that would take too long, or nests
+    too deep, gets an answer that begins with `UNDECIDED`.
 
     Raises:
-        ValueError: the schema itself is invalid, or refers to something outside itself.
+        ValueError: the schema itself is invalid, refers to something outside itself, or would make
+            validation take too long whatever the instance.
         MissingExtra: no validator is installed.
     """
     key = msgspec.json.encode(schema, order="deterministic")
@@ -37,19 +49,29 @@ def _compile(schema: Any) -> "Validate | str":
     except ImportError:
         raise MissingExtra("schema", needed_for="validating against JSON Schema") from None
     try:
-        validator = jsonschema_rs.validator_for(schema, retriever=_refuse_to_fetch)
+        cost = Cost(schema)
+        patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKING)
+        validator = jsonschema_rs.validator_for(
+            schema, retriever=_refuse_to_fetch, pattern_options=patterns
+        )
+    except SchemaRefused as error:
+        return f"it is refused: {error}"
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         return _first_line(error)
 
     def validate(instance: Any) -> str | None:
+        excess = cost.excess(instance)
+        if excess is not None:
+            return UNDECIDED + excess
         try:
-            error = next(validator.iter_errors(instance), None)
+            # The first error is enough: a list of all costs a kilobyte for each.
+            validator.validate(instance)
+        except jsonschema_rs.ValidationError as error:
+            path = "".join(f"/{part}" for part in error.instance_path)
+            return f"at {path or 'the top'}: {_first_line(error.message)}"
         except ValueError as beyond:
-            return f"cannot be validated: {_first_line(beyond).lower()}"
-        if error is None:
-            return None
-        path = "".join(f"/{part}" for part in error.instance_path)
-        return f"at {path or 'the top'}: {_first_line(error.message)}"
+            return UNDECIDED + _first_line(beyond).lower()
+        return None
 
     return validate
 

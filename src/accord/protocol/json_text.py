@@ -65,11 +65,14 @@ def holds_more_values(data: bytes, most: int) -> bool:
     """
     if len(data) <= most or _count(data, _SEPARATORS) <= most:
         return False
-    # Each string is a value, or a name that a colon and a value follow. This counts too few, if
-    # anything, and spares most hostile texts the closer look.
-    strings = (data.count(b'"') - data.count(b'\\"')) // 2
-    names = min(strings // 2, data.count(b":"))
-    return strings - names > most + 1 or _count(_without_strings(data), _SEPARATORS) > most
+    strings = data.count(b'"') // 2
+    if strings > most:
+        # Each is a value, or a name that a colon and a value follow. This counts too few, if
+        # anything, and spares most hostile texts the closer look.
+        strings -= data.count(b'\\"') // 2 + 1
+        if strings - min(strings // 2, data.count(b":")) > most + 1:
+            return True
+    return _count(_without_strings(data), _SEPARATORS) > most
 
 
 def _without_strings(data: bytes) -> bytes:

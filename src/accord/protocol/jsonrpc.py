@@ -98,3 +98,10 @@ class Batch(msgspec.Struct):
 def same_id(first: object, second: object) -> bool:
     """Compare ids by JSON type and value: 1, "1" and "01" are three ids."""
     return first == second and isinstance(first, str) is isinstance(second, str)
+
+
+def id_to_answer(part: Frame | MalformedMessage) -> RequestId | None:
+    """Return the id under which a part of a batch expects an answer; None where it expects none."""
+    if isinstance(part, MalformedMessage):
+        return None if part.kind in (RESULT, FAULT) else part.id
+    return None if part.method is UNSET or part.id is UNSET else part.id

@@ -4,7 +4,6 @@ It sees records, never sends, and has no clock but the times in the records. Unt
 known it holds the opening back, so that `initialize` is judged by the revision it led to.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -13,9 +12,10 @@ from msgspec import UNSET
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import META_VERSION, Conversation
-from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.exchange import Exchange, Step, member, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
 from accord.protocol.memory import Memory
+from accord.protocol.record_text import evidence_of, plain_messages, text_of
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import Index, complete
@@ -29,7 +29,6 @@ from accord.types._base import ProgressToken, RequestId, RevisionId
 # An opening is three messages; whoever says more without naming a revision is judged by the default
 # one.
 _HELD_BACK: Final = 64
-_EVIDENCE_LENGTH: Final = 400
 _VERSION_2_0: Final = "jsonrpc.message.version-2-0"
 
 
@@ -103,7 +102,7 @@ class Monitor:
             and any(
                 message.get("method") == "initialize"
                 and META_VERSION not in meta_of(message.get("params"))
-                for message in _plain_messages(record)
+                for message in plain_messages(record)
             )
         )
 
@@ -120,7 +119,7 @@ class Monitor:
         return violations
 
     def _names_revision(self, record: Record) -> Revision | None:
-        for message in _plain_messages(record):
+        for message in plain_messages(record):
             params, result = message.get("params"), message.get("result")
             meta = meta_of(params)
             if META_VERSION in meta:
@@ -142,7 +141,7 @@ class Monitor:
 
     def _observe(self, record: Record) -> list[Violation]:
         self._transports.add(record.transport)
-        text = _text_of(record)
+        text = text_of(record)
         if text is None:
             return []
         self.messages += 1
@@ -150,6 +149,9 @@ class Monitor:
         try:
             decoded = self._codec.decode(text)
         except MalformedMessage as malformed:
+            if record.http is not None and record.http.is_refusal:
+                # The body of an error status need not be a message.
+                return violations
             return violations + self._malformed(record, malformed)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded, in_batch=False)
@@ -250,7 +252,7 @@ class Monitor:
         else:
             exchange = conversation.answered_by(sender, id)
             revision = exchange.revision if exchange else conversation.current
-            name = exchange.name if exchange else ""
+            name = _answered_method(exchange, body)
         return Step(
             sender=sender,
             kind=kind,
@@ -353,14 +355,17 @@ class Monitor:
                 continue
             row = self._rows[violation.requirement]
             severity = violation.severity or row.severity_in(revision)
+            tally = self._tally(violation.requirement)
+            tally.exercised = max(tally.exercised, 1)
+            if severity is None:
+                tally.hint = tally.hint or violation.why
+                continue
             complete_violation = msgspec.structs.replace(
                 violation,
                 severity=severity,
                 number=record.number or None,
-                evidence=_evidence(record),
+                evidence=evidence_of(record),
             )
-            tally = self._tally(violation.requirement)
-            tally.exercised = max(tally.exercised, 1)
             tally.breaches += 1
             tally.worst = FAIL if FAIL in (tally.worst, severity) else severity
             if len(tally.kept) < self._kept:
@@ -387,10 +392,7 @@ class Monitor:
                 more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
                 message = tally.kept[0].why + more
         elif tally.exercised:
-            name, message = (
-                "pass",
-                f"held {tally.exercised} times" if tally.exercised > 1 else "held",
-            )
+            name, message = "pass", tally.held_text
         else:
             name, message = self._unexercised(row, is_ruled=is_ruled)
         return Verdict(
@@ -429,16 +431,6 @@ JUDGED_HERE: Final = frozenset(
 """Requirements that are judged before or after there is a step, not by a rule."""
 
 
-def _plain_messages(record: Record) -> Iterator[dict[str, Any]]:
-    try:
-        value = None if record.message is None else msgspec.json.decode(record.message)
-    except (ValueError, RecursionError):
-        return
-    for message in value if isinstance(value, list) else [value]:
-        if isinstance(message, dict):
-            yield message
-
-
 def _read(frame: Frame) -> tuple[Any, bool]:
     """Read the body of a frame, and say whether all of it could be read."""
     if frame.body is None:
@@ -461,17 +453,16 @@ def _row(named: Any) -> Revision | None:
     return REVISIONS.get(named) if isinstance(named, str) else None
 
 
-def _text_of(record: Record) -> bytes | None:
-    if record.message is not None:
-        return bytes(record.message)
-    if record.raw is None or not record.raw.strip():
-        return None
-    return record.raw.encode(errors="surrogatepass")
+def _answered_method(exchange: Exchange | None, body: Any) -> str:
+    """Return the method that a reply answers; empty where nobody can tell.
 
-
-def _evidence(record: Record) -> str:
-    text = (_text_of(record) or b"").decode(errors="replace")
-    return text if len(text) <= _EVIDENCE_LENGTH else f"{text[:_EVIDENCE_LENGTH]}..."
+    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
+    not to blame for it. Only the answer to initialize is known by what it holds.
+    """
+    if exchange is None:
+        return ""
+    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
+    return "" if exchange.duplicates and not is_known else exchange.name
 
 
 def _token(body: Any) -> ProgressToken | None:

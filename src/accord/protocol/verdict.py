@@ -13,12 +13,22 @@ VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-
 
 
 class Tally(msgspec.Struct):
-    """How one requirement fared: how often it was tested and broken, and the first breaches."""
+    """How one requirement fared: how often it was tested and broken, and the first breaches.
+
+    `hint` is the first thing seen that the text recommends and does not ask for.
+    """
 
     exercised: int = 0
     breaches: int = 0
     worst: Severity | None = None
     kept: list[Violation] = []
+    hint: str | None = None
+
+    @property
+    def held_text(self) -> str:
+        """What is said of a requirement that was put to the test and not broken."""
+        told = f"held {self.exercised} times" if self.exercised > 1 else "held"
+        return told if self.hint is None else f"{told}; {self.hint}, which is optional"
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):

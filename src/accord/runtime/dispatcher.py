@@ -17,8 +17,8 @@ from accord.errors import (
     ConnectionClosed,
     InternalError,
     LocalProtocolError,
+    MessageTooLarge,
     RequestError,
-    RequestTimeout,
 )
 from accord.protocol.endpoint import (
     Endpoint,
@@ -30,7 +30,11 @@ from accord.protocol.endpoint import (
     ResultReceived,
 )
 from accord.protocol.exchange import Exchange
+from accord.protocol.jsonrpc import MalformedMessage
+from accord.runtime import forks
 from accord.runtime.eager import start
+from accord.runtime.failures import explain_size, is_pressed, is_writable
+from accord.runtime.pending import Pending
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 
@@ -88,25 +92,6 @@ class Origin(Protocol):
         """Take note that work for a request has ended; without an answer, if none was written."""
 
 
-class Pending:
-    """A request of ours that waits for its answer, with its deadlines."""
-
-    __slots__ = ("cap", "ends", "future", "on_progress", "timeout")
-
-    def __init__(
-        self,
-        future: asyncio.Future[Any],
-        timeout: float | None,
-        cap: float | None,
-        on_progress: Callable[[ProgressParams], Any] | None,
-    ) -> None:
-        self.future = future
-        self.timeout = timeout
-        self.cap = cap
-        self.on_progress = on_progress
-        self.ends = inf
-
-
 class _Nobody:
     """Handles nothing: its conversation is over."""
 
@@ -161,6 +146,7 @@ class Dispatcher:
         self.watchdog = watchdog
         self.running: dict[RequestId, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
+        self._generation = forks.generation
 
     # -- receiving
 
@@ -174,7 +160,13 @@ class Dispatcher:
         Returns:
             What was in it; all of it has been seen to.
         """
-        events = self.endpoint.receive(message)
+        return self._see_to(self.endpoint.receive(message), origin)
+
+    def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
+        """Take in what the transport could not keep as a message: it is answered, or it fails."""
+        return self._see_to(self.endpoint.receive_malformed(malformed), None)
+
+    def _see_to(self, events: Sequence[Event], origin: "Origin | None") -> Sequence[Event]:
         for event in events:
             if event.__class__ is RequestReceived:
                 event.exchange.origin = origin
@@ -189,12 +181,14 @@ class Dispatcher:
             return self._fail(exchange, busy)
         try:
             outcome = self.handlers.request(exchange, params, self)
-        except (Exception, SystemExit) as error:  # a handler must not end the conversation
-            return self._fail(exchange, error)
+        except BaseException as error:  # a handler must not end the conversation
+            return self._fail_with(exchange, error)
         if type(outcome) is CoroutineType:
             if self.watchdog is not None:
                 self.watchdog.enter()
             task = start(self._loop, self._run(exchange, outcome), exchange.state or exchange.name)
+            if forks.generation != self._generation:
+                forks.end_child()
             if not task.done():
                 self.running[exchange.id] = task
         else:
@@ -204,16 +198,17 @@ class Dispatcher:
     async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, Any]) -> None:
         try:
             self._respond(exchange, await work)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self.closed is not None or (task is not None and task.cancelling()):
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            if forks.generation != self._generation:
+                forks.end_child(error)
+            if self._is_stopped(exchange, error):
                 if not exchange.cancelled:
                     raise
             else:
-                # Something that the handler awaited was cancelled; the peer waits all the same.
-                self._fail(exchange, InternalError("the work was cancelled"))
-        except (Exception, SystemExit) as error:
-            self._fail(exchange, error)
+                # The handler raised it, or what it awaited was cancelled; the peer waits.
+                self._fail_with(exchange, error)
+        except BaseException as error:
+            self._fail_with(exchange, error)
         finally:
             self.running.pop(exchange.id, None)
             if self.watchdog is not None:
@@ -221,26 +216,53 @@ class Dispatcher:
             if exchange.origin is not None:
                 exchange.origin.left()
 
+    def _is_stopped(self, exchange: Exchange, error: BaseException) -> bool:
+        """Whether a handler was stopped from outside, rather than raising by itself."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return True  # its coroutine is closed after the end of the loop
+        if isinstance(error, GeneratorExit):
+            return task is None or self.running.get(exchange.id, task) is not task
+        return self.closed is not None or (task is not None and task.cancelling() > 0)
+
+    def _fail_with(self, exchange: Exchange, error: BaseException) -> None:
+        """Answer a request whose handler raised; a real Ctrl-C goes on after that."""
+        if isinstance(error, asyncio.CancelledError):
+            self._fail(exchange, InternalError("the work was cancelled"))
+        else:
+            self._fail(exchange, error)
+        if isinstance(error, KeyboardInterrupt) and is_pressed():
+            raise error
+
     def _respond(self, exchange: Exchange, result: Any) -> None:
+        if forks.generation != self._generation:
+            forks.end_child()
         try:
             reply = self.endpoint.respond(exchange, result)
-        except (LocalProtocolError, TypeError, ValueError) as error:
+        except MessageTooLarge as error:
+            self._fail(exchange, explain_size(exchange, error))
+        except Exception as error:
             self._fail(exchange, error)
         else:
             if reply is not None and self.closed is None:
                 self.write(reply, exchange)
 
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
-        if not isinstance(error, RequestError):
+        if forks.generation != self._generation:
+            forks.end_child(error)
+        if not isinstance(error, RequestError) or not is_writable(error):
             # Nothing of it reaches the peer: it may name files, hosts or secrets.
             log.error("%s failed", exchange.name, exc_info=error)
             error = InternalError("internal error")
         try:
             reply = self.endpoint.fail(exchange, error)
+        except MessageTooLarge as too_large:
+            reply = self.endpoint.fail(exchange, explain_size(exchange, too_large))
         except LocalProtocolError:
             log.exception("%s was answered twice", exchange.name)
             return
-        except (TypeError, ValueError):
+        except Exception:
             # A handler's own words or data that no message can carry; the peer waits all the same.
             log.exception("the error of %s cannot be written", exchange.name)
             reply = self.endpoint.fail(exchange, InternalError("internal error"))
@@ -283,7 +305,9 @@ class Dispatcher:
             return
         try:
             self.handlers.notification(event, self)
-        except Exception:  # nor must a callback
+        except BaseException as error:  # nor must a callback
+            if isinstance(error, KeyboardInterrupt) and is_pressed():
+                raise
             log.exception("%s could not be passed on", event.name)
 
     def spawn(self, outcome: Any) -> None:
@@ -338,9 +362,7 @@ class Dispatcher:
             raise self.closed
         exchange, data = self.endpoint.request(name, params)
         future = self._loop.create_future()
-        exchange.state = pending = Pending(
-            future, timeout, cap and self._loop.time() + cap, on_progress
-        )
+        exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
         self._extend(pending)
         self.write(data, within)
         try:
@@ -350,10 +372,7 @@ class Dispatcher:
             raise
 
     def _extend(self, pending: Pending) -> None:
-        ends = inf if pending.timeout is None else self._loop.time() + pending.timeout
-        if pending.cap is not None and pending.cap < ends:
-            ends = pending.cap
-        pending.ends = ends
+        ends = pending.extend(self._loop.time())
         # One timer for all requests: most are answered long before it would go off.
         if ends != inf and (self._timer is None or ends < self._timer.when()):
             self._set_timer(ends)
@@ -375,13 +394,13 @@ class Dispatcher:
             pending = exchange.state
             if not isinstance(pending, Pending) or pending.future.done():
                 continue
-            if is_waited_for and (pending.cap is None or pending.cap > now):
+            if is_waited_for and pending.cap_ends > now:
                 self._extend(pending)
             if pending.ends > now:
                 earliest = min(earliest, pending.ends)
                 continue
             self.cancel(exchange, "no answer in time")
-            pending.future.set_exception(RequestTimeout(f"{exchange.name}: no answer in time"))
+            pending.future.set_exception(pending.expiry(exchange.name))
         if earliest != inf:
             self._set_timer(earliest)
 

@@ -6,11 +6,13 @@ process has neither.
 
 import asyncio
 import logging
+import os
 import selectors
 import sys
 import threading
 import time
-import traceback
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -20,6 +22,13 @@ log = logging.getLogger("accord")
 
 # Long enough for honest work between two awaits, short enough that a person would notice.
 THRESHOLD: Final = 0.25
+# Whose code it is that blocks: ours, the loop's, that of Python, or the author's.
+_OURS: Final = f"{Path(__file__).parents[1]}{os.sep}"
+_LOOP: Final = f"{Path(asyncio.__file__).parent}{os.sep}"
+_LIBRARY: Final = f"{Path(os.__file__).parent}{os.sep}"
+_PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
+# The methods of the dispatcher that call handlers: what lies outside of them is not to blame.
+_SERVING: Final = frozenset({"_run", "_serve"})
 # Starting a thread costs 0.1 ms: too much for every request, nothing for one a second.
 _IDLE: Final = 1.0
 
@@ -83,22 +92,61 @@ class Watchdog:
             return not self._watched
 
     def _report(self, late: float) -> bool:
-        """Say who is at fault; returns whether anybody is."""
+        """Say what is at fault; returns whether anything is."""
         try:
             task = asyncio.current_task(self.loop)
         except RuntimeError:
             return False
-        name = "something" if task is None else task.get_name()
         frame = sys._current_frames().get(self._loop_thread)
         if task is None and frame is not None and frame.f_code.co_filename == selectors.__file__:
             return False  # it waits for events, and is late because the machine is busy
-        place = traceback.extract_stack(frame)[-1] if frame is not None else None
-        where = f" at {place.filename}:{place.lineno}" if place is not None else ""
-        log.warning(
-            "%s has blocked the event loop for %.1f s%s: nobody else is served meanwhile; await "
-            "instead, or make it a plain function, which runs in a thread",
-            name,
-            late,
-            where,
-        )
+        name = _served_in(frame) or ("something" if task is None else task.get_name())
+        place = _author_place(frame)
+        if place is None:
+            log.warning(
+                "%s has blocked the event loop for %.1f s with the size of its arguments or of its "
+                "result: no other request is served meanwhile; pass less at once, or make it a "
+                "plain function, whose results are converted in a thread",
+                name,
+                late,
+            )
+        else:
+            log.warning(
+                "%s has blocked the event loop for %.1f s at %s: no other request is served "
+                "meanwhile; await instead, or make it a plain function, which runs in a thread",
+                name,
+                late,
+                place,
+            )
         return True
+
+
+def _author_place(frame: FrameType | None) -> str | None:
+    """Return where the author's code blocks; None where it is our own that takes its time.
+
+    The innermost line is told, unless it is ours: then it is the line of the author that led there.
+    """
+    place: str | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        is_ours = file.startswith(_OURS)
+        if file.startswith(_LOOP) or (is_ours and frame.f_code.co_name in _SERVING):
+            return None
+        if is_ours:
+            place = None
+        elif place is None:
+            place = f"{file}:{frame.f_lineno}"
+        if not is_ours and not (file.startswith(_LIBRARY) and _PACKAGES not in file):
+            return place
+        frame = frame.f_back
+    return None
+
+
+def _served_in(frame: FrameType | None) -> str | None:
+    """Return what is being served in a frame, where that began in this turn of the loop."""
+    while frame is not None:
+        if frame.f_code.co_name == "_serve" and "exchange" in frame.f_code.co_varnames:
+            exchange = frame.f_locals.get("exchange")
+            return str(getattr(exchange, "state", None) or getattr(exchange, "name", "a request"))
+        frame = frame.f_back
+    return None

@@ -2,6 +2,7 @@
 
 from accord.bindings.facts import RequestFacts
 from accord.server.access import Policy
+from accord.server.choices import Choices
 from accord.server.context import Context
 from accord.server.logs import ClientLogHandler
 from accord.server.results import Audio, Image
@@ -9,6 +10,7 @@ from accord.server.server import Lifespan, Middleware, Proceed, Server
 
 __all__ = [
     "Audio",
+    "Choices",
     "ClientLogHandler",
     "Context",
     "Image",

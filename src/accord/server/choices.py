@@ -1,13 +1,85 @@
-"""Choices in schemas, as their author wrote them: msgspec sorts those of enums and literals."""
+"""Choices in schemas: with titles for people, and in the order that their author wrote.
 
-from collections.abc import Hashable, Iterable, Iterator
+msgspec sorts the values of enums and literals, and knows no titles.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
+from accord.errors import RegistrationError
 from accord.server.fields import fields_of, is_structured, key_of
 from accord.types import JsonObject
 
-__all__ = ["put_in_order"]
+__all__ = ["Choices", "put_in_order"]
+
+
+class Choices:
+    """The values that a person or a model may choose from, each with a title where one is given.
+
+        size: Annotated[str, Choices({"s": "Small", "l": "Large"})]
+        toppings: Annotated[list[str], Choices({"ham": "Ham", "egg": "Fried egg"})]
+        colour = await ctx.elicit("Which colour?", Choices(["red", "green"]))
+        colours = await ctx.elicit("Which colours?", Choices(["red", "green"], several=True))
+
+    Args:
+        options: the values, or a mapping of values to titles.
+        several: whether several may be chosen, where `Choices` itself is asked for; in `Annotated`
+            the type says so.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str] | Iterable[str], *, several: bool = False
+    ) -> None:
+        titles = dict(options) if isinstance(options, Mapping) else {}
+        values = list(titles) if titles else _texts(options)
+        if not values or not all(isinstance(each, str) for each in (*values, *titles.values())):
+            raise RegistrationError(
+                "Choices takes at least one text, or a mapping of texts to titles"
+            )
+        self.values: tuple[str, ...] = tuple(dict.fromkeys(values))
+        self.titles: dict[str, str] = titles
+        self.several = several
+
+    def schema(self, keyword: str) -> JsonObject:
+        """Return the titles as a schema: options with a constant and a title each.
+
+        Args:
+            keyword: `oneOf` for a choice of one, `anyOf` for the items of a choice of several.
+        """
+        if not self.titles:
+            return {}
+        return {keyword: [{"const": value, "title": self.titles[value]} for value in self.values]}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Let models of pydantic refuse other values."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonObject:
+        """Let models of pydantic show the choices."""
+        shown: JsonObject = handler(schema)
+        if shown.get("type") == "array":
+            items = {"type": "string", "enum": list(self.values), **self.schema("anyOf")}
+            return {**shown, "items": items}
+        return {**shown, "enum": list(self.values), **self.schema("oneOf")}
+
+    def _checked(self, value: Any) -> Any:
+        for each in value if isinstance(value, list) else [value]:
+            if each not in self.values:
+                raise ValueError(f"expected one of {', '.join(self.values)}, got {each!r}")
+        return value
+
+    def __repr__(self) -> str:
+        several = ", several=True" if self.several else ""
+        return f"Choices({self.titles or list(self.values)!r}{several})"
+
+
+def _texts(options: Iterable[str]) -> list[str]:
+    if isinstance(options, str):
+        raise RegistrationError(f"Choices takes a list of texts, not the text {options!r}")
+    return list(options)
 
 
 def put_in_order(schemas: Any, types: Iterable[Any]) -> None:

@@ -5,15 +5,17 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import msgspec
 
 from accord.bindings.facts import NO_FACTS, RequestFacts
-from accord.errors import ElicitationRefused, MissingCapability
+from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.principal import Principal
 from accord.protocol.declared import elicitation_modes
 from accord.protocol.exchange import Exchange
+from accord.protocol.shape import narrow
+from accord.server.choices import Choices
 from accord.server.forms import form_of
 from accord.types import (
     CreateMessageParams,
@@ -29,7 +31,7 @@ from accord.types import (
     SamplingMessage,
     TextContent,
 )
-from accord.types._base import RequestId, RevisionId
+from accord.types._base import JsonObject, RequestId, RevisionId
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -279,30 +281,50 @@ class Context(Generic[State]):
         assert isinstance(result, CreateMessageResult)
         return result
 
+    @overload
     async def elicit(
         self, message: str, form: type[Value], *, timeout: float | None = None
-    ) -> Value:
+    ) -> Value: ...
+    @overload
+    async def elicit(
+        self, message: str, form: Choices | JsonObject, *, timeout: float | None = None
+    ) -> Any: ...
+    async def elicit(self, message: str, form: Any, *, timeout: float | None = None) -> Any:
         """Ask the user to fill in a form, and return it.
 
         Args:
             message: what to ask.
-            form: a flat type: its fields are strings, numbers, booleans or choices. Or one of
-                these alone, such as `str`.
+            form: a flat type: its fields are strings, numbers, booleans, choices of one or lists of
+                choices. Or one of these alone, such as `str`. Or `Choices`, whose values may have
+                titles. Or a JSON Schema written by hand; the answer is then a dictionary.
             timeout: seconds to wait; by default as long as the server waits for anything.
 
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
                 ToolError, so a tool that does not catch it tells its caller.
-            MissingCapability: the client did not declare elicitation, or not by form.
+            MissingCapability: the client did not declare elicitation by form, or its revision has
+                no form for a choice of several.
         """
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
+        self._refuse_later_forms(params)
         result = await self._ask("elicitation", "elicitation/create", params, timeout)
         assert isinstance(result, ElicitResult)
         if result.action != "accept":
             raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
         filled = (result.content or {}).items()
         return read({name: value for name, value in filled if value is not None})
+
+    def _refuse_later_forms(self, params: ElicitParams) -> None:
+        revision = self._exchange.revision
+        if "elicitation/create" not in revision.requests["server"]:
+            return  # _ask says so
+        try:
+            narrow(params, revision.id)
+        except LocalProtocolError:
+            raise MissingCapability(
+                f"revision {revision.id} has no form for a choice of several values; ask for one"
+            ) from None
 
     async def roots(self, *, timeout: float | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.

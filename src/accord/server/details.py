@@ -1,14 +1,21 @@
 """What an author says of a tool, resource or prompt by keyword, held to what may be said."""
 
+import logging
+import re
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from accord.errors import RegistrationError
 from accord.keywords import refuse_unknown
 
-__all__ = ["checked", "checked_name"]
+__all__ = ["checked", "checked_name", "warn_about_tool"]
+
+log = logging.getLogger("accord.server")
+
+# tools.name.charset: what 2025-11-25 recommends and hosts insist on.
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 Details = TypeVar("Details", bound=Mapping[str, Any])
 
@@ -44,3 +51,15 @@ def checked_name(name: str, where: str) -> str:
     if not name or name == "<lambda>":
         raise RegistrationError(f"{where} has no name; give name=...")
     return name
+
+
+def warn_about_tool(name: str, description: str | None) -> None:
+    """Log what hosts refuse in a tool, or what leaves a model without help."""
+    if _HOST_NAME.fullmatch(name) is None:
+        log.warning(
+            "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name
+        )
+    if not description:
+        log.warning(
+            "tool %r has no description, so models see its name alone; write a docstring", name
+        )

@@ -1,13 +1,13 @@
 """A flat type as the form that a user fills in."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 from accord.errors import RegistrationError, ToolError
+from accord.server.choices import Choices
+from accord.server.mismatch import explain, path_text
 from accord.server.schemas import convert, schema_of
 from accord.types._base import JsonObject
-
-Form = TypeVar("Form")
 
 # What the field is called where only one value is asked for.
 _ONE: Final = "value"
@@ -24,15 +24,32 @@ _KEPT: Final = (
     "maxLength",
     "minimum",
     "maximum",
+    "oneOf",
+)
+_KEPT_OF_SEVERAL: Final = (
+    "type",
+    "title",
+    "description",
+    "items",
+    "default",
+    "minItems",
+    "maxItems",
 )
 
 
-def form_of(type_: type[Form]) -> tuple[JsonObject, Callable[[JsonObject], Form]]:
+def form_of(type_: Any) -> tuple[JsonObject, Callable[[JsonObject], Any]]:
     """Return the schema of a form and the function that reads its answer.
+
+    Args:
+        type_: a flat type, the type of one value, `Choices`, or a schema written by hand.
 
     Raises:
         RegistrationError: the type is not flat; the message names the field.
     """
+    if isinstance(type_, dict):
+        return _written_form(type_)
+    if isinstance(type_, Choices):
+        type_ = Annotated[list[str] if type_.several else str, type_]
     schema = schema_of(type_)
     called = _called(type_)
     properties = schema.get("properties")
@@ -45,11 +62,12 @@ def form_of(type_: type[Form]) -> tuple[JsonObject, Callable[[JsonObject], Form]
     if schema.get("required"):
         form["required"] = schema["required"]
 
-    def read(content: JsonObject) -> Form:
+    def read(content: JsonObject) -> Any:
         try:
-            answer: Form = convert(content, type_, strict=False)
+            answer = convert(content, type_, strict=False)
         except ValueError as error:
             raise ToolError(f"the answer does not fit {called}: {error}") from None
+        _refuse_other_choices(form, content)
         if hasattr(answer, "__dict__"):
             # msgspec leaves defaults to a dataclass, so that it would be written without them.
             for name in getattr(answer, "__dataclass_fields__", ()):
@@ -63,19 +81,41 @@ def _called(type_: Any) -> str:
     return getattr(type_, "__name__", str(type_))
 
 
-def _form_of_one(
-    type_: type[Form], schema: JsonObject
-) -> tuple[JsonObject, Callable[[JsonObject], Form]]:
+def _written_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], JsonObject]]:
+    """Take a form as its author wrote it; the answer stays a dictionary."""
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        raise RegistrationError('a form written by hand has "type": "object" and "properties"')
+
+    def read(content: JsonObject) -> JsonObject:
+        if (wrong := explain(schema, content, {})) is not None:
+            place = path_text(wrong.path)
+            raise ToolError(f"the answer does not fit the form: {place}: {wrong.reason}")
+        return content
+
+    return schema, read
+
+
+def _refuse_other_choices(form: JsonObject, content: JsonObject) -> None:
+    """Refuse values that are not among the choices: msgspec does not know those of `Choices`."""
+    for name, field in form["properties"].items():
+        is_choice = "oneOf" in field or "enum" in field or "items" in field
+        if is_choice and name in content and (wrong := explain(field, content[name], {})):
+            place = path_text((name, *wrong.path))
+            raise ToolError(f"the answer does not fit the form: {place}: {wrong.reason}")
+
+
+def _form_of_one(type_: Any, schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], Any]]:
     """Make a form with one field, for a single value."""
     called = _called(type_)
     field = _field(called, schema)
     form: JsonObject = {"type": "object", "properties": {_ONE: field}, "required": [_ONE]}
 
-    def read(content: JsonObject) -> Form:
+    def read(content: JsonObject) -> Any:
         try:
-            answer: Form = convert(content.get(_ONE), type_, strict=False)
+            answer = convert(content.get(_ONE), type_, strict=False)
         except ValueError as error:
             raise ToolError(f"the answer does not fit {called}: {error}") from None
+        _refuse_other_choices(form, content)
         return answer
 
     return form, read
@@ -84,11 +124,17 @@ def _form_of_one(
 def _field(what: str, schema: Any) -> JsonObject:
     """Keep what forms may say; optional fields are those that need not be filled in."""
     field = _without_null(schema) if isinstance(schema, dict) else {}
+    if field.get("type") == "array":
+        return _field_of_several(what, field)
+    if "oneOf" in field:
+        # The titles name the values too, and a field says them once.
+        field.pop("enum", None)
     if "enum" in field and all(isinstance(value, str) for value in field["enum"]):
         field.setdefault("type", "string")
     if field.get("type") not in _PRIMITIVES:
         raise RegistrationError(
-            f"{what} cannot be asked for: expected a string, number, boolean or choice of strings"
+            f"{what} cannot be asked for: expected a string, number, boolean, choice of strings or "
+            "list of such a choice"
         )
     kept = {key: field[key] for key in _KEPT if field.get(key) is not None}
     if kept.get("format") not in (None, *_FORMATS):
@@ -98,6 +144,23 @@ def _field(what: str, schema: Any) -> JsonObject:
         values = kept.pop("enum")
         if kept["type"] != "boolean":
             kept |= {"minimum": min(values), "maximum": max(values)}
+    return kept
+
+
+def _field_of_several(what: str, field: JsonObject) -> JsonObject:
+    """Describe a choice of several: the items are named with titles, or as plain values."""
+    items = field.get("items")
+    items = dict(items) if isinstance(items, dict) else {}
+    kept = {key: field[key] for key in _KEPT_OF_SEVERAL if field.get(key) is not None}
+    if "anyOf" in items:
+        kept["items"] = {"anyOf": items["anyOf"]}
+    elif items.get("enum") and all(isinstance(value, str) for value in items["enum"]):
+        kept["items"] = {"type": "string", "enum": items["enum"]}
+    else:
+        raise RegistrationError(
+            f"{what} cannot be asked for: a list in a form is a choice of several strings; write "
+            'list[Literal["a", "b"]] or Annotated[list[str], Choices(...)]'
+        )
     return kept
 
 

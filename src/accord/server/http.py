@@ -32,26 +32,33 @@ class HttpSettings(TypedDict, total=False):
     events: "EventStore | None"
     retry: int
     sessions: int
+    sessions_per_caller: int
     session_idle: float
     connections: int
     listeners: int
     keep_alive: float
     body_timeout: float
+    body_rate: int
+    bodies_bytes: int
+    opening_bytes: int
     write_timeout: float
+    unread_bytes: int
 
 
 def run(server: "Server[Any]", app: Any, *, host: str, port: int) -> None:
     """Serve until a signal comes; calls under way get the grace period.
+
+    What hangs, on the loop or in a thread, keeps the process for about a second more.
 
     Raises:
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on.
     """
     from accord.server.threads import is_working
-    from accord.transports.ending import exit_at_once
+    from accord.transports.ending import exit_at_once, leave_threads
 
     try:
-        from accord.transports.uvicorn_server import listen, serve
+        from accord.transports.uvicorn_server import END_SLACK, listen, serve
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
     server.was_run = True
@@ -64,6 +71,7 @@ def run(server: "Server[Any]", app: Any, *, host: str, port: int) -> None:
     executor = vars(server).pop("threads", None)
     if executor is not None:
         executor.shutdown(wait=False, cancel_futures=True)
+    leave_threads(END_SLACK / 2)
 
 
 def _announce(server: "Server[Any]", app: Any, address: tuple[Any, ...]) -> None:
@@ -81,5 +89,6 @@ def _announce(server: "Server[Any]", app: Any, address: tuple[Any, ...]) -> None
     is_open = options.public_url is not None or any(options.allowed_hosts)
     if not is_open and not ip_address(host).is_loopback:
         log.warning(
-            "only requests to localhost are served; set public_url or allowed_hosts for others"
+            "only requests to localhost are served; set public_url or allowed_hosts for others, "
+            "as in server.run('http', public_url=...)"
         )

@@ -6,6 +6,7 @@ of one, or a coroutine for one.
 
 import contextvars
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
@@ -34,7 +35,7 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.server.listing import Listing
     from accord.server.session import Session
-    from accord.server.signature import Bound, Signature
+    from accord.server.signature import Bound
 
 Handler = Callable[["Session", Exchange, Any], Any]
 
@@ -90,13 +91,15 @@ async def read_resource(
 ) -> ReadResourceResult:
     entry, variables = _find_resource(session, exchange, params.uri)
     bound = entry.bind(variables)
+    exchange.state = f"resource {entry.key}"
+    convert = partial(resources.contents, entry, params.uri)
     try:
-        value = await call_user(session, exchange, entry.function, entry.signature, bound)
+        result: ReadResourceResult = await call_user(session, exchange, entry, bound, convert)
     except ResourceNotFound as error:
         if error.data is None:  # errors.resource-not-found.data-uri
             error.data = {"uri": params.uri}
         raise
-    return resources.contents(entry, params.uri, value)
+    return result
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
@@ -121,8 +124,9 @@ async def get_prompt(
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise prompts.unknown(params.name)
     bound = entry.bind(params.arguments or {})
-    value = await call_user(session, exchange, entry.function, entry.signature, bound)
-    return entry.messages(value)
+    exchange.state = f"prompt {entry.key}"
+    result: GetPromptResult = await call_user(session, exchange, entry, bound, entry.messages)
+    return result
 
 
 async def complete(
@@ -132,6 +136,7 @@ async def complete(
     if not session.server.access.admits(session, exchange, entry):
         raise completion.unknown(params.ref)
     completer = session.server.completions.find(params.ref, params.argument.name)
+    exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
     context = session.context(exchange)
     current.set(context)
@@ -140,7 +145,8 @@ async def complete(
     value = await in_thread(
         session.server.threads,
         lambda: variables.run(completer, params.argument.value, resolved),
-        timeout=None,
+        name=exchange.state,
+        flow=session.flow if exchange.origin is None else None,
     )
     if isinstance(value, Awaitable):
         value = await value
@@ -155,22 +161,27 @@ def set_level(session: "Session", exchange: Exchange, params: SetLevelParams) ->
 async def call_user(
     session: "Session",
     exchange: Exchange,
-    function: Callable[..., Any],
-    signature: "Signature",
+    entry: "resources.ResourceEntry | resources.TemplateEntry | prompts.PromptEntry",
     bound: "Bound",
+    convert: Callable[[Any], Any],
 ) -> Any:
-    """Call a reader or prompt of the author: on the loop if it is async, else in a thread."""
+    """Call a reader or prompt of the author: on the loop if it is async, else in a thread.
+
+    What it returns is converted in the same place: a large value takes its time.
+    """
     context = session.context(exchange)
     current.set(context)
+    function, signature = entry.function, entry.signature
     try:
         if signature.is_async:
-            return await signature.call(function, bound, context)
+            return convert(await signature.call(function, bound, context))
         variables = contextvars.copy_context()
         session.track(exchange, context)
         return await in_thread(
             session.server.threads,
-            lambda: variables.run(signature.call, function, bound, context),
-            timeout=None,
+            lambda: variables.run(lambda: convert(signature.call(function, bound, context))),
+            name=exchange.state,
+            flow=session.flow if exchange.origin is None else None,
         )
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.

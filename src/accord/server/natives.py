@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from accord.errors import RegistrationError
+from accord.server.choices import Choices
 from accord.server.fields import (
     Field,
     fields_of,
@@ -167,6 +168,9 @@ class _Rewriter:
             if adapter is not None:
                 return stand_in(adapter, getattr(base, "__name__", "value"))
         metas = [meta for each in metadata for meta in _metas(each)]
+        for each in metadata:
+            if isinstance(each, Choices):
+                base = chosen_from(each, base)
         return _with_metas(self.rewrite(base), metas)
 
     # -- unions
@@ -231,7 +235,10 @@ def _is_misread(type_: Any, names: Mapping[str, Any], seen: set[Any]) -> bool:
 
 
 def _is_foreign(annotation: Any, metadata: Iterable[Any]) -> bool:
-    if any(not isinstance(each, Meta) and _metas(each) for each in metadata):
+    if any(
+        isinstance(each, Choices) or (not isinstance(each, Meta) and _metas(each))
+        for each in metadata
+    ):
         return True
     if "pydantic" not in sys.modules:
         return False
@@ -241,6 +248,29 @@ def _is_foreign(annotation: Any, metadata: Iterable[Any]) -> bool:
 
 
 # Metadata of Annotated
+
+
+def chosen_from(choices: Choices, base: Any) -> Any:
+    """Return the type whose values are those of a choice, or lists of them.
+
+    Raises:
+        RegistrationError: the annotated type is neither `str` nor a list of `str`.
+    """
+    is_optional = get_origin(base) in (Union, types.UnionType)
+    members = [each for each in get_args(base) if each is not types.NoneType]
+    if is_optional and len(members) == 1:
+        return chosen_from(choices, members[0]) | None
+    one: Any = Literal.__getitem__(choices.values)
+    if base is str:
+        return constrained(one, _extra(choices.schema("oneOf")))
+    if get_origin(base) is list and get_args(base) == (str,):
+        return list[constrained(one, _extra(choices.schema("anyOf")))]  # type: ignore[misc]
+    called = getattr(base, "__name__", base)
+    raise RegistrationError(f"Choices stands on str or list[str], not on {called}")
+
+
+def _extra(schema: JsonObject) -> list[Meta]:
+    return [Meta(extra_json_schema=schema)] if schema else []
 
 
 def _metas(metadata: Any) -> list[Meta]:

@@ -11,11 +11,12 @@ from msgspec import UNSET
 from accord.errors import RegistrationError
 from accord.server.annotations import Resolver, callable_name, core_of
 from accord.server.natives import constrained, native
-from accord.server.schemas import convert
+from accord.server.schemas import convert, json_default
 
 __all__ = ["Parameters", "Slot", "doc_of", "is_async"]
 
 EMPTY: Final = _inspect.Parameter.empty
+_CONTEXT_NAMES: Final = ("ctx", "context")
 
 
 class Slot(NamedTuple):
@@ -34,9 +35,21 @@ class Slot(NamedTuple):
 
 
 class Parameters:
-    """The parameters of a function, sorted into slots and the context."""
+    """The parameters of a function, sorted into slots and the context.
 
-    def __init__(self, function: Any, context_type: type | None) -> None:
+    Args:
+        function: anything callable.
+        context_type: the parameter annotated with it is the context.
+        has_schema: whether a schema describes the arguments, so that `**rest` may take some.
+
+    Attributes:
+        takes_rest: whether the function takes arguments that it does not name.
+        warnings: mistakes that do not prevent a call, but that its author would want to know of.
+    """
+
+    def __init__(
+        self, function: Any, context_type: type | None, *, has_schema: bool = False
+    ) -> None:
         if isinstance(function, str):
             raise RegistrationError(
                 f"expected a function, got {function!r}; a name is given by keyword, as name=..."
@@ -46,6 +59,9 @@ class Parameters:
         self.context: str | None = None
         self.order: list[tuple[str, bool]] = []
         self.slots: list[Slot] = []
+        self.takes_rest = False
+        self.warnings: list[str] = []
+        self._has_schema = has_schema
         self._context_type = context_type
         known = {} if context_type is None else {context_type.__name__: context_type}
         resolver = Resolver(function, known)
@@ -68,10 +84,13 @@ class Parameters:
 
     def _add(self, parameter: _inspect.Parameter, resolver: Resolver) -> None:
         what = f'parameter "{parameter.name}"'
+        if parameter.kind is parameter.VAR_KEYWORD and self._has_schema:
+            self.takes_rest = True
+            return
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RegistrationError(
                 f'{self.where}: "{parameter}" cannot be described to a client; '
-                "give each argument a parameter of its own"
+                "give each argument a parameter of its own, or describe them with input_schema"
             )
         annotation = resolver.resolve(parameter.annotation, what)
         self.order.append((parameter.name, parameter.kind is parameter.KEYWORD_ONLY))
@@ -81,9 +100,17 @@ class Parameters:
             self.context = parameter.name
             return
         try:
-            self.slots.append(_slot(parameter, annotation, resolver.names))
+            slot = _slot(parameter, annotation, resolver.names)
         except RegistrationError as error:
             raise RegistrationError(f"{self.where}: {what}: {error}") from error
+        self.slots.append(slot)
+        if parameter.annotation is EMPTY and parameter.name in _CONTEXT_NAMES:
+            self.warnings.append(
+                f"{what} has no annotation, so clients are asked for it; write "
+                f"{parameter.name}: Context if the server is to fill it in"
+            )
+        elif not _default_fits(slot):
+            self.warnings.append(f"{what} has the default {slot.default!r}, which its type refuses")
 
 
 def _slot(parameter: _inspect.Parameter, annotation: Any, names: dict[str, Any]) -> Slot:
@@ -101,6 +128,20 @@ def _slot(parameter: _inspect.Parameter, annotation: Any, names: dict[str, Any])
         type_ = native(annotation | None, names=names)
     by_name = parameter.kind is parameter.KEYWORD_ONLY
     return Slot(parameter.name, key, type_, default, factory, by_name)
+
+
+def _default_fits(slot: Slot) -> bool:
+    """Tell whether a caller could send the default as well; one without a JSON form always fits."""
+    if slot.default is EMPTY or slot.default is None or type(slot.default) is slot.type:
+        return True
+    shown = json_default(slot.default)
+    if shown is UNSET:
+        return True
+    try:
+        convert(shown, slot.type)
+    except (msgspec.ValidationError, ValueError):
+        return False
+    return True
 
 
 def _takes_none(type_: Any) -> bool:

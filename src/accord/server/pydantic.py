@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta
 from pydantic.fields import FieldInfo
 
 from accord.errors import RegistrationError
+from accord.server.choices import Choices
 from accord.server.schemas import Collector, Mismatch, limits_of
 from accord.types import JsonObject
 
@@ -94,6 +95,8 @@ def _needs_pydantic(metadata: Any) -> bool:
             or callable(metadata.json_schema_extra)
             or any(_limits(each) is None for each in metadata.metadata)
         )
+    if isinstance(metadata, Choices):  # it says the same to either library
+        return False
     return type(metadata).__module__.startswith("pydantic.") or hasattr(
         metadata, "__get_pydantic_core_schema__"
     )

@@ -249,8 +249,8 @@ def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
 _REF: Final = "#/$defs/"
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
-# `title` repeats names, mostly; `discriminator` is OpenAPI's, and points at definitions that are
-# gone.
+# `title` repeats names, mostly, but not that of a constant; `discriminator` is OpenAPI's, and
+# points at definitions that are gone.
 _NOISE: Final = frozenset({"title", "discriminator"})
 
 
@@ -286,7 +286,9 @@ class _Inliner:
         plain = {
             key: self._member(key, value)
             for key, value in node.items()
-            if key != "$ref" and key not in _NOISE and not (key == "required" and not value)
+            if key != "$ref"
+            and (key not in _NOISE or "const" in node)
+            and not (key == "required" and not value)
         }
         target = _target(node)
         if target is None:

@@ -23,12 +23,13 @@ from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
+from accord.runtime.forks import end_children_of
 from accord.runtime.watchdog import Watchdog
 from accord.server import results, signature
 from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
-from accord.server.details import checked, checked_name
+from accord.server.details import checked, checked_name, warn_about_tool
 from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
@@ -43,6 +44,7 @@ from accord.server.resources import (
 )
 from accord.server.session import Session
 from accord.server.settings import Settings, ToolDetails, check_settings, check_texts
+from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry
 from accord.types import (
     Implementation,
@@ -60,8 +62,6 @@ from accord.types import (
 from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from accord.server.files import DirectoryResource
     from accord.server.singles import Singles
     from accord.transports.asgi import HttpApp
@@ -72,9 +72,6 @@ Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[Sta
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 Middleware: TypeAlias = Callable[[Context[Any], Proceed], Coroutine[Any, Any, Any]]
 """Stands around every request: `await proceed()` serves it and returns the result."""
-
-# Sync tools that wait for I/O are the common case; more threads cost memory, fewer cost patience.
-_THREADS: Final = 32
 
 
 class Server(Generic[State]):
@@ -119,7 +116,8 @@ class Server(Generic[State]):
         self.roots_callbacks: list[Callable[[Session], Any]] = []
         self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
-        self._thread_count = settings.get("threads", _THREADS)
+        self._thread_count = settings.get("threads", THREADS)
+        self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
         self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=self._tools_changed)
         self.prompt_entries: Registry[PromptEntry] = Registry(
@@ -165,14 +163,18 @@ class Server(Generic[State]):
             RegistrationError: its signature cannot be called with JSON, or the name is taken.
         """
         details = checked("tool()", details, ToolDetails)
-        found = signature.inspect(function, context_type=Context)
+        found = signature.inspect(
+            function, context_type=Context, written_schema=details.get("input_schema")
+        )
         returns = results.inspect(function)
         name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
+        description = details.get("description") or found.description
+        warn_about_tool(name, description)
         tool = Tool(
             name=name,
-            input_schema=found.input_schema,
+            input_schema=found.listed_schema,
             title=details.get("title"),
-            description=details.get("description") or found.description or name,
+            description=description or name,
             output_schema=returns.output_schema,
             annotations=details.get("annotations"),  # type: ignore[arg-type]  # read by checked()
             icons=details.get("icons"),
@@ -324,11 +326,9 @@ class Server(Generic[State]):
         return Singles(self)
 
     @cached_property
-    def threads(self) -> "ThreadPoolExecutor":
+    def threads(self) -> Workers:
         """Where sync functions run."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        return ThreadPoolExecutor(self._thread_count, thread_name_prefix="accord")
+        return Workers(self._thread_count, wait=self._thread_wait)
 
     def watchdog(self) -> Watchdog:
         """Return what names handlers that block the running loop."""
@@ -338,6 +338,7 @@ class Server(Generic[State]):
             for closed in [each for each in self._watchdogs if each.is_closed()]:
                 del self._watchdogs[closed]
             found = self._watchdogs[loop] = Watchdog()
+            end_children_of(loop)
         return found
 
     # -- telling
@@ -454,17 +455,23 @@ class Server(Generic[State]):
             RuntimeError: a loop runs here already.
         """
         if asyncio._get_running_loop() is not None:
-            raise RuntimeError("run() has an event loop of its own; call it outside of async code")
-        if transport == "stdio":
-            from accord.server.stdio import run
-
-            run(self, grace=grace)
-        elif transport == "http":
-            from accord.server.http import run as run_http
-
-            run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
-        else:
+            raise RuntimeError(
+                "run() has an event loop of its own; call it outside of async code, or serve "
+                "server.asgi() with an ASGI server in the loop that is running"
+            )
+        if transport not in ("stdio", "http"):
             raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
+        from accord.server.logs import log_in_background
+
+        with log_in_background():
+            if transport == "stdio":
+                from accord.server.stdio import run
+
+                run(self, grace=grace)
+            else:
+                from accord.server.http import run as run_http
+
+                run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
 
 
 # Servers do not serve requests without handshake yet.

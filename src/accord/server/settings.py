@@ -1,7 +1,7 @@
 """What an author may say of a server and of its tools."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, get_args
 
 from accord.errors import RegistrationError
 from accord.keywords import refuse_unknown
@@ -25,7 +25,20 @@ __all__ = ["Protection", "Settings", "ToolDetails", "check_settings", "check_tex
 class ToolDetails(TypedDict, total=False):
     """What an author may say about a tool; the rest is read from the function.
 
-    `replace` lets it take the place of a tool with the same name.
+    Attributes:
+        name: what it is called by; the name of the function by default.
+        title: a name for people.
+        description: what it does; the docstring by default.
+        annotations: hints such as `read_only_hint`.
+        icons: pictures that stand for it.
+        meta: the `_meta` member of its entry.
+        input_schema: a JSON Schema of the arguments, listed as it is and enforced, in place of the
+            one made from the parameters. `**rest` takes what has no parameter of its own. Needs
+            the extra `schema`.
+        inline: whether a plain function runs on the event loop rather than in a worker thread.
+        timeout: seconds after which a call fails.
+        scopes: what a token must hold for the tool to be seen and called.
+        replace: whether it takes the place of a tool with the same name.
     """
 
     name: str
@@ -34,6 +47,7 @@ class ToolDetails(TypedDict, total=False):
     annotations: Hints
     icons: list[Icon]
     meta: JsonObject
+    input_schema: JsonObject
     inline: bool
     timeout: float
     scopes: Iterable[str]
@@ -61,7 +75,10 @@ class Settings(TypedDict, total=False):
         page_size: how many entries a page of a list has.
         limits: what one message may cost.
         in_flight: how many requests of one client may be under way.
-        threads: how many sync functions may run at once.
+        threads: how many sync functions may run at once; those whose calls were cancelled do not
+            count, up to 128 of them.
+        thread_wait: seconds that a call waits for a thread while none comes free; then it is
+            answered with an error that names the functions that hold them.
         ask_timeout: seconds to wait for what is asked of the client.
         log_level: what a client is sent before it asks for a level.
         debug: whether callers see the text of unexpected exceptions.
@@ -77,6 +94,7 @@ class Settings(TypedDict, total=False):
     limits: Limits
     in_flight: int
     threads: int
+    thread_wait: float
     ask_timeout: float
     log_level: LoggingLevel
     debug: bool
@@ -89,11 +107,15 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         TypeError: there is no such setting.
         RegistrationError: a value cannot be right.
     """
-    refuse_unknown("Server()", settings, Settings.__annotations__)
+    _refuse_settings_of_run(settings)
+    refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *Settings.__annotations__))
     for name in ("page_size", "in_flight", "threads"):
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise RegistrationError(f"{name} is {value!r}, expected an integer of at least 1")
+    wait: object = settings.get("thread_wait", 1.0)
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait > 0:
+        raise RegistrationError(f"thread_wait is {wait!r}, expected seconds, more than 0")
     level = settings.get("log_level", "info")
     if level not in get_args(LoggingLevel):
         levels = ", ".join(get_args(LoggingLevel))
@@ -103,6 +125,21 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
     if lifespan is not None and not callable(lifespan):
         raise RegistrationError(f"lifespan is {lifespan!r}, expected a function of the server")
+
+
+# The keywords of Server() that are not in Settings.
+_FIRST_KEYWORDS: Final = ("version", "title", "instructions", "lifespan")
+
+
+def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
+    unknown = [name for name in settings if name not in Settings.__annotations__]
+    if not unknown:
+        return
+    from accord.transports.http_options import HttpOptions
+
+    for name in unknown:
+        if name in ("transport", "host", "port", *HttpOptions.__struct_fields__):
+            raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
 
 
 def check_texts(**texts: Any) -> None:

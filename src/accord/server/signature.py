@@ -5,6 +5,7 @@ into one lambda that makes the call. Everything lenient happens only after the s
 """
 
 import functools
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
@@ -31,6 +32,8 @@ from accord.server.schemas import (
 from accord.types import JsonObject
 
 __all__ = ["ArgumentsError", "Bound", "Parameter", "Signature", "inspect"]
+
+log = logging.getLogger("accord.server")
 
 _LONGEST_ERROR: Final = 300
 _IMMUTABLE: Final = (int, str, float, bool, bytes, NoneType)
@@ -83,7 +86,11 @@ class Signature:
     call: Callable[[Callable[..., Any], Bound, Any], Any]
 
     def __init__(self, function: Any, context_type: type | None) -> None:
-        reader = Parameters(function, context_type)
+        self._read(function, Parameters(function, context_type))
+
+    def _read(self, function: Any, reader: Parameters) -> None:
+        for warning in reader.warnings:
+            log.warning("%s: %s", reader.where, warning)
         documented = docstrings.parse(doc_of(function))
         self.name = callable_name(function)
         self.description = documented.summary or None
@@ -107,6 +114,11 @@ class Signature:
         # made for the first call.
         if not all(_surely_decodes(slot.type) for slot in reader.slots):
             _ = self._decode
+
+    @property
+    def listed_schema(self) -> JsonObject:
+        """The schema of the arguments that clients see."""
+        return self.input_schema
 
     @functools.cached_property
     def _decode(self) -> Callable[[bytes | msgspec.Raw], Bound]:
@@ -147,13 +159,13 @@ class Signature:
     # -- the second look
 
     def _second_look(self, raw: Any) -> Bound:
-        given = _plain_object(raw)
+        given = plain_object(raw)
         readings = {name: self._repaired(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
             return self._decode(encode(readings))
         except msgspec.ValidationError as error:
-            raise ArgumentsError(_shortened(f"the arguments do not fit: {error}")) from None
+            raise ArgumentsError(shorten(f"the arguments do not fit: {error}")) from None
 
     def _repaired(self, name: str, value: Any) -> Any:
         """Return what an argument means; UNSET where it does not fit by any reading."""
@@ -217,7 +229,7 @@ class Signature:
             problems.append(f'argument "{name}" is missing{hint}')
         problems += [self._problem(name, given[name]) for name in wrong]
         if problems:
-            raise ArgumentsError(_shortened("; ".join(problems)))
+            raise ArgumentsError(shorten("; ".join(problems)))
 
     def _problem(self, name: str, value: Any) -> str:
         schema = self.input_schema["properties"][name]
@@ -236,17 +248,27 @@ class Signature:
         return f'argument "{path_text((name, *found.path))}"{separator}{reason}'
 
 
-def inspect(function: Callable[..., Any], *, context_type: type | None = None) -> Signature:
+def inspect(
+    function: Callable[..., Any],
+    *,
+    context_type: type | None = None,
+    written_schema: JsonObject | None = None,
+) -> Signature:
     """Read the signature of anything callable.
 
     Args:
         function: what will be called; its annotations, defaults and docstring are read.
         context_type: the parameter annotated with it is filled in by the server.
+        written_schema: the schema of the arguments, where the author wrote it.
 
     Raises:
         RegistrationError: a client could not call the function; the message names the parameter.
     """
-    return Signature(function, context_type)
+    if written_schema is None:
+        return Signature(function, context_type)
+    from accord.server.written_schema import SignatureWithSchema
+
+    return SignatureWithSchema(function, context_type, written_schema)
 
 
 # Compiling
@@ -327,7 +349,7 @@ def _compiled(source: str) -> Callable[..., Any]:
 # Reading leniently
 
 
-def _plain_object(raw: Any) -> dict[str, Any]:
+def plain_object(raw: Any) -> dict[str, Any]:
     if raw is UNSET or raw is None or not bytes(raw).strip():
         return {}
     try:
@@ -391,6 +413,6 @@ def _close(name: str, others: list[str]) -> str | None:
     return by_folded[match[0]] if match else None
 
 
-def _shortened(text: str) -> str:
+def shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 3] + "..."

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.bindings.lines import LineTooLong
-from accord.protocol import codec
-from accord.protocol.jsonrpc import INVALID_REQUEST, ErrorBody
+from accord.runtime import forks
 from accord.server.threads import finished, is_working
 from accord.transports.ending import Stop, exit_at_once, leave_threads
 from accord.transports.stdio import StdioConnection, claim
@@ -29,7 +29,7 @@ def run(server: "Server[Any]", *, grace: float) -> None:
     stop = Stop(grace=grace)
     try:
         with stop.signals():
-            asyncio.run(serve(server, stop))
+            _run(serve(server, stop))
     except BaseException:
         log.critical("the server stopped", exc_info=True)
         exit_at_once(1)
@@ -42,16 +42,39 @@ def run(server: "Server[Any]", *, grace: float) -> None:
     leave_threads(grace)
 
 
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run the server to its end, whatever the tasks of its handlers raise.
+
+    Exits and interrupts leave the loop from any task. Those of handlers' tasks end that task alone:
+    what awaits it learns of it, and the loop goes on.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        asyncio.set_event_loop(loop)
+        main = loop.create_task(work)
+        while not main.done():
+            try:
+                loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if main.done():
+                    raise
+                log.exception("a task of a handler raised %s", type(error).__name__)
+        main.result()
+
+
 async def serve(server: "Server[Any]", stop: Stop) -> None:
     """Serve the process's own stdin and stdout."""
+    generation = forks.generation
     async with server.running() as state:
         session: Session
+        if forks.generation != generation:
+            forks.end_child()
 
         def receive(line: bytes) -> None:
             session.dispatcher.receive(line)
 
         def refuse(error: LineTooLong) -> None:
-            connection.write(_too_long(error))
+            session.dispatcher.receive_malformed(error)
 
         connection = StdioConnection(receive, refuse, limit=server.limits.message_bytes)
         session = server.session(lambda message, _: connection.write(message), state)
@@ -68,7 +91,3 @@ async def serve(server: "Server[Any]", stop: Stop) -> None:
         await session.dispatcher.drained(stop.left)
         await finished(stop.left)
         connection.finish(max(stop.left, 0.1))
-
-
-def _too_long(error: LineTooLong) -> bytes:
-    return codec.encode_error(None, ErrorBody(INVALID_REQUEST, str(error)))

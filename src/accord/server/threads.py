@@ -1,20 +1,63 @@
-"""Sync work in threads of its own, which a time-out really stops where Python can."""
+"""Sync work in threads of its own, which a time-out really stops where Python can.
+
+No thread can be taken away from a function that blocks. One whose caller has given up is replaced,
+so that it does not keep others waiting; where all threads are held by calls that are still wanted,
+those that wait are told after a while which functions hold them.
+"""
 
 import asyncio
+import logging
 import threading
+import time
+import weakref
+from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["OutOfTime", "finished", "in_thread", "is_working"]
+from accord.errors import InternalError
+from accord.runtime import forks
 
+__all__ = ["THREADS", "THREAD_WAIT", "OutOfTime", "Workers", "finished", "in_thread", "is_working"]
+
+log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
 
+# Sync tools that wait for I/O are the common case; more threads cost memory, fewer cost patience.
+THREADS: Final = 32
+# Less than the 60 s that clients usually wait, so that they read the reason.
+THREAD_WAIT: Final = 20.0
+# A person who waits this long begins to wonder.
+_REPORT_AFTER: Final = 1.0
+# Cancelled work that heeds its cancellation has ended by then.
+_REPLACE_AFTER: Final = 1.0
+# How many threads may take the place of those that cancelled calls hold: each costs 0.1 MB.
+_REPLACED_MOST: Final = 128
+_NAMES_MOST: Final = 5
+
 _running: Final[set["_Job"]] = set()
+
+# The states of a job.
+_QUEUED: Final = "queued"
+_HELD_BACK: Final = "held back"
+_RUNNING: Final = "running"
+_OVER: Final = "over"
 
 
 class OutOfTime(TimeoutError):
     """The time for some work ran out, as opposed to a time-out within the work."""
+
+
+class Flow(Protocol):
+    """How well the client reads, for which the work is done."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether it has much left to read."""
+
+    async def writable(self) -> None:
+        """Wait until it has caught up, or is gone."""
 
 
 class _Stopped(BaseException):
@@ -32,13 +75,33 @@ def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
 class _Job:
     """Work in a thread, which knows the thread it runs in as long as it runs."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], name: str, flow: Flow | None) -> None:
+        self.name = name
+        self.flow = flow
+        self.state = _QUEUED
+        self.given_up_at: float | None = None
+        self.is_unread = False
+        self.queued_at = 0.0
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
         self._work = work
+        self._generation = forks.generation
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._stopped = False
 
-    def __call__(self) -> Any:
+    def run(self) -> tuple[Any, BaseException | None]:
+        """Do the work; returns what it returned and what it raised."""
+        value, failure = None, None
+        try:
+            value = self._attempt()
+        except BaseException as error:
+            failure = error
+        if forks.generation != self._generation:
+            forks.end_child(failure)
+        return value, failure
+
+    def _attempt(self) -> Any:
         with self._lock:
             if self._stopped:
                 return None
@@ -73,32 +136,273 @@ class _Job:
                 _raise_in(self._thread, _Stopped)
 
 
+def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+    if future.done():
+        return
+    if failure is None:
+        future.set_result(value)
+        return
+    if isinstance(failure, StopIteration) or not isinstance(failure, Exception | SystemExit):
+        # A future refuses the first, and the others mean something else outside of their thread.
+        wrapped = RuntimeError(f"the function raised {type(failure).__name__}")
+        wrapped.__cause__ = failure
+        failure = wrapped
+    future.set_exception(failure)
+
+
+class Workers:
+    """Threads for sync functions: started as they are needed, at most `size` for wanted calls.
+
+    Args:
+        size: how many calls may run at once; those that were given up do not count.
+        wait: seconds after which a call is refused if no thread came free meanwhile.
+    """
+
+    def __init__(self, size: int = THREADS, *, wait: float = THREAD_WAIT) -> None:
+        self.size = size
+        self.wait = wait
+        self._moved_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._working: dict[_Job, None] = {}
+        self._threads = 0
+        self._queued = 0
+        self._unread = 0
+        self._throttled = 0
+        self._was_read = threading.Condition(self._lock)
+        self._reported = 0.0
+        self._is_shut = False
+        # The threads know the queue alone, so that workers nobody uses any more come to an end.
+        weakref.finalize(self, self._queue.put, None).atexit = False
+
+    # -- giving work
+
+    def submit(self, job: _Job) -> bool:
+        """Take work; returns whether a thread is there for it."""
+        with self._lock:
+            job.state = _QUEUED
+            job.queued_at = time.monotonic()
+            self._queued += 1
+            is_served = self._has_thread()
+        self._queue.put(job)
+        return is_served
+
+    def give_up(self, job: _Job) -> None:
+        """Let work never begin; where it has begun, its thread may be replaced."""
+        with self._lock:
+            if job.state == _RUNNING:
+                job.given_up_at = time.monotonic()
+            else:
+                self._queued -= job.state == _QUEUED
+                job.state = _OVER
+
+    def _has_thread(self) -> bool:
+        """See to a thread for all that is queued, if there may be one; the lock is held."""
+        if self._queued + len(self._working) <= self._threads:
+            return True
+        if self._threads >= self.size and self._threads >= self._most():
+            return False
+        thread = threading.Thread(
+            target=_work, args=(weakref.ref(self), self._queue), name="accord", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more; those that wait are told in time
+            return False
+        self._threads += 1
+        return True
+
+    def _most(self) -> int:
+        """How many threads there may be; what was given up a moment ago may well end by itself."""
+        before = time.monotonic() - _REPLACE_AFTER
+        stuck = sum(
+            job.given_up_at is not None and job.given_up_at < before for job in self._working
+        )
+        return self.size + min(stuck, _REPLACED_MOST)
+
+    # -- doing it, in the threads
+
+    def run(self, job: _Job) -> bool:
+        """Do a job; returns whether the thread is needed any longer."""
+        flow = job.flow
+        with self._lock:
+            # Threads are quicker than the loop that sends what they return.
+            while self._unread >= self.size:
+                self._throttled += 1
+                self._was_read.wait(_REPORT_AFTER)
+                self._throttled -= 1
+            if job.state != _QUEUED or self._is_shut:
+                return True
+            self._queued -= 1
+            is_held_back = flow is not None and flow.congested
+            job.state = _HELD_BACK if is_held_back else _RUNNING
+            self._moved_at = time.monotonic()
+            if not is_held_back:
+                self._working[job] = None
+        if is_held_back:
+            with suppress(RuntimeError):  # the loop is closed, so that nobody waits
+                job.loop.call_soon_threadsafe(self._hold_back, job)
+            return True
+        value, failure = job.run()
+        with self._lock:
+            job.state = _OVER
+            del self._working[job]
+            job.is_unread = job.given_up_at is None
+            self._unread += job.is_unread
+            is_needed = self._threads <= self.size or self._threads <= self._most()
+            self._threads -= not is_needed
+        try:
+            job.loop.call_soon_threadsafe(_settle, job.future, value, failure)
+        except RuntimeError:  # the loop is closed, so that nobody waits
+            self.take(job)
+        return is_needed
+
+    def take(self, job: _Job) -> None:
+        """Take note that the outcome of a job has reached the one who waits for it."""
+        with self._lock:
+            self._unread -= job.is_unread
+            job.is_unread = False
+            if self._throttled:
+                self._was_read.notify()
+
+    def _hold_back(self, job: _Job) -> None:
+        """Begin no work for a client that does not read: its answers would pile up."""
+
+        async def submit_when_read() -> None:
+            assert job.flow is not None
+            await job.flow.writable()
+            if job.state == _HELD_BACK:
+                self.submit(job)
+
+        waiting = job.loop.create_task(submit_when_read())
+        job.future.add_done_callback(lambda _: waiting.cancel())
+
+    # -- telling what holds them
+
+    def look_after(self, job: _Job) -> None:
+        """See to a job that waits: replace threads that are stuck, or say what holds them.
+
+        Raises:
+            InternalError: it has waited too long while no other began.
+        """
+        with self._lock:
+            before = self._threads
+            self._has_thread()
+            extra = self._threads - max(self.size, before)
+            held = self._held() if extra > 0 else ""
+            stalled = time.monotonic() - max(self._moved_at, job.queued_at)
+        if extra > 0:
+            log.warning("a thread is added for each that a cancelled call still holds: %s", held)
+        if stalled >= min(_REPORT_AFTER, self.wait):
+            self._report()
+        if stalled >= self.wait:
+            self.give_up(job)
+            raise self._refusal()
+
+    def _report(self) -> None:
+        """Log once what holds all threads."""
+        with self._lock:
+            if self._reported == self._moved_at:
+                return
+            self._reported = self._moved_at
+            held, waiting, threads = self._held(), self._queued, self._threads
+        log.warning(
+            "%d calls wait because all %d threads are held by %s (threads=%d)",
+            waiting,
+            threads,
+            held,
+            self.size,
+        )
+
+    def _refusal(self) -> InternalError:
+        """Return the answer to a call that waited in vain."""
+        with self._lock:
+            held = self._held()
+        return InternalError(
+            f"no thread came free within {self.wait:g} s (thread_wait): all {self.size} (threads) "
+            f"are held by {held}"
+        )
+
+    def _held(self) -> str:
+        counts = Counter(job.name for job in self._working)
+        unwanted = Counter(job.name for job in self._working if job.given_up_at is not None)
+        parts = [
+            f"{name} ({count} calls{f', {unwanted[name]} cancelled' if unwanted[name] else ''})"
+            for name, count in counts.most_common(_NAMES_MOST)
+        ]
+        more = len(counts) - len(parts)
+        return ", ".join(parts) + (f" and {more} more" if more else "")
+
+    def shutdown(self, *, wait: bool = False, cancel_futures: bool = True) -> None:
+        """Let the threads end; what is queued never begins. Work under way is not waited for."""
+        self._is_shut = True
+        self._queue.put(None)
+
+
+def _work(owner: "weakref.ref[Workers]", queue: "SimpleQueue[_Job | None]") -> None:
+    """Do one job after another."""
+    while (job := queue.get()) is not None:
+        workers = owner()
+        if workers is None or not workers.run(job):
+            return
+        # Neither is kept alive by a thread that waits.
+        del workers, job
+    queue.put(None)  # for the others
+
+
 async def in_thread(
-    executor: Executor, work: Callable[[], Value], *, timeout: float | None
+    workers: Workers,
+    work: Callable[[], Value],
+    *,
+    timeout: float | None = None,
+    name: str = "a function",
+    flow: Flow | None = None,
 ) -> Value:
     """Run work in a thread and wait for it.
 
+    Args:
+        workers: the threads.
+        work: what to do.
+        timeout: seconds it may take.
+        name: what it is called where threads become scarce.
+        flow: of the client that waits for the outcome, where it should be slowed down.
+
     Raises:
         OutOfTime: the time ran out; the work is stopped, and nobody waits for it any more.
+        InternalError: no thread came free in time.
     """
-    job = _Job(work)
-    future = asyncio.get_running_loop().run_in_executor(executor, job)
+    job = _Job(work, name, flow)
+    is_served = workers.submit(job)
     result: Value
-    if timeout is None:
-        result = await future
-        return result
     try:
-        done, _ = await asyncio.wait([future], timeout=timeout)
+        if timeout is None and is_served:
+            result = await job.future
+        else:
+            result = await _bounded(workers, job, timeout)
     except asyncio.CancelledError:
-        future.cancel()  # work that has not begun never will
+        workers.give_up(job)
         raise
-    if done:
-        result = future.result()
-        return result
-    job.stop()
-    # What it still returns or raises interests nobody.
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    raise OutOfTime
+    finally:
+        workers.take(job)
+    return result
+
+
+async def _bounded(workers: Workers, job: _Job, timeout: float | None) -> Any:
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        pause = None if end is None else end - time.monotonic()
+        if job.state in (_QUEUED, _HELD_BACK):
+            turn = min(_REPORT_AFTER, workers.wait)
+            pause = turn if pause is None else min(pause, turn)
+        done, _ = await asyncio.wait([job.future], timeout=pause)
+        if done:
+            return job.future.result()
+        if end is not None and time.monotonic() >= end:
+            workers.give_up(job)
+            job.stop()
+            raise OutOfTime
+        if job.state == _QUEUED:
+            workers.look_after(job)
 
 
 def is_working() -> bool:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.server")
 
-# Libraries made for the command line exit where they mean to fail.
-_FAILURES: Final = (Exception, SystemExit)
+# What stops a task rather than failing in it; the dispatcher tells a real stop from a raised one.
+_STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
 class ToolEntry(msgspec.Struct):
@@ -59,15 +59,15 @@ class ToolEntry(msgspec.Struct):
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
         except ToolError as error:
             return failure(str(error))
+        exchange.state = self.label
         if self.signature.is_async:
-            exchange.state = self.label
             return self._call_async(context, bound)
         if not self.inline:
             return self._call_in_thread(session, exchange, context, bound)
         token = current.set(context)
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
-        except _FAILURES as error:
+        except BaseException as error:
             return self._failed(error, context)
         finally:
             current.reset(token)
@@ -80,7 +80,7 @@ class ToolEntry(msgspec.Struct):
             else:
                 value = await self._within_time(self.signature.call(self.function, bound, context))
             return self.returns.convert(value)
-        except _FAILURES as error:
+        except BaseException as error:
             return self._failed(error, context)
 
     async def _within_time(self, work: Awaitable[Any]) -> Any:
@@ -99,23 +99,34 @@ class ToolEntry(msgspec.Struct):
         current.set(context)
         variables = contextvars.copy_context()
         session.track(exchange, context)
+
+        def work() -> Any:
+            value = self.signature.call(self.function, bound, context)
+            # Here, since a large result takes its time; on the loop all others would wait.
+            return value if isinstance(value, Awaitable) else self.returns.convert(value)
+
         try:
             value = await in_thread(
                 session.server.threads,
-                lambda: variables.run(self.signature.call, self.function, bound, context),
+                lambda: variables.run(work),
                 timeout=self.timeout,
+                name=self.label,
+                flow=session.flow if exchange.origin is None else None,
             )
             if isinstance(value, Awaitable):  # a plain function that hands on an async one
-                value = await self._within_time(value)
-            return self.returns.convert(value)
-        except _FAILURES as error:
+                return self.returns.convert(await self._within_time(value))
+            result: CallToolResult = value
+        except BaseException as error:
             if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failed(error, context)
         finally:
             session.untrack(exchange)
+        return result
 
     def _failed(self, error: BaseException, context: Context[Any]) -> CallToolResult:
+        if isinstance(error, _STOPS):
+            raise error
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             # A group of tasks says nothing more of the one among them that failed.
             error = error.exceptions[0]

@@ -10,7 +10,7 @@ __all__ = ["MemoryEventStore"]
 # Clients come back within seconds, and want the few messages they missed. The first bound keeps one
 # session from costing more than its share, the second all of them together.
 _SESSION_BYTES: Final = 4 * 1024 * 1024
-_BYTES: Final = 64 * 1024 * 1024
+_BYTES: Final = 24 * 1024 * 1024
 # What an event costs beside its bytes, so that many empty ones are bounded too.
 _OVERHEAD: Final = 64
 

@@ -102,7 +102,8 @@ class _Served:
         try:
             import uvicorn
 
-            from accord.transports.uvicorn_server import BoundedProtocol, listen
+            from accord.transports.uvicorn_protocol import BoundedProtocol
+            from accord.transports.uvicorn_server import listen
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app

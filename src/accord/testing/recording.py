@@ -8,13 +8,14 @@ from time import monotonic
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from accord import trace
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
-from accord.trace import SHOWN_HEADERS, HttpFacts, Party, Record, Transport
+from accord.testing.files import open_private
+from accord.testing.masking import Masks
+from accord.trace import HttpFacts, Party, Record, Transport
 
 __all__ = ["ProtocolBroken", "Recording"]
 
@@ -107,11 +108,14 @@ class Recording:
         return list(worst.values())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a trace file, which `accord check trace` reads; secrets in headers are masked."""
-        masks: dict[str, str] = {}
-        with open(path, "wb") as file:
+        """Write a trace file, which `accord check trace` reads; secrets in it are masked.
+
+        Only the user who writes it may read it: masks know most secrets, but not all.
+        """
+        masks = Masks()
+        with open_private(path) as file:
             for record in self.records:
-                trace.write(file, _masked(record, masks))
+                trace.write(file, masks.applied(record))
 
     def broken(self, *, allow: Iterable[str] = ()) -> list[Violation]:
         """Return the violations, but for those of requirements that may be broken.
@@ -125,17 +129,6 @@ class Recording:
             for violation in self.violations
             if not any(fnmatchcase(violation.requirement, pattern) for pattern in patterns)
         ]
-
-
-def _masked(record: Record, masks: dict[str, str]) -> Record:
-    """Put a number in place of each header that may be secret, the same for the same text."""
-    if record.http is None:
-        return record
-    headers = {
-        name: text if name in SHOWN_HEADERS else masks.setdefault(text, f"masked-{len(masks) + 1}")
-        for name, text in record.http.headers.items()
-    }
-    return replace(record, http=replace(record.http, headers=headers))
 
 
 def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:

@@ -3,39 +3,89 @@
 import json
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from accord import Client
+from accord.errors import AccordError, RemoteProtocolError, RequestError, RequestTimeout
 
-__all__ = ["SurfaceChanged", "check_surface", "surface_of"]
+__all__ = ["METHODS", "Lists", "SurfaceChanged", "check_surface", "fetch_lists", "surface_of"]
+
+METHODS: Final = {
+    "tools": "tools/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+    "prompts": "prompts/list",
+}
+"""The method that lists each kind of entry of a surface."""
 
 
 class SurfaceChanged(AssertionError):
     """A server shows something else than the file says."""
 
 
+class Lists(NamedTuple):
+    """What a server lists: the entries by kind, and by method the error of each list that failed.
+
+    Of a list that failed the entries that came before the error are there.
+    """
+
+    entries: dict[str, list[Any]]
+    failed: dict[str, AccordError]
+
+
+async def fetch_lists(client: Client) -> Lists:
+    """Fetch every list that a server declares; one that fails does not hide the others.
+
+    Raises:
+        ConnectionClosed: the server has ended.
+    """
+    can = client.capabilities
+    lists = {
+        "tools": (can.tools, client.tools),
+        "resources": (can.resources, client.resources),
+        "resourceTemplates": (can.resources, client.resource_templates),
+        "prompts": (can.prompts, client.prompts),
+    }
+    found = Lists({}, {})
+    for kind, (capability, entries) in lists.items():
+        if capability is None:
+            continue
+        listed = found.entries[kind] = []
+        try:
+            async for entry in entries():
+                listed.append(entry)  # noqa: PERF401  # what came before an error is kept
+        except (RequestError, RequestTimeout, RemoteProtocolError) as error:
+            found.failed[METHODS[kind]] = error
+    return found
+
+
 async def surface_of(client: Client) -> dict[str, Any]:
     """Return all that a client sees of a server: instructions, tools, resources and prompts.
 
     Entries are sorted by name, so that the order of registration does not matter. Versions are left
-    out: they change with every release.
+    out: they change with every release. A list that the server answers with an error is left out;
+    the member `failed` then has the code of the error by method.
     """
-    can = client.capabilities
-    lists = {
-        "tools": (can.tools is not None, client.tools()),
-        "resources": (can.resources is not None, client.resources()),
-        "resourceTemplates": (can.resources is not None, client.resource_templates()),
-        "prompts": (can.prompts is not None, client.prompts()),
-    }
+    lists = await fetch_lists(client)
     surface: dict[str, Any] = {"server": client.server_info.name}
     if client.instructions is not None:
         surface["instructions"] = client.instructions
-    for kind, (is_offered, entries) in lists.items():
-        if is_offered:
-            found = [msgspec.to_builtins(entry) async for entry in entries]
+    for kind, listed in lists.entries.items():
+        if METHODS[kind] not in lists.failed:
+            found = [msgspec.to_builtins(entry) for entry in listed]
             surface[kind] = sorted(found, key=lambda entry: str(entry["name"]))
+    for error in lists.failed.values():
+        if not isinstance(error, RequestError):
+            raise error
+    if lists.failed:
+        # Not the message: it may hold a time or an address, and change every time.
+        surface["failed"] = {
+            method: error.code
+            for method, error in lists.failed.items()
+            if isinstance(error, RequestError)
+        }
     return surface
 
 

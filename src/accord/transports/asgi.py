@@ -14,7 +14,8 @@ from accord.bindings import http
 from accord.bindings.gate import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
-from accord.transports.http_endpoint import HttpEndpoint
+from accord.transports.http_bodies import Bodies
+from accord.transports.http_endpoint import DRAINING, HttpEndpoint
 from accord.transports.http_exchange import (
     HEADER_BYTES_MOST,
     HEADERS_MOST,
@@ -59,10 +60,11 @@ class HttpApp:
         self.events = options.events or MemoryEventStore()
         self.sessions = HttpSessions(self)
         self.readers: set[Reader] = set()
-        self.reading: dict[asyncio.Task[Any], float] = {}
+        self.bodies = Bodies(options)
         self.waiting: dict[Post, float | None] = {}
         self.is_stopping = False
         self.is_draining = False
+        self._is_finished = False
         self.state: Any = None
         self.under_way = 0
         self.lasting = 0
@@ -148,9 +150,9 @@ class HttpApp:
         self.sessions = HttpSessions(self)
         self.events = self.options.events or MemoryEventStore()
         self.readers.clear()
-        self.reading.clear()
+        self.bodies = Bodies(self.options)
         self.waiting.clear()
-        self.is_stopping = self.is_draining = False
+        self.is_stopping = self.is_draining = self._is_finished = False
         self.under_way = self.lasting = 0
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
@@ -190,13 +192,18 @@ class HttpApp:
         if self._loop is None:
             return
         self.end_streams()
-        began, grace = self.now(), self.options.grace
+        began, grace = self.now(), 0.0 if self._is_finished else self.options.grace
         while self._is_working() and self.now() < began + grace:
             # Otherwise clients that never pause would have calls cut off in the end.
             self.is_draining = self.now() >= began + grace / 2
+            if self.is_draining:
+                self.bodies.stop(DRAINING)
             await asyncio.sleep(_PAUSE)
+        self.is_draining = True
+        self.bodies.stop(DRAINING)
         self.sessions.close()
-        end = self.now() + _LAST_WORDS
+        end = self.now() + (0.0 if self._is_finished else _LAST_WORDS)
+        self._is_finished = True
         while self.under_way and self.now() < end:
             await asyncio.sleep(_PAUSE)
 
@@ -218,12 +225,10 @@ class HttpApp:
         now, options = self.now(), self.options
         for reader in list(self.readers):
             reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
+        self._relieve()
         if self.is_stopping or (is_stopping() and self.readers):
             self.end_streams()  # again and again: those of the older form once their calls end
-        for task, began in list(self.reading.items()):
-            if now - began >= options.body_timeout:
-                del self.reading[task]
-                task.cancel()
+        self.bodies.tick(now)
         for post, noticed in list(self.waiting.items()):
             if noticed is None:
                 self.waiting[post] = now
@@ -236,6 +241,17 @@ class HttpApp:
         if now - self._rechecked >= options.keep_alive and not is_rechecking:
             self._rechecked = now
             self._rechecking = self._loop.create_task(self._recheck())
+
+    def _relieve(self) -> None:
+        """Let go of clients that do not read, the longest silent first, while too much waits."""
+        unread = sum(reader.stream.unread for reader in self.readers)
+        if unread > self.options.unread_bytes:
+            stalled = [reader for reader in self.readers if reader.is_stalled()]
+            for reader in sorted(stalled, key=lambda each: each.spoke):
+                unread -= reader.stream.unread
+                reader.let_go()
+                if unread <= self.options.unread_bytes:
+                    break
 
     async def _recheck(self) -> None:
         """Let those go whose token was revoked since they began to listen."""
@@ -283,6 +299,9 @@ class HttpApp:
                 await self._serve(exchange, scope)
             finally:
                 self.under_way -= 1
+        except asyncio.CancelledError:
+            if not self._is_finished:
+                raise
         except Exception:
             log.exception("%s %s failed", exchange.method, scope["path"])
             await exchange.fail()

@@ -1,4 +1,4 @@
-"""What ends a process that serves its own stdin, and how it leaves whatever still runs in it."""
+"""What ends a process that serves, and how it leaves whatever still runs in it."""
 
 import _thread
 import asyncio
@@ -10,16 +10,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["Stop", "exit_at_once", "leave_threads"]
+__all__ = ["Stop", "cancel_alarm", "exit_at_once", "exit_later", "leave_threads", "take_signals"]
 
 log = logging.getLogger("accord.stdio")
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # not on Windows
 _PARENT_CHECK: Final = 1.0
 # Whoever should read the last words may not.
 _LAST_WORDS: Final = 0.5
@@ -41,7 +41,6 @@ class Stop:
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end = math.inf
-        self._in_main = threading.current_thread() is threading.main_thread()
         self._seen_at = math.inf
 
     @property
@@ -52,16 +51,8 @@ class Stop:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """Take the signals, and give them back at the end."""
-        before: dict[int, Any] = {}
-        if self._in_main:
-            before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
-        try:
+        with take_signals(self._on_signal):
             yield
-        finally:
-            if self._in_main and hasattr(signal, "setitimer"):
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signalled:
@@ -75,13 +66,7 @@ class Stop:
     def _arm(self) -> None:
         if self._end == math.inf:
             self._end = time.monotonic() + self._grace
-            if self._in_main and hasattr(signal, "setitimer"):
-                signal.signal(signal.SIGALRM, self._on_alarm)
-                signal.setitimer(signal.ITIMER_REAL, self._grace + _SLACK)
-
-    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        log.warning("something did not stop within %g s and is left behind", self._grace)
-        exit_at_once(0)
+            exit_later(self._grace, self._grace + _SLACK)
 
     def look(self, descriptor: int) -> None:
         """Notice for a loop that is blocked what it cannot: called while it is, in a thread.
@@ -125,6 +110,49 @@ class Stop:
             each.cancel()
 
 
+@contextmanager
+def take_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the signals that end a process, where that is possible; give them back at the end.
+
+    SIGHUP stays ignored where it is: `nohup` lets a process outlive its terminal that way.
+    """
+    if not _is_main():
+        yield
+        return
+    taken = [signal.SIGINT, signal.SIGTERM]
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+        taken.append(_HANGUP)
+    before = {number: signal.signal(number, handler) for number in taken}
+    try:
+        yield
+    finally:
+        cancel_alarm()
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def exit_later(grace: float, seconds: float) -> None:
+    """Exit after some seconds, whatever hangs in the process, unless the alarm is cancelled."""
+
+    def exit_now(*_: object) -> None:
+        log.warning("something did not stop within %g s and is left behind", grace)
+        exit_at_once(0)
+
+    if _is_main() and hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, exit_now)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def cancel_alarm() -> None:
+    """Let the process go on."""
+    if _is_main() and hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def _has_hung_up(descriptor: int) -> bool:
     """Tell whether nobody writes to a pipe any more, whatever is still to be read from it."""
     if not hasattr(select, "poll"):
@@ -140,6 +168,10 @@ def exit_at_once(code: int) -> None:
     done.acquire()
 
     def flush() -> None:
+        # Our own first: whatever configured logging anew made `shutdown` forget them.
+        for handler in logging.getLogger("accord").handlers:
+            with suppress(Exception):
+                handler.flush()
         with suppress(Exception):
             logging.shutdown()
         for stream in (sys.stdout, sys.stderr):

@@ -199,8 +199,11 @@ class HttpWire:
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         message = self._messages.pop(task, None)
-        if message is not None and message.id is not None:
-            self._requests.pop(message.id, None)
+        if message is not None:
+            if message.id is not None:
+                self._requests.pop(message.id, None)
+            elif message.name is None:
+                self._carrier.answers.end(len(message.data))
         room = self._room
         if room is not None and not self.congested and not room.done():
             room.set_result(None)
@@ -253,6 +256,8 @@ class HttpWire:
         self._messages[task] = message
         if id is not None:
             self._requests[id] = task
+        elif head.method is None:
+            self._carrier.answers.begin(len(data))
         if head.method == "notifications/initialized":
             self._gate = task
 

@@ -6,11 +6,13 @@ from typing import Final
 __all__ = ["Backoff"]
 
 _FIRST: Final = 0.2
-_LEAST: Final = 0.01
 _MOST: Final = 30.0
+# What a server may ask for. Less would be a flood of requests, more a stream that never comes back.
+_LEAST_ASKED: Final = 0.2
+_MOST_ASKED: Final = 3_600.0
 # Clients that lost one server come back spread over this part of the delay.
 _SPREAD: Final = 0.5
-# What a server asks for is taken at its word; only a herd is spread a little.
+# What a server asks for within these bounds is taken at its word; a herd is spread a little.
 _SPREAD_ON_REQUEST: Final = 0.05
 
 
@@ -29,9 +31,15 @@ class Backoff:
         self.failures = 0
 
     def fail(self, asked: float | None = None) -> float:
-        """Count a failure and return the delay; never less than what the server asks for."""
+        """Count a failure and return the delay.
+
+        Args:
+            asked: what the server asks for: the least, between 0.2 s and an hour.
+        """
+        if asked is not None:
+            asked = min(max(asked, _LEAST_ASKED), _MOST_ASKED)
         jitter = random.random()  # noqa: S311  # spreads load, protects nothing
-        first = self._first if asked is None else max(asked, _LEAST)
+        first = self._first if asked is None else asked
         delay = min(first * 2.0 ** min(self.failures, 16), max(self._most, first))
         self.failures += 1
         if asked is not None and self.failures == 1:

@@ -24,6 +24,7 @@ from accord.errors import (
     RequestError,
 )
 from accord.protocol.codec import Limits
+from accord.transports.http_answers import Answers
 from accord.transports.http_authorization import (
     CHALLENGES,
     Authorization,
@@ -35,9 +36,10 @@ from accord.transports.http_authorization import (
 )
 from accord.transports.http_backoff import Backoff
 from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
+from accord.transports.http_events import EventReader
+from accord.transports.http_messages import Message, Session
 from accord.transports.http_sender import Cut, NotSent, Response, Sender
 from accord.transports.wire import Receive, Watcher
-from accord.types._base import RequestId
 
 __all__ = ["LULL", "OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
 
@@ -94,64 +96,6 @@ class HttpTarget:
         return shown_url(self.url)
 
 
-class Message:
-    """A message on its way out.
-
-    `id` is that of a request, `name` the method, None in replies. `answer` is set where we ask for
-    ourselves, in a request that the party does not know of. `is_postponed` says after a failure
-    that it may be worth trying again, `is_sent` that the server may have seen it.
-    """
-
-    __slots__ = (
-        "answer",
-        "data",
-        "headers",
-        "id",
-        "is_postponed",
-        "is_sent",
-        "name",
-        "number",
-        "refusals",
-    )
-
-    def __init__(
-        self,
-        data: bytes,
-        id: RequestId | None = None,
-        name: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self.data = data
-        self.id = id
-        self.name = name
-        self.headers = headers
-        self.refusals = 0
-        self.number = 0
-        self.is_postponed = False
-        self.is_sent = False
-        self.answer: asyncio.Future[Answer] | None = None
-
-    @property
-    def opens(self) -> bool:
-        """Whether the conversation begins with it."""
-        return self.name == "initialize"
-
-
-class Session:
-    """What the server wants to be told with each request, from one `initialize` to the next."""
-
-    __slots__ = ("headers", "id", "url")
-
-    def __init__(self, url: str, id: str | None = None, version: str | None = None) -> None:
-        self.url = url
-        self.id = id
-        self.headers = {"Accept": names.ACCEPT_BOTH, "Content-Type": "application/json"}
-        if id is not None:
-            self.headers["Mcp-Session-Id"] = id
-        if version is not None:
-            self.headers["MCP-Protocol-Version"] = version
-
-
 class Carrier:
     """Sends requests for a party and tells it what became of them."""
 
@@ -161,6 +105,7 @@ class Carrier:
         self.target = target
         self.sender = sender
         self.watcher = watcher
+        self.answers = Answers()
         self._receive = receive
         self._asked: Message | None = None
         self._authorization: Authorization | None = None
@@ -183,6 +128,10 @@ class Carrier:
                     asked.answer.set_result(answer)
                 return
         self._receive(data)
+
+    def events(self) -> EventReader:
+        """Make a reader for a stream of the server's messages."""
+        return EventReader(self.deliver, self.target.limits.message_bytes, self.answers)
 
     @contextlib.contextmanager
     def asking(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
@@ -247,6 +196,16 @@ class Carrier:
         else:
             text = f"{message.name}: {why}; whether the server carried it out is unknown"
             self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
+
+    def too_large(self, message: Message) -> None:
+        """Fail a message whose answer is larger than a message may be."""
+        more = "connect(..., limits=Limits(message_bytes=...)) takes larger ones"
+        text = (
+            f"the answer exceeds {self.target.limits.message_bytes} bytes (message_bytes); {more}"
+        )
+        if message.opens:
+            return self.fail(message, ConnectFailed(f"{self.place}: {text}", phase="initialize"))
+        return self.fail(message, ConnectionClosed(f"{message.name}: {text}"))
 
     def refuse(self, message: Message, response: Response, body: bytes) -> None:
         """Fail a message that was answered by something else than an answer."""

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.bindings.sse import Decoder, Event
+from accord.transports.http_answers import Answers
 from accord.transports.http_sender import Response
 
 __all__ = ["EventReader"]
 
-# How far back a server may repeat itself when a stream is taken up again.
+# How far back a server may repeat itself when a stream is taken up again; ids are usually short.
 _REMEMBERED: Final = 1_000
+_REMEMBERED_CHARACTERS: Final = 64 * 1024
 # How many messages may be taken in before others get their turn.
 _AT_ONCE: Final = 32
 
@@ -19,15 +21,19 @@ _AT_ONCE: Final = 32
 class EventReader:
     """Reads messages from event streams, each once, also where a later response repeats some.
 
-    `place` is the data of the last `endpoint` event, if there was one.
+    Reading stops while too many answers to the server are on their way: a server that does not
+    take answers cannot have more questions read. `place` is the data of the last `endpoint` event,
+    if there was one.
     """
 
-    def __init__(self, deliver: Callable[[bytes], None], limit: int) -> None:
+    def __init__(self, deliver: Callable[[bytes], None], limit: int, answers: Answers) -> None:
         self.place: bytes | None = None
         self._deliver = deliver
+        self._answers = answers
         self._decoder = Decoder(limit)
         self._messages = 0
-        self._seen: deque[str] = deque(maxlen=_REMEMBERED)
+        self._seen: deque[str] = deque()
+        self._seen_size = 0
         self._known: frozenset[str] = frozenset()
 
     @property
@@ -56,12 +62,15 @@ class EventReader:
 
         Raises:
             Cut: the connection broke.
-            EventTooLong: an event outgrew the limit.
+            EventTooLong: an event or its id outgrew the limit.
         """
+        answers = self._answers
         chunk = await response.chunk()
         for number, event in enumerate(self._decoder.feed(chunk), 1):
             self._take(event)
-            if number % _AT_ONCE == 0:
+            if answers.is_full:
+                await answers.room()
+            elif number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         return bool(chunk)
 
@@ -69,9 +78,16 @@ class EventReader:
         if event.id:
             if event.id in self._known:
                 return
-            self._seen.append(event.id)
+            self._remember(event.id)
         if event.name == "message":
             self._messages += 1
             self._deliver(event.data)
         elif event.name == "endpoint":
             self.place = event.data
+
+    def _remember(self, id: str) -> None:
+        seen = self._seen
+        seen.append(id)
+        self._seen_size += len(id)
+        while len(seen) > _REMEMBERED or self._seen_size > _REMEMBERED_CHARACTERS:
+            self._seen_size -= len(seen.popleft())

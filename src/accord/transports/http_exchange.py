@@ -9,6 +9,7 @@ from accord.bindings import headers as names
 from accord.bindings import http
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
+from accord.transports.http_bodies import Bodies, Body
 from accord.transports.streams import Receive, Send
 
 __all__ = [
@@ -43,6 +44,8 @@ _PREFLIGHT_AGE: Final = b"600"
 # Far more than browsers and proxies send.
 HEADERS_MOST: Final = 200
 HEADER_BYTES_MOST: Final = 64 * 1024
+# Bodies of less are within any limit that makes sense.
+_BRIEF: Final = 4096
 
 
 class HttpExchange:
@@ -89,72 +92,94 @@ class HttpExchange:
 
     # -- the body
 
+    # Whether the session that it belongs to has been found.
+    is_known = False
+
     def body(self) -> bytes | Awaitable[bytes | None]:
         """Read the body: returns it if it is there, as small ones are, else what to wait for.
 
         Whoever waits gets None where the request was refused or the client is gone.
         """
-        limit: int = self.app.server.limits.message_bytes
         length = self.headers.get(_LENGTH)
-        if length is not None and length.isdigit() and int(length[:20]) > limit:
-            return self._refuse_body(limit)
+        if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
+            limit, setting = self._limit()
+            if int(length[:20]) > limit:
+                return self._refuse_body(limit, setting)
         waiting = self.receive()
         if type(waiting) is not CoroutineType:
-            return self._patiently(limit, waiting)
+            return self._patiently(waiting)
         try:
             first = waiting.send(None)
         except StopIteration as done:
             message = done.value
         else:
-            return self._patiently(limit, _Resumed(waiting, first))
+            return self._patiently(_Resumed(waiting, first))
         if message["type"] != "http.request" or message.get("more_body"):
-            return self._patiently(limit, None, message)
+            return self._patiently(None, message)
         body = bytes(message.get("body", b""))
-        return body if len(body) <= limit else self._refuse_body(limit)
+        if len(body) > _BRIEF:
+            limit, setting = self._limit()
+            if len(body) > limit:
+                return self._refuse_body(limit, setting)
+        return body
 
-    async def _refuse_body(self, limit: int) -> None:
-        await self.refuse(http.Refusal(413, f"body exceeds {limit} bytes (message_bytes)"))
+    def _limit(self) -> tuple[int, str]:
+        """Return how many bytes the body may have, and the setting that says so."""
+        app = self.app
+        limit, least = app.server.limits.message_bytes, app.options.opening_bytes
+        is_known = self.is_known or app.options.stateless
+        if is_known or limit <= least or self.headers.get(SESSION) in app.sessions:
+            return limit, "message_bytes"
+        return least, "opening_bytes, before there is a session"
+
+    async def _refuse_body(self, limit: int, setting: str) -> None:
+        why = f"body exceeds {limit} bytes ({setting})"
+        await self.refuse(http.Refusal(413, why), close=True)
 
     async def _patiently(
         self,
-        limit: int,
         waiting: Awaitable[MutableMapping[str, Any]] | None,
         message: MutableMapping[str, Any] | None = None,
     ) -> bytes | None:
         """Wait for a body, but not for ever: for its beginning, or for what follows that."""
-        reading: dict[asyncio.Task[Any], float] = self.app.reading
-        task = asyncio.current_task()
-        assert task is not None
-        reading[task] = self.app.now()
+        bodies: Bodies = self.app.bodies
+        body = bodies.begin(self.app.now())
         try:
             if waiting is not None:
                 message = await waiting
             if message is None or message["type"] != "http.request":
                 return None
-            return await self._rest(message, limit)
+            return await self._rest(message, bodies, body)
         except asyncio.CancelledError:
-            if task in reading:
+            if body.refusal is None:
                 raise
-            task.uncancel()
-            why = http.Refusal(408, "the body did not arrive in time (body_timeout)")
-            await self.refuse(why, close=True)
+            body.task.uncancel()
+            await self.refuse(body.refusal, close=True)
             return None
         finally:
-            reading.pop(task, None)
+            bodies.end(body)
 
-    async def _rest(self, message: MutableMapping[str, Any], limit: int) -> bytes | None:
-        chunks = [message.get("body", b"")]
-        size = len(chunks[0])
-        while message.get("more_body") and size <= limit:
-            message = await self.receive()
-            if message["type"] != "http.request":
+    async def _rest(
+        self, message: MutableMapping[str, Any], bodies: Bodies, body: Body
+    ) -> bytes | None:
+        limit, setting = self._limit()
+        chunks: list[bytes] = []
+        while message["type"] == "http.request":
+            chunk = message.get("body", b"")
+            chunks.append(chunk)
+            refusal = bodies.add(body, len(chunk), self.app.now())
+            if body.size > limit:
+                chunks.clear()
+                await self._refuse_body(limit, setting)
                 return None
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-        if size > limit:
-            await self._refuse_body(limit)
-            return None
-        return b"".join(chunks)
+            if refusal is not None:
+                chunks.clear()
+                await self.refuse(refusal, close=True)
+                return None
+            if not message.get("more_body"):
+                return b"".join(chunks)
+            message = await self.receive()
+        return None
 
     # -- responses
 

@@ -30,14 +30,23 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         resumable: whether streams can be resumed.
         events: keeps what was sent on resumable streams; within the process by default.
         retry: milliseconds after which clients should come back when a stream is closed.
-        sessions: how many may be open.
+        sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
+        sessions_per_caller: how many of them one caller may have: one principal, or one address
+            where requests have no principal.
         session_idle: seconds after which an unused session ends.
         connections: how many requests and streams may be under way.
         listeners: how many streams of its own one session may have open.
         keep_alive: seconds of silence after which a stream gets a comment; as often, the tokens of
             those who listen are verified again.
-        body_timeout: seconds within which a request's body must have arrived.
+        body_timeout: seconds without a byte after which an incomplete request is refused; its head
+            must be complete within them.
+        body_rate: bytes a second that a body must arrive at; it may be slower for three times
+            `body_timeout`.
+        bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
+        opening_bytes: how many bytes a message may have as long as there is no session for it.
         write_timeout: seconds after which a client that reads nothing is let go.
+        unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
+            have read nothing for longest are let go at once.
         grace: seconds that calls get to finish when the server stops.
     """
 
@@ -54,12 +63,17 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     events: EventStore | None = None
     retry: int = 1000
     sessions: int = 10_000
+    sessions_per_caller: int = 5_000
     session_idle: float = 1800.0
     connections: int = 10_000
     listeners: int = 8
     keep_alive: float = 15.0
-    body_timeout: float = 30.0
+    body_timeout: float = 10.0
+    body_rate: int = 1024
+    bodies_bytes: int = 40 * 1024 * 1024
+    opening_bytes: int = 1024 * 1024
     write_timeout: float = 60.0
+    unread_bytes: int = 32 * 1024 * 1024
     grace: float = 5.0
 
     def __post_init__(self) -> None:
@@ -86,10 +100,15 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 _POSITIVE = (
     "sessions",
+    "sessions_per_caller",
     "session_idle",
     "connections",
     "listeners",
     "keep_alive",
     "body_timeout",
+    "body_rate",
+    "bodies_bytes",
+    "opening_bytes",
     "write_timeout",
+    "unread_bytes",
 )

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from accord.bindings.answers import explain
 from accord.errors import MissingExtra
 from accord.transports.http_client_options import SPOKEN, HttpClientOptions
+from accord.transports.http_cookies import CookieJar
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -99,6 +100,7 @@ class AiohttpSender:
         self._aiohttp = aiohttp
         self._own = options.session is None
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect)
+        self._cookies = CookieJar()
         self._more: dict[str, Any] = {}
         proxy = proxy_for(url) if options.proxy is None and self._own else options.proxy
         if proxy:
@@ -109,8 +111,12 @@ class AiohttpSender:
         # Unlimited here: a limit on connections would let calls starve the answers to questions
         # that their server asks. The wire limits the number of requests under way.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, ssl=options.verify)
+        # The jar of aiohttp has no bounds.
         self._session = aiohttp.ClientSession(
-            connector=connector, headers=_USUAL, raise_for_status=False
+            connector=connector,
+            headers=_USUAL,
+            raise_for_status=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def send(
@@ -118,6 +124,7 @@ class AiohttpSender:
     ) -> Response:
         """Send a request and wait for the head of its response."""
         aiohttp = self._aiohttp
+        headers = self._with_cookies(url, headers) if self._own else headers
         # As a file, aiohttp writes a large body piece by piece.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
         try:
@@ -138,10 +145,17 @@ class AiohttpSender:
             raise NotSent(_reason(error, aiohttp), is_lasting=True) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Cut(_reason(error, aiohttp)) from None
+        if self._own and "Set-Cookie" in response.headers:
+            for text in response.headers.getall("Set-Cookie"):
+                self._cookies.note(text, **_cookie_place(url))
         if method == "GET" and response.connection is not None:
             transport = response.connection.transport
             probe(None if transport is None else transport.get_extra_info("socket"))
         return _AiohttpResponse(response, aiohttp)
+
+    def _with_cookies(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        cookies = "" if self._cookies.is_empty else self._cookies.header(**_cookie_place(url))
+        return {"Cookie": cookies, **headers} if cookies else headers
 
     def _stopped_by_proxy(self, error: Any) -> NotSent:
         host = urlsplit(self._more.get("proxy", "")).netloc.rpartition("@")[2]
@@ -223,6 +237,12 @@ def proxy_for(url: str) -> str | None:
         log.warning("the environment names a proxy of kind %s, which is not spoken", scheme)
         return None
     return proxy or None
+
+
+def _cookie_place(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    is_safe = parts.scheme == "https"
+    return {"host": parts.hostname or "", "path": parts.path or "/", "is_safe": is_safe}
 
 
 def _is_lasting(error: Exception, aiohttp: Any) -> bool:

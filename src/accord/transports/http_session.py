@@ -19,7 +19,7 @@ __all__ = ["HttpSession", "Post"]
 log = logging.getLogger("accord.http")
 
 # A client of the older form that leaves this much unread will not read it any more.
-_UNREAD_MOST: Final = 64 * 1024 * 1024
+_UNREAD_MOST: Final = 32 * 1024 * 1024
 
 
 class HttpSession:
@@ -29,6 +29,7 @@ class HttpSession:
         app: the app that serves it.
         id: what the client names it by; empty where it lives for one message only.
         principal: who opened it.
+        caller: whose quota it counts in.
         revision: that of a single message; without it, an opening is expected.
     """
 
@@ -38,6 +39,7 @@ class HttpSession:
         "_standing",
         "admits",
         "app",
+        "caller",
         "ends_at",
         "id",
         "is_kept",
@@ -55,11 +57,13 @@ class HttpSession:
         id: str = "",
         *,
         principal: Hashable = None,
+        caller: Hashable = None,
         revision: RevisionId | None = None,
     ) -> None:
         self.app = app
         self.id = id
         self.principal = principal
+        self.caller = caller
         self.used: float = app.now()
         self.ends_at = inf
         self.admits: Callable[[], Awaitable[bool]] | None = None
@@ -118,6 +122,7 @@ class HttpSession:
         """Return the stream for a client that listens: one that nobody follows, or another."""
         for stream in reversed(self._standing):
             if stream.reader is None and not stream.is_ended:
+                stream.skip_lost()
                 return stream
         most = self.app.options.listeners
         if len(self._standing) >= most:

@@ -9,13 +9,13 @@ import os
 import select
 import ssl
 import zlib
-from base64 import b64encode
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote, unquote, urlsplit
+from math import inf
+from typing import Any, Final, cast
 
 from accord.transports.http_client_options import HttpClientOptions
+from accord.transports.http_cookies import CookieJar
+from accord.transports.http_heads import Place, place_of, write_head
 from accord.transports.http_sender import Cut, NotSent, probe, tls_failure
 
 __all__ = ["SocketSender"]
@@ -28,57 +28,11 @@ _READ: Final = 64 * 1024
 # What is read ahead of whoever wants it.
 _AHEAD_MOST: Final = 256 * 1024
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
+# A head, or anything else around a body: trailers, chunk extensions, responses that say "continue".
 _HEAD_MOST: Final = 64 * 1024
 _REMEMBERED: Final = 64
 _PLAIN: Final = (b"", b"identity")
 _DEFLATED: Final = (b"gzip", b"x-gzip", b"deflate")
-_UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
-
-
-class _Place(NamedTuple):
-    """Where a URL leads to."""
-
-    host: str
-    port: int
-    is_safe: bool
-    target: str
-    usual: Mapping[str, str]
-    url: str
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _place_of(url: str) -> _Place:
-    parts = urlsplit(url)
-    is_safe = parts.scheme == "https"
-    host = parts.hostname or ""
-    port = parts.port or (443 if is_safe else 80)
-    target = quote(parts.path or "/", safe=_UNQUOTED)
-    if parts.query:
-        target += "?" + quote(parts.query, safe=_UNQUOTED)
-    # Proxies that compress hold back what should flow.
-    name = f"[{host}]" if ":" in host else host.encode("idna").decode()
-    named = name if parts.port is None or port == (443 if is_safe else 80) else f"{name}:{port}"
-    usual = {"Host": named, "Accept-Encoding": "identity", "User-Agent": "accord"}
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return _Place(host, port, is_safe, target, usual, url)
-
-
-def _write_head(
-    method: str, place: _Place, headers: Mapping[str, str], cookies: Mapping[str, str]
-) -> bytes:
-    usual = dict(place.usual)
-    if cookies:
-        usual["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
-    given = {name.lower() for name in headers}
-    lines = [f"{method} {place.target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in usual.items() if name.lower() not in given]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    head = "\r\n".join(lines)
-    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
-        raise ValueError("a header has a line break in it")
-    return f"{head}\r\n".encode()
 
 
 class SocketSender:
@@ -97,7 +51,7 @@ class SocketSender:
         self._loop = asyncio.get_running_loop()
         self._open: set[_Connection] = set()
         self._spare: dict[tuple[str, int, bool], list[_Connection]] = {}
-        self._cookies: dict[str, str] = {}
+        self._cookies = CookieJar()
         self._heads: dict[Any, bytes] = {}
 
     async def send(
@@ -105,40 +59,39 @@ class SocketSender:
     ) -> "_Response":
         """Send a request and wait for the head of its response."""
         try:
-            place = _place_of(url)
+            place = place_of(url)
             head = self._head(method, place, headers)
         except ValueError as error:
             raise NotSent(str(error)[:160], is_lasting=True) from None
         connection = self._take(place) or await self._connect(place)
+        connection.place = place
         response = await connection.exchange(head, body)
         if method == "GET":
             probe(connection.transport.get_extra_info("socket"))
         return response
 
-    def _head(self, method: str, place: _Place, headers: Mapping[str, str]) -> bytes:
+    def _head(self, method: str, place: Place, headers: Mapping[str, str]) -> bytes:
         """Write the head of a request, up to its length; most are like the one before."""
+        if self._cookies.expires < inf and self._cookies.expire():
+            self._heads.clear()
         key = (method, place.url, *headers.items())
         head = self._heads.get(key)
         if head is None:
-            head = _write_head(method, place, headers, self._cookies)
+            cookies = self._cookies.header(host=place.host, path=place.path, is_safe=place.is_safe)
+            head = write_head(method, place, headers, cookies)
             if len(self._heads) >= _REMEMBERED:
                 self._heads.clear()
             self._heads[key] = head
         return head
 
-    def note_cookie(self, text: str) -> None:
+    def note_cookie(self, text: str, place: Place) -> None:
         """Keep a cookie: balancers find a session's server by it."""
-        pair, _, attributes = text.partition(";")
-        name, _, value = pair.strip().partition("=")
-        if "max-age=0" in attributes.lower().replace(" ", ""):
-            self._cookies.pop(name, None)
-        elif name:
-            self._cookies[name] = value
-        self._heads.clear()
+        if self._cookies.note(text, host=place.host, path=place.path, is_safe=place.is_safe):
+            self._heads.clear()
 
     # -- connections
 
-    def _take(self, place: _Place) -> "_Connection | None":
+    def _take(self, place: Place) -> "_Connection | None":
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
@@ -160,7 +113,7 @@ class SocketSender:
         if spare and connection in spare:
             spare.remove(connection)
 
-    async def _connect(self, place: _Place) -> "_Connection":
+    async def _connect(self, place: Place) -> "_Connection":
         connection = _Connection(self, place[:3])
         context = self._context() if place.is_safe else None
         try:
@@ -238,12 +191,16 @@ class _Connection(asyncio.Protocol):
     def __init__(self, sender: SocketSender, leads_to: tuple[str, int, bool]) -> None:
         self.sender = sender
         self.leads_to = leads_to
+        # Of the request under way.
+        self.place: Place
         self.used = 0.0
         self.is_lost = False
         self.transport: asyncio.Transport
         self._response: _Response | None = None
         self._parser = sender.parser_for(self)
         self._headers: dict[bytes, bytes] = {}
+        self._cookies: list[bytes] = []
+        # Of the head, then of what comes between two parts of the body.
         self._head_size = 0
         self._has_surplus = False
         self._fd = -1
@@ -265,8 +222,7 @@ class _Connection(asyncio.Protocol):
         response = self._response
         if response is None:
             return self.abort()  # nobody has asked for anything
-        if not response.head.done():
-            self._head_size += len(data)
+        self._head_size += len(data)
         try:
             self._parser.feed_data(data)
         except Exception as error:  # of the parser; whatever it is, nothing more can be read
@@ -274,8 +230,9 @@ class _Connection(asyncio.Protocol):
                 response.end(f"the answer is no HTTP: {' '.join(str(error).split())[:120]}")
             self.abort()
         else:
-            if self._head_size > _HEAD_MOST and not response.head.done():
-                response.end(f"the answer is no HTTP: its head exceeds {_HEAD_MOST} bytes")
+            if self._head_size > _HEAD_MOST and self._response is response:
+                part = "what surrounds its body" if response.head.done() else "its head"
+                response.end(f"the answer is no HTTP: {part} exceeds {_HEAD_MOST} bytes")
                 self.abort()
         return None
 
@@ -300,11 +257,15 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         # More than was asked for must not become the answer to the next request.
         self._has_surplus = self._response is None
+        self._headers = {}
+        self._cookies = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._response is None or self._response.status:
+            return  # a trailer (RFC 9110, section 6.5.1: it must not be merged into the head)
         name = name.lower()
         if name == b"set-cookie":
-            self.sender.note_cookie(value.decode("latin-1"))
+            self._cookies.append(value)
         known = self._headers.get(name)
         self._headers[name] = value if known is None else known + b", " + value
 
@@ -312,9 +273,12 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         headers, self._headers = self._headers, {}
         if status >= 200 and self._response is not None:
+            for cookie in self._cookies:
+                self.sender.note_cookie(cookie.decode("latin-1"), self.place)
             self._response.begin(status, headers)
 
     def on_body(self, data: bytes) -> None:
+        self._head_size = 0
         if self._response is not None:
             self._response.add(data)
 
@@ -448,6 +412,18 @@ class _Response:
     async def chunk(self) -> bytes:
         if self._unreadable is not None:
             raise Cut(f"the answer is encoded as {self._unreadable!r}, which we did not ask for")
+        chunk = await self._received()
+        if self._inflate is None:
+            return chunk
+        while chunk:
+            plain = self._inflated(chunk)
+            if plain:
+                return plain
+            chunk = await self._received()
+        return b""
+
+    async def _received(self) -> bytes:
+        """Return what has come, none at the end."""
         while not self._chunks:
             if self._error is not None:
                 raise Cut(self._error)
@@ -461,18 +437,21 @@ class _Response:
         if self._is_paused and self._connection is not None:
             self._is_paused = False
             self._connection.transport.resume_reading()
-        return chunk if self._inflate is None else await self._inflated(chunk)
+        return chunk
 
-    async def _inflated(self, chunk: bytes) -> bytes:
+    def _inflated(self, chunk: bytes) -> bytes:
         """Return some of what a chunk holds; the rest waits for the next turn."""
         inflate = self._inflate
+        if inflate.eof:
+            raise Cut("the compressed answer goes on after its end")
         try:
             plain: bytes = inflate.decompress(chunk, _READ)
         except zlib.error:
             raise Cut("the answer is compressed in a way that cannot be read") from None
-        if inflate.unconsumed_tail:
-            self._chunks.insert(0, inflate.unconsumed_tail)
-        return plain or await self.chunk()
+        rest = inflate.unused_data or inflate.unconsumed_tail
+        if rest:
+            self._chunks.insert(0, rest)
+        return plain
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -70,7 +70,7 @@ class TwoEndpoints:
             raise ConnectFailed(text[:300], phase="starting") from None
         except Cut as error:
             raise ConnectFailed(f"{carrier.place}: {error}"[:300], phase="starting") from None
-        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+        events = carrier.events()
         try:
             self.session = await self._find_place(stream, response, events)
         except BaseException:
@@ -145,6 +145,11 @@ class TwoEndpoints:
 
     async def post(self, message: Message) -> None:
         """Send a message; its answer comes on the stream."""
+        is_answer = message.name is None
+        if not (is_answer and self.session is self._broken):  # the question ended with its session
+            await self._post(message)
+
+    async def _post(self, message: Message) -> None:
         carrier = self._carrier
         while True:
             session = self.session

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.bindings import headers as names
-from accord.bindings.sse import CONTENT_TYPE, EventTooLong
+from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
 from accord.transports.http_authorization import Denied
 from accord.transports.http_backoff import Backoff
@@ -162,8 +162,7 @@ class Streamable:
         except Cut as error:
             return carrier.cut(message, str(error))
         if body is None:
-            limit = carrier.target.limits.message_bytes
-            return carrier.cut(message, f"the answer exceeds {limit} bytes (message_bytes)")
+            return carrier.too_large(message)
         if body and not body.isspace():
             carrier.deliver(body)
         if carrier.is_waiting(message):
@@ -175,14 +174,16 @@ class Streamable:
     async def _follow(self, message: Message, response: Response) -> None:
         """Read the stream that answers a request, and take it up again where it breaks."""
         carrier, session = self._carrier, self.session
-        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+        events = carrier.events()
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
         while True:
             known, began = events.progress, loop.time()
             try:
                 end = await self._read(message, events, response)
-            except EventTooLong as error:
+            except EventIdTooLong as error:
                 return carrier.cut(message, str(error))
+            except EventTooLong:
+                return carrier.too_large(message)
             finally:
                 response.close()
             if not carrier.is_waiting(message):
@@ -237,7 +238,7 @@ class Streamable:
     async def _listen(self, session: Session) -> None:
         CALL_HEADERS.set(None)  # what is answered here belongs to no call
         carrier = self._carrier
-        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+        events = carrier.events()
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
         has_listened = False
         while backoff.failures < _LISTENING_FAILURES:
@@ -253,7 +254,7 @@ class Streamable:
                             pass
                     elif after is not None and response.status in (400, 404):
                         # It may have forgotten the event and still know the session.
-                        events = EventReader(carrier.deliver, carrier.target.limits.message_bytes)
+                        events = carrier.events()
                         known = events.progress
                     elif response.status not in PASSING:
                         return await self._not_offered(session, response, was_offered=has_listened)

@@ -1,7 +1,7 @@
 """The older HTTP form: a stream for everything the server says, and a URL for what it is told."""
 
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
@@ -44,9 +44,7 @@ class TwoEndpointForm:
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
         stream = session.only_stream = Stream()
-        # Relative, so that it is right behind any mount and any prefix that a proxy strips.
-        above = "../" if _has_slash(exchange.scope) else ""
-        place = f"{above}{MESSAGES[1:]}?session_id={session.id}"
+        place = f"{self._above(exchange.scope)}{MESSAGES}?session_id={session.id}"
         stream.put_first(sse.encode(place.encode(), name="endpoint"))  # sse.connect.endpoint-event
         sessions.keep(session)
         reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
@@ -63,6 +61,23 @@ class TwoEndpointForm:
             self._app.lasting -= 1
             sessions.end(session)
         return None
+
+    def _above(self, scope: Scope) -> str:
+        """Return what stands before our paths where clients reach us.
+
+        Clients put the path that the stream names after their origin; not all of them resolve one
+        that does not begin at the root.
+        """
+        options = self._app.options
+        public = urlsplit(options.public_url or "").path.rstrip("/")
+        path = options.path.rstrip("/")
+        if options.public_url is not None and public.endswith(path):
+            return public.removesuffix(path)
+        root: str = quote(scope.get("root_path", "").rstrip("/"))
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        above = raw.decode("latin-1").partition("?")[0].rstrip("/").removesuffix(STREAM)
+        # Some servers tell the whole path, others what a mount or a proxy has left of it.
+        return above if above.startswith(root) else f"{root}{above}"
 
     async def serve_messages(self, exchange: HttpExchange, verdict: Verdict) -> None:
         """Serve the endpoint that takes messages."""
@@ -81,6 +96,7 @@ class TwoEndpointForm:
             return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
         session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
         session.admits = exchange.is_admitted
+        exchange.is_known = True
         read = exchange.body()
         body = read if isinstance(read, bytes) else await read
         if body is None:
@@ -101,12 +117,6 @@ class TwoEndpointForm:
 
 def _answers_request(refusal: bytes) -> bool:
     return _read_head(refusal).id is not None
-
-
-def _has_slash(scope: Scope) -> bool:
-    """Whether the client's URL ends with a slash; frameworks add some to the path they pass on."""
-    raw: bytes | None = scope.get("raw_path")
-    return raw.endswith(b"/") if raw else scope["path"].endswith("/")
 
 
 def _not_allowed(why: str, allowed: str) -> http.Refusal:

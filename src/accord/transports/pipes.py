@@ -24,6 +24,9 @@ HIGH_WATER: Final = 1024 * 1024
 LOW_WATER: Final = HIGH_WATER // 4
 # How often the rest of a pipe is read after its writer died; a survivor may hold it open.
 LAST_READS: Final = 64
+# A server that asks without reading the answers is not read from beyond this. It is far more than
+# what makes an honest server stop reading, so that the two never wait for each other.
+ANSWERS_MOST: Final = 16 * 1024 * 1024
 
 
 class Pipes(Protocol):
@@ -39,6 +42,12 @@ class Pipes(Protocol):
 
     def end_input(self) -> None:
         """Let the child read the end, after what is queued and fits."""
+
+    def pause(self, output: IO[bytes]) -> None:
+        """Read nothing more from one of the outputs for now."""
+
+    def resume(self, output: IO[bytes]) -> None:
+        """Read from it again."""
 
     def read_rest(self) -> None:
         """Hand over what is left after the child's death."""
@@ -120,6 +129,14 @@ class PolledPipes:
         on_chunk(chunk)
         return bool(chunk)
 
+    def pause(self, output: IO[bytes]) -> None:
+        if output in self._outputs:
+            self._loop.remove_reader(output.fileno())
+
+    def resume(self, output: IO[bytes]) -> None:
+        if output in self._outputs:
+            self._loop.add_reader(output.fileno(), self._read, output)
+
     def read_rest(self) -> None:
         for pipe in list(self._outputs):
             for _ in range(LAST_READS):
@@ -129,6 +146,8 @@ class PolledPipes:
     # -- writing
 
     def write(self, data: bytes) -> None:
+        if self._stdin is None:
+            return
         self._queue.append(data)
         self.unsent += len(data)
         if self._prompt:
@@ -227,6 +246,9 @@ class ThreadedPipes:
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self._ended = False
         self._waiters = _Waiters()
+        self._open = {output: threading.Event() for output in outputs}
+        for gate in self._open.values():
+            gate.set()
         self._writer = self._start(self._write_all)
         self._readers = [self._start(self._read_all, *each) for each in outputs.items()]
 
@@ -248,8 +270,10 @@ class ThreadedPipes:
             room.release()
             on_chunk(chunk)
 
+        gate = self._open[pipe]
         chunk = b"-"
         while chunk:
+            gate.wait()
             try:
                 chunk = os.read(pipe.fileno(), CHUNK)
             except OSError:
@@ -290,11 +314,20 @@ class ThreadedPipes:
             self._queue.put(None)
             self._waiters.wake()
 
+    def pause(self, output: IO[bytes]) -> None:
+        self._open[output].clear()
+
+    def resume(self, output: IO[bytes]) -> None:
+        self._open[output].set()
+
     def read_rest(self) -> None:
-        """Nothing to do: the threads read to the end by themselves."""
+        """Let the threads read to the end by themselves."""
+        for gate in self._open.values():
+            gate.set()
 
     def release(self) -> None:
         self.end_input()
+        self.read_rest()
         for thread in (self._writer, *self._readers):
             if thread is not threading.current_thread():
                 thread.join(0.2)

@@ -22,9 +22,9 @@ from typing import Any, Final, Literal, TypeAlias
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
 from accord.errors import ConnectFailed
 from accord.protocol.exchange import Exchange
-from accord.transports.pipes import HIGH_WATER, Pipes, attach
+from accord.transports.pipes import ANSWERS_MOST, HIGH_WATER, Pipes, attach
 from accord.transports.process_group import group_is_alive, signal_group
-from accord.transports.wire import Lost, Receive
+from accord.transports.wire import Lost, Receive, Watcher
 
 __all__ = ["INHERITED", "Launch", "Process", "StderrSink", "environment"]
 
@@ -164,12 +164,22 @@ class Process:
         self._loop: asyncio.AbstractEventLoop
         self._receive: Receive
         self._lost: Lost | None = None
+        self._watcher: Watcher | None = None
+        # Bytes ever queued; for each answer among them, where it ends and how long it is.
+        self._queued = 0
+        self._answers: deque[tuple[int, int]] = deque()
+        self._unread = 0
+        self._resuming: asyncio.Task[None] | None = None
         self._open_outputs = 2
         self._exited: asyncio.Future[None]
         self._watched: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
         self._aborted = False
+
+    def watch(self, watcher: Watcher) -> None:
+        """Serve this party."""
+        self._watcher = watcher
 
     # -- what errors tell
 
@@ -311,8 +321,13 @@ class Process:
             if line.__class__ is bytes:
                 receive(line)
             else:
-                log.warning("%s: %s", self.command[0], line)
+                self._drop(line)  # type: ignore[arg-type]  # the only other class
         return None
+
+    def _drop(self, line: LineTooLong) -> None:
+        log.warning("%s: %s", self.command[0], line)
+        if self._watcher is not None:
+            self._watcher.dropped(line)
 
     def _on_stderr(self, chunk: bytes) -> None:
         self._stderr.feed(chunk)
@@ -335,9 +350,37 @@ class Process:
         return self._pipes is not None and self._pipes.unsent > HIGH_WATER
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
-        """Send one message."""
-        if self._pipes is not None:
-            self._pipes.write(data + b"\n")
+        """Send one message; only answers belong to an exchange."""
+        pipes = self._pipes
+        if pipes is None:
+            return
+        pipes.write(data + b"\n")
+        self._queued += len(data) + 1
+        if exchange is not None:
+            self._count_answer(pipes, len(data) + 1)
+
+    def _count_answer(self, pipes: Pipes, size: int) -> None:
+        """Stop reading a server that does not read the answers to what it asks.
+
+        Our own requests do not count: callers wait before they send more, and a server that is
+        slow to read them may well be waiting until its answers are read.
+        """
+        self._answers.append((self._queued, size))
+        self._unread += size
+        sent = self._queued - pipes.unsent
+        while self._answers and self._answers[0][0] <= sent:
+            self._unread -= self._answers.popleft()[1]
+        if self._unread > ANSWERS_MOST and self._resuming is None:
+            log.warning("%s does not read the answers to what it asks", self.command[0])
+            self._resuming = self._loop.create_task(self._pause_until_read(pipes))
+
+    async def _pause_until_read(self, pipes: Pipes) -> None:
+        assert self._child is not None
+        assert self._child.stdout is not None
+        pipes.pause(self._child.stdout)
+        await pipes.writable()
+        pipes.resume(self._child.stdout)
+        self._resuming = None
 
     async def writable(self) -> None:
         """Wait until the server has read most of what was sent."""
@@ -400,6 +443,8 @@ class Process:
     def _release(self, child: subprocess.Popen[bytes]) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._resuming is not None and not self._loop.is_closed():
+            self._resuming.cancel()
         self._unwatch()
         pipes, self._pipes = self._pipes, None
         if pipes is not None:

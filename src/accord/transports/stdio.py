@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from typing import Final, cast
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
@@ -60,7 +61,19 @@ def claim() -> tuple[int, int]:
         with suppress(Exception):
             sys.stdout.flush()
         _claimed = reading, writing
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_leave_to_parent)
     return _claimed
+
+
+def _leave_to_parent() -> None:
+    """Take the messages away from a forked child: not a byte of them is its own."""
+    assert _claimed is not None
+    with suppress(OSError):
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in _claimed:
+            os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
 
 
 class _Writer:
@@ -213,7 +226,10 @@ class _Reader(asyncio.Protocol):
         self._receive = receive
         self._refuse = refuse
         self._writer = writer
+        self._loop = asyncio.get_running_loop()
         self._paused = False
+        self._is_at_end = False
+        self._rest: Iterator[bytes | LineTooLong] | None = None
         self.transport: asyncio.ReadTransport | None = None
         self.ended: asyncio.Event = asyncio.Event()
 
@@ -224,14 +240,41 @@ class _Reader(asyncio.Protocol):
             transport.max_size = _READ_SIZE
 
     def data_received(self, data: bytes) -> None:
+        lines = self._lines.feed(data)
+        if self._rest is not None:
+            # Some transports still hand over what they had read when they were paused.
+            self._rest = chain(self._rest, lines)
+            return
+        self._serve(lines)
+
+    def _serve(self, lines: Iterator[bytes | LineTooLong]) -> None:
+        """Take in lines, as long as the client reads what it is answered."""
+        writer = self._writer
         # Most answers are there at the end of this; they leave with one write, in this turn.
-        self._writer.cork()
-        for line in self._lines.feed(data):
+        writer.cork()
+        for line in lines:
             if line.__class__ is bytes:
                 self._take(line)
             else:
                 self._refuse(line)  # type: ignore[arg-type]  # the only other class
-        self._writer.flush()
+            if writer.backlog > _BACKLOG_HIGH:
+                # One read may hold a thousand requests whose answers have a megabyte each.
+                self._rest = lines
+                break
+        writer.flush()
+        if self._rest is not None and writer.backlog < _BACKLOG_LOW:
+            self._go_on_soon()  # a broken pipe keeps no backlog
+
+    def _go_on(self) -> None:
+        """Take in what was left of the last read."""
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            self._serve(rest)
+        if self._is_at_end and not self._has_rest():
+            self._end()
+
+    def _has_rest(self) -> bool:
+        return self._rest is not None
 
     def _take(self, line: bytes) -> None:
         try:
@@ -240,6 +283,11 @@ class _Reader(asyncio.Protocol):
             log.exception("a message could not be taken in")
 
     def eof_received(self) -> None:
+        self._is_at_end = True
+        if self._rest is None:
+            self._end()
+
+    def _end(self) -> None:
         last = self._lines.end()
         if last is not None:
             self._take(last)
@@ -247,18 +295,28 @@ class _Reader(asyncio.Protocol):
         self.ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.ended.set()
+        self._is_at_end = True
+        if self._rest is None:
+            self.ended.set()
 
     def hold(self, backlog: int) -> None:
         """Stop reading while the client does not read, and go on when it does."""
-        if self.transport is None or self.transport.is_closing():
-            return
         if backlog > _BACKLOG_HIGH and not self._paused:
             self._paused = True
-            self.transport.pause_reading()
+            if self._is_open():
+                self.transport.pause_reading()  # type: ignore[union-attr]  # it is open
         elif backlog < _BACKLOG_LOW and self._paused:
             self._paused = False
-            self.transport.resume_reading()
+            self._go_on_soon()
+            if self._is_open():
+                self.transport.resume_reading()  # type: ignore[union-attr]  # it is open
+
+    def _go_on_soon(self) -> None:
+        if self._rest is not None:
+            self._loop.call_soon(self._go_on)
+
+    def _is_open(self) -> bool:
+        return self.transport is not None and not self.transport.is_closing()
 
 
 class StdioConnection:

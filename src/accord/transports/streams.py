@@ -3,6 +3,9 @@
 A stream has one list of what is yet to be read. Whoever follows it takes from there; whoever comes
 back has the list filled again from the store. So what is live and what is replayed take the same
 way: nothing is lost, doubled, or shown to another session, and an unread stream delays nobody else.
+
+While no response follows a stream, or one that stands still, events go to the store alone. The
+stream is *behind* then: the list is filled from the store, part by part, once it is read again.
 """
 
 import asyncio
@@ -27,8 +30,13 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _CHUNK: Final = 64 * 1024
 # From here on, whoever tells the client something and awaits it is slowed down.
 _CONGESTED: Final = 64 * 1024
-# What clients that do not listen may leave unread of messages that belong to no request.
+# What clients that do not listen may leave unread of messages that belong to no request, where
+# there is no store.
 _UNREAD_MOST: Final = 1024 * 1024
+# What the list keeps for a client that does not read, and takes from the store at once.
+_LIST_MOST: Final = 256 * 1024
+# Seconds after which a client that takes nothing stands still.
+_STALLED: Final = 1.0
 _EVENT_ID: Final = re.compile(r"(\d{1,12})-(\d{1,12})", re.ASCII)
 
 
@@ -50,6 +58,8 @@ class Stream:
     """
 
     __slots__ = (
+        "_first",
+        "_is_behind",
         "_is_lossy",
         "_retry",
         "_room",
@@ -82,6 +92,10 @@ class Stream:
         self.is_ended = False
         self.reader: Reader | None = None
         self._unread: list[bytes] = []
+        # The number of the first event that no response has taken: the first in the list, or the
+        # next to come from the store.
+        self._first = 0
+        self._is_behind = is_lossy and store is not None
         self._room: list[asyncio.Future[None]] | None = None
 
     # -- writing
@@ -108,27 +122,41 @@ class Stream:
         except Exception:  # a store may be anybody's, and no message may be lost with it
             log.exception("the event store failed; a stream cannot be resumed any more")
             self._store = None
+            self._catch_up_without_store()
         self.count = number + 1
         return event
+
+    def _catch_up_without_store(self) -> None:
+        """Go on without what only the store had."""
+        if self._is_behind and self._is_lossy:
+            self._is_behind = False
+        if self._is_behind and self.reader is not None:
+            self.reader.let_go()
 
     def put_first(self, event: bytes) -> None:
         """Put an event on a stream that has none yet."""
         self._put(event)
 
     def _put(self, event: bytes) -> None:
-        self._unread.append(event)
-        self.unread += len(event)
-        if self._is_lossy and self.unread > _UNREAD_MOST:
-            self._drop_oldest()
+        if not self._is_behind:
+            self._unread.append(event)
+            self.unread += len(event)
+            if self.unread > _LIST_MOST:
+                self._relieve()
         if self.reader is not None:
             self.reader.wake()
 
-    def _drop_oldest(self) -> None:
-        while self.unread > _UNREAD_MOST // 2 and len(self._unread) > 1:
-            self.unread -= len(self._unread.pop(0))
-        if self.reader is not None:
-            # It must not take what follows for all there was: it may come back and be told.
-            self.reader.let_go()
+    def _relieve(self) -> None:
+        """Keep the list short while the client takes nothing."""
+        if self._is_lossy and self.unread > _UNREAD_MOST:
+            while self.unread > _UNREAD_MOST // 2 and len(self._unread) > 1:
+                self.unread -= len(self._unread.pop(0))
+                self._first += 1
+            if self.reader is not None:
+                # It must not take what follows for all there was: it may come back and be told.
+                self.reader.let_go()
+        elif self._store is not None:
+            self._is_behind = self.reader is not None and self.reader.is_stalled()
 
     def end(self) -> None:
         """Say that nothing more will come."""
@@ -140,8 +168,11 @@ class Stream:
 
     def take(self) -> bytes:
         """Return what is unread, as one chunk; of a lot, the beginning."""
+        if self._is_behind and not self._unread:
+            self._refill()
         unread = self._unread
         if self.unread <= _CHUNK:
+            self._first += len(unread)
             chunk = b"".join(unread)
             unread.clear()
         else:
@@ -149,12 +180,48 @@ class Stream:
             while size < _CHUNK:
                 size += len(unread[count])
                 count += 1
+            self._first += count
             chunk = b"".join(unread[:count])
             del unread[:count]
         self.unread -= len(chunk)
         if self._room is not None and not self.congested:
             self._make_room()
         return chunk
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all there is has been taken."""
+        return not self.unread and not self._is_behind
+
+    def _refill(self) -> None:
+        """Take the next events from the store."""
+        missed = () if self._first >= self.count else self._missed(self._first - 1)
+        if missed is not None:
+            self._load(missed)
+        elif self.reader is not None:
+            # It may come back, and be told that something is lost.
+            self.reader.let_go()
+
+    def _load(self, missed: Sequence[bytes]) -> None:
+        size = count = 0
+        while count < len(missed) and size < _LIST_MOST:
+            size += len(missed[count])
+            count += 1
+        self._unread = list(missed[:count])
+        self.unread = size
+        self._is_behind = count < len(missed)
+
+    def skip_lost(self) -> None:
+        """Let the next reader begin with the oldest event that is kept."""
+        if not self._is_behind or self._missed(self._first - 1) is not None:
+            return
+        lost, self._first = self._first, self.count
+        while lost + 1 < self._first:
+            middle = (lost + self._first) // 2
+            if self._missed(middle - 1) is None:
+                lost = middle
+            else:
+                self._first = middle
 
     def take_all(self) -> bytes:
         """Return everything unread."""
@@ -172,6 +239,11 @@ class Stream:
         if self.reader is reader:
             self.reader = None
             self._make_room()
+            if self._store is not None or not self._is_lossy:
+                # Whoever comes back says from where; without a store, there is no way back.
+                self._unread.clear()
+                self.unread = 0
+                self._is_behind = True
 
     def resume(self, number: int) -> bool:
         """Let the next reader begin after an event; false where what follows is not there."""
@@ -180,8 +252,8 @@ class Stream:
             missed = self._missed(number)
         if missed is None:
             return False
-        self._unread = list(missed)
-        self.unread = sum(map(len, missed))
+        self._first = number + 1
+        self._load(missed)
         return True
 
     def _missed(self, number: int) -> Sequence[bytes] | None:
@@ -289,6 +361,10 @@ class Reader:
         elif now - self.spoke >= write_timeout:
             self.let_go()
 
+    def is_stalled(self) -> bool:
+        """Whether the client takes nothing of what is written."""
+        return self._task is not None and self._loop.time() - self.spoke >= _STALLED
+
     def end(self) -> None:
         """End the response, though not the stream: the client may come back."""
         self._is_ending = True
@@ -334,7 +410,7 @@ class Reader:
         if not chunk and self._comment:
             chunk = sse.KEEP_ALIVE
         self._comment = False
-        return chunk, (stream.is_ended or self._is_ending) and not stream.unread
+        return chunk, (stream.is_ended or self._is_ending) and stream.is_read
 
     def _finish(self) -> None:
         self.is_done = True

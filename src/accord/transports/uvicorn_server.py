@@ -1,84 +1,29 @@
 """uvicorn, with an end to every wait: for a head, for a reader, for the last call."""
 
-import signal
+import asyncio
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from accord.errors import TransportError
+from accord.transports.ending import exit_at_once, exit_later, take_signals
+from accord.transports.uvicorn_protocol import BoundedProtocol
 
-__all__ = ["BoundedServer", "listen", "serve"]
+__all__ = ["END_SLACK", "BoundedServer", "listen", "serve"]
 
 # What must be left for files and connections of the server's own.
 _FILES_SPARED: Final = 64
-_HEAD_MOST: Final = 64 * 1024
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_REFUSAL: Final = (
-    b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%b"
-)
-_ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
-
-
-class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is given up when its client takes too long to say or to read something."""
-
-    connections_most = 10_000
-    _head_since: float | None = None
-    _head_size = 0
-    _paused_since: float | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._head_since = self.loop.time()
-        if len(self.connections) > self.connections_most:
-            self._refuse(b"503 Service Unavailable", b"too many connections (connections)")
-
-    def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        super().data_received(data)
-        if self._head_since is not None:
-            self._head_size += len(data)
-            if self._head_size > _HEAD_MOST:
-                self._refuse(
-                    b"431 Request Header Fields Too Large", b"headers exceed %d bytes" % _HEAD_MOST
-                )
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head_since = self.loop.time()
-        self._head_size = 0
-
-    def on_headers_complete(self) -> None:
-        self._head_since = None
-        super().on_headers_complete()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._paused_since = self.loop.time()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._paused_since = None
-
-    def tick(self, now: float, *, head_timeout: float, write_timeout: float) -> None:
-        """Give up what takes too long."""
-        if self._head_since is not None and now - self._head_since > head_timeout:
-            self._refuse(b"408 Request Timeout", b"the head did not arrive in time (body_timeout)")
-        elif self._paused_since is not None and now - self._paused_since > write_timeout:
-            self.transport.abort()
-
-    def _refuse(self, status: bytes, why: bytes) -> None:
-        if not self.transport.is_closing():
-            body = _ERROR % why
-            self.transport.write(_REFUSAL % (status, len(body), body))
-            self.transport.close()
+# Seconds after which a client that reads nothing stands still.
+_STALLED: Final = 1.0
+# How long the last bytes may take to leave.
+_FLUSH: Final = 0.25
+# What the end takes beyond the grace period: the last words, and leaving the lifespan. With the
+# grace period of `server.run`, a server that hangs is gone within 3 s.
+END_SLACK: Final = 1.25
 
 
 class BoundedServer(uvicorn.Server):
@@ -90,34 +35,72 @@ class BoundedServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
-            now, options = self._app.now(), self._app.options
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, BoundedProtocol):
-                    connection.tick(
-                        now,
-                        head_timeout=options.body_timeout,
-                        write_timeout=options.write_timeout,
-                    )
+            self._tick_connections()
         return await super().on_tick(counter)
+
+    def _tick_connections(self) -> None:
+        """Give up connections that take too long, and some of those that leave much unread."""
+        now, options = self._app.now(), self._app.options
+        unread: list[tuple[float, int, BoundedProtocol]] = []
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.tick(
+                    now, head_timeout=options.body_timeout, write_timeout=options.write_timeout
+                )
+                since, size = connection.unread(now)
+                if size:
+                    unread.append((since, size, connection))
+        total = sum(size for _, size, _ in unread)
+        for since, size, connection in sorted(unread, key=lambda each: each[0]):
+            if total <= options.unread_bytes or now - since < _STALLED:
+                break
+            connection.transport.abort()
+            total -= size
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
         await self._app.finish()
+        await self._end_connections()
         await super().shutdown(sockets)
+
+    async def _end_connections(self) -> None:
+        """Let the last responses leave, and then end what is left without a trace in the log."""
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        end = self._app.now() + _FLUSH
+        while state.connections and self._app.now() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for task in state.tasks:
+            task.cancel()
+        if state.tasks:
+            await asyncio.wait(set(state.tasks), timeout=_FLUSH)
+
+    # -- signals
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes, or `should_exit` is set.
+
+        Signals are taken for longer than the loop lives: what hangs may keep the loop from ending.
+        """
+        with take_signals(self.handle_exit):
+            super().run(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals and give them back; whoever sent one has got what they wanted."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        """Leave the signals to `run`; whoever sent one has got what they wanted."""
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the end with the first signal; a second one does not wait for it."""
+        if self.should_exit:
+            exit_at_once(0)
+        self.should_exit = True
+        grace = self._app.options.grace
+        exit_later(grace, grace + END_SLACK)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -172,7 +155,7 @@ def serve(app: Any, sockets: list[socket.socket]) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(options.grace)),
+        timeout_graceful_shutdown=1,
     )
     with suppress(KeyboardInterrupt):
         BoundedServer(config, app).run(sockets)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Final, Protocol, TypeAlias
 
+from accord.bindings.lines import LineTooLong
 from accord.errors import AccordError
 from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Revision
@@ -72,6 +73,9 @@ class Watcher(Protocol):
 
     def failed(self, id: RequestId, error: AccordError) -> None:
         """Take note that a request will not be answered."""
+
+    def dropped(self, line: LineTooLong) -> None:
+        """Take note of a message that was too large to be kept."""
 
     def renewed(self) -> None:
         """Take note that the server has begun a new session, which knows nothing of the last."""

@@ -102,6 +102,17 @@ class Struct(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """
 
 
+class SnakeCaseKeywords(msgspec.StructMeta):
+    """Names the keyword that was meant by a name of the wire, such as `readOnlyHint`."""
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        for name in keywords:
+            if name not in self.__struct_fields__ and name in self.__struct_encode_fields__:
+                meant = self.__struct_fields__[self.__struct_encode_fields__.index(name)]
+                raise TypeError(f"{self.__name__} has no keyword {name!r}; write {meant}=")
+        return super().__call__(*args, **keywords)
+
+
 class Item(Struct, kw_only=True):
     """Base of the parts of messages that have a `_meta` of their own."""
 

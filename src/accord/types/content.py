@@ -3,7 +3,7 @@
 Binary members stay base64 text, as on the wire.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -40,6 +40,7 @@ class ResourceContents(Item):
 class TextContent(Item, tag_field="type", tag="text"):
     """Plain text."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
     annotations: Annotations | None = None
 
@@ -47,6 +48,7 @@ class TextContent(Item, tag_field="type", tag="text"):
 class ImageContent(Item, tag_field="type", tag="image"):
     """A picture, base64."""
 
+    type: ClassVar[Literal["image"]] = "image"
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -56,6 +58,7 @@ class ImageContent(Item, tag_field="type", tag="image"):
 class AudioContent(Item, tag_field="type", tag="audio"):
     """A sound, base64."""
 
+    type: ClassVar[Literal["audio"]] = "audio"
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -65,6 +68,7 @@ class AudioContent(Item, tag_field="type", tag="audio"):
 class ResourceLink(Item, tag_field="type", tag="resource_link"):
     """A resource named, not included."""
 
+    type: ClassVar[Literal["resource_link"]] = "resource_link"
     uri: str
     name: str
     title: str | None = None
@@ -78,6 +82,7 @@ class ResourceLink(Item, tag_field="type", tag="resource_link"):
 class EmbeddedResource(Item, tag_field="type", tag="resource"):
     """A resource included."""
 
+    type: ClassVar[Literal["resource"]] = "resource"
     resource: ResourceContents
     annotations: Annotations | None = None
 
@@ -91,6 +96,7 @@ ContentBlock: TypeAlias = (
 class ToolUseContent(Item, tag_field="type", tag="tool_use"):
     """A model's wish to have a tool called."""
 
+    type: ClassVar[Literal["tool_use"]] = "tool_use"
     id: str
     name: str
     input: JsonObject
@@ -100,6 +106,7 @@ class ToolUseContent(Item, tag_field="type", tag="tool_use"):
 class ToolResultContent(Item, tag_field="type", tag="tool_result"):
     """What a tool gave back to a model."""
 
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
     structured_content: Annotated[Any, was(JsonObject, until="2025-11-25")] = msgspec.UNSET

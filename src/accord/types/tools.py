@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal, NewType
 
 import msgspec
 
-from accord.types._base import Item, JsonObject, Struct, since, until, was
+from accord.types._base import Item, JsonObject, SnakeCaseKeywords, Struct, since, until, was
 from accord.types.content import ContentBlock, Icon, TextContent
 from accord.types.messages import PageResult, Result, RetryParams, TaskMetadata
 
 
 @since("2025-03-26")
-class ToolAnnotations(Struct):
+class ToolAnnotations(Struct, metaclass=SnakeCaseKeywords):
     """Untrusted hints about what a tool does."""
 
     title: str | None = None

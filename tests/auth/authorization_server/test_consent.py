@@ -1,12 +1,19 @@
 """What people see and do: login, consent, and what others cannot make them do."""
 
 import re
-from urllib.parse import urlsplit
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from accord.auth.authorization_server.known import KnownClient
-from support.oauth import FORM, RETURN, Desk, request_query
+from accord.auth.authorization_server.secrets import hash_password
+from support.oauth import ADA, FORM, RETURN, Desk, request_query
+
+# At its usual price, so that many are checked at once.
+SLOW_ADA = hash_password("lovelace")
 
 
 @pytest.fixture
@@ -119,16 +126,113 @@ def test_a_wrong_password_is_not_told_from_a_wrong_name(desk):
     assert desk.submit(wrong, name="ada", password="lovelace").status == 303
 
 
-def test_guessing_a_password_is_slowed_down(desk):
+def wrong_passwords(desk, page, addresses, times):
+    """Try wrong passwords of ada in a browser that never logged in; return the statuses."""
+    known, desk.known = desk.known, None
+    statuses = []
+    for number in range(addresses):
+        desk.address = f"198.51.100.{number}"
+        statuses += [desk.submit(page, name="ada", password="guess").status for _ in range(times)]
+    desk.known, desk.address = known, "192.0.2.1"
+    return statuses
+
+
+def test_guessing_a_password_from_one_address_ends_after_ten(desk):
     page = desk.authorize(desk.client())
-    for number in range(10):
-        desk.address = f"192.0.2.{number}"
-        assert desk.submit(page, name="ada", password="guess").status == 401
+    assert wrong_passwords(desk, page, addresses=1, times=12) == [401] * 10 + [429] * 2
+    desk.address = "198.51.100.0"
     answer = desk.submit(page, name="ada", password="lovelace")
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) > 0
     desk.now += 301
     assert desk.submit(page, name="ada", password="lovelace").status == 303
+
+
+def test_wrong_passwords_do_not_keep_the_person_out_who_is_elsewhere(desk):
+    page = desk.authorize(desk.client())
+    assert set(wrong_passwords(desk, page, addresses=1, times=30)) == {401, 429}
+    assert desk.submit(page, name="ada", password="lovelace").status == 303
+
+
+def test_guesses_from_many_addresses_are_bounded_and_delay_strangers_alone(desk):
+    client = desk.client()
+    desk.consent(client)
+    login = desk.known
+    desk.cookie = None
+    page = desk.authorize(client)
+    statuses = wrong_passwords(desk, page, addresses=50, times=10)
+    assert statuses.count(401) == 20
+    # A browser that is new here waits some seconds, one that has logged in before does not.
+    desk.known = None
+    answer = desk.submit(page, name="ada", password="lovelace")
+    assert answer.status == 429
+    assert int(answer.headers["retry-after"]) <= 61
+    desk.known = login
+    desk.address = "198.51.100.0"
+    assert desk.submit(page, name="ada", password="lovelace").status == 303
+    desk.known, desk.cookie, desk.address = None, None, "203.0.113.1"
+    desk.now += 61
+    page = desk.authorize(client)
+    assert desk.submit(page, name="ada", password="lovelace").status == 303
+
+
+def test_a_browser_that_logged_in_before_has_a_limit_of_its_own(desk):
+    client = desk.client()
+    desk.consent(client)
+    desk.cookie = None
+    page = desk.authorize(client)
+    statuses = [desk.submit(page, name="ada", password="guess").status for _ in range(11)]
+    assert statuses == [401] * 10 + [429]
+
+
+@pytest.mark.parametrize("kind", ["forged", "of another person", "of the future", "old", "garbage"])
+def test_only_a_browser_that_logged_in_before_is_let_past_the_limit(kind):
+    desk = Desk(users={"ada": ADA, "eve": ADA})
+    client = desk.client()
+    page = desk.authorize(client)
+    name = "eve" if kind == "of another person" else "ada"
+    if kind == "of the future":
+        desk.now += 1_000
+    desk.submit(page, name=name, password="lovelace")
+    since, browser, _ = desk.known.split(".")
+    if kind == "forged":
+        desk.known = f"{since}.{browser}.{'0' * 64}"
+    elif kind == "garbage":
+        desk.known = "x"
+    elif kind == "of the future":
+        desk.now -= 1_000
+    elif kind == "old":
+        desk.now += 91 * 86_400
+    desk.cookie = None
+    page = desk.authorize(client)
+    wrong_passwords(desk, page, addresses=2, times=10)
+    assert desk.submit(page, name="ada", password="lovelace").status == 429
+
+
+def test_logins_at_the_same_time_are_counted_before_they_are_checked():
+    desk = Desk(users={"ada": SLOW_ADA})
+    page = desk.authorize(desk.client())
+    start = Barrier(40, timeout=30)
+
+    def guess(number):
+        start.wait()
+        return desk.submit(page, name="ada", password=f"guess {number}").status
+
+    with ThreadPoolExecutor(40) as threads:
+        statuses = Counter(threads.map(guess, range(40)))
+    assert statuses == {401: 10, 429: 30}
+
+
+def test_a_proxy_that_hides_its_clients_is_told_of_once(desk, caplog):
+    page = desk.authorize(desk.client())
+    parts = urlsplit(page.action)
+    body = urlencode(page.hidden | {"name": "ada", "password": "guess"}).encode()
+    for _ in range(13):
+        given = {"content_type": FORM, "x_forwarded_for": "203.0.113.9"}
+        desk.send("POST", parts.path, query=parts.query, body=body, **given)
+    told = [each for each in caplog.messages if "FORWARDED_ALLOW_IPS" in each]
+    assert len(told) == 1
+    assert desk.address in told[0]
 
 
 def test_trying_many_names_from_one_address_is_slowed_down(desk):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from support.oauth import RESOURCE, Desk, claims_of
+from support.oauth import ADA, RESOURCE, Desk, claims_of
 
 KIND = "urn:ietf:params:oauth:grant-type:device_code"
 
@@ -132,6 +132,17 @@ def test_guessing_codes_is_slowed_down(desk):
     for _ in range(10):
         assert desk.submit(page, user_code="BBBB-BBBB").status == 400
     assert desk.submit(page, user_code=code(device)).status == 429
+
+
+def test_guesses_of_one_person_turn_away_no_other_behind_the_same_address():
+    desk = Desk(users={"ada": ADA, "eve": ADA})
+    device = Television(desk)
+    page = desk.send("GET", "/device")
+    page = desk.follow(desk.submit(page, name="eve", password="lovelace"))
+    statuses = [desk.submit(page, user_code="BBBB-BBBB").status for _ in range(11)]
+    assert statuses == [400] * 10 + [429]
+    desk.cookie = None
+    assert enter(desk, code(device)).status == 200
 
 
 def test_a_device_asks_for_what_there_is(desk):

@@ -405,6 +405,22 @@ def test_guessing_at_the_token_endpoint_is_slowed_down():
     assert desk.token(client_secret="long secret", **form).status == 200
 
 
+def test_failures_of_one_client_turn_away_no_other_behind_the_same_address():
+    other = KnownClient(client_id="other", secret="other secret")
+    desk = Desk(clients={"machine": MACHINE.client, "other": other.client})
+    public = desk.client()
+    tokens = desk.tokens(public)
+    form = {"grant_type": "client_credentials"}
+    for name in ("machine", "made up", *(f"made up {n}" for n in range(3))):
+        statuses = [
+            desk.token(client_id=name, client_secret=f"guess {n}", **form).status for n in range(70)
+        ]
+        assert set(statuses) == ({429} if name.startswith("made up ") else {401, 429})
+    assert desk.token(client_id="other", client_secret="other secret", **form).status == 200
+    assert desk.refresh(public, tokens["refresh_token"]).status == 200
+    assert desk.register().status == 201
+
+
 def test_revoking_a_refresh_token_ends_all_that_came_with_it(desk):
     client = desk.client()
     tokens = desk.tokens(client)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from support.oauth import RETURN, Desk, basic
+from support.oauth import RESOURCE, RETURN, Desk, basic
 
 
 @pytest.mark.requirement("auth.dcr.authorization-server")
@@ -119,18 +119,63 @@ def test_an_oversized_registration_is_refused():
     assert (answer.status, answer.error) == (413, "invalid_client_metadata")
 
 
-def test_the_number_of_clients_is_limited_and_unused_ones_make_room():
+DAY = 86_400
+
+
+def test_a_full_server_forgets_the_client_that_has_had_no_grant_for_longest():
+    desk = Desk(clients_most=3)
+    first, second, third = (desk.client() for _ in range(3))
+    desk.tokens(second)
+    desk.now += 10
+    desk.tokens(first)
+    desk.now += 40 * DAY  # the grants of both are gone, the third was never used
+    kept = []
+    for _ in range(4):
+        desk.now += 1
+        kept.append([each for each in (first, second, third) if desk.store.client(each)])
+        desk.client()
+    assert kept == [[first, second, third], [first, second], [first], []]
+
+
+def test_a_client_with_a_grant_never_makes_room():
     desk = Desk(clients_most=2)
     used = desk.client()
-    desk.tokens(used)
-    unused = desk.client()
+    tokens = desk.tokens(used)
+    for _ in range(5):
+        fresh = desk.client()
+    assert desk.store.client(used) is not None
+    assert desk.refresh(used, tokens["refresh_token"]).status == 200
+    desk.tokens(fresh)
     answer = desk.register()
     assert (answer.status, answer.error) == (503, "temporarily_unavailable")
-    desk.now += 3_601
-    fresh = desk.client()
-    assert desk.store.client(unused) is None
-    assert desk.store.client(used) is not None
-    assert desk.store.client(fresh) is not None
+
+
+def test_registration_is_open_again_a_year_after_all_clients_were_used_once():
+    desk = Desk(clients_most=3)
+    for _ in range(3):
+        desk.tokens(desk.client())
+    desk.now += 365 * DAY
+    assert desk.register().status == 201
+
+
+def test_clients_without_a_grant_are_forgotten_after_months():
+    desk = Desk(client_ttl=100 * DAY, remember_consent=True)
+    unused, once, steady = (desk.client() for _ in range(3))
+    desk.tokens(once)
+    refresh = desk.tokens(steady)["refresh_token"]
+    for _ in range(11):
+        desk.now += 9 * DAY
+        refresh = desk.refresh(steady, refresh).json["refresh_token"]
+    assert all(map(desk.store.client, (unused, once, steady)))
+    desk.now += 2 * DAY
+    desk.send("GET", "/jwks")
+    assert [each for each in (unused, once, steady) if desk.store.client(each)] == [steady]
+    assert desk.store.consented("ada", once, RESOURCE) is None
+    assert desk.store.consented("ada", steady, RESOURCE) is not None
+    # From the last refresh on, not from the first grant.
+    desk.now += 97 * DAY
+    desk.send("GET", "/jwks")
+    assert desk.store.client(steady) is not None
 
 
 def test_one_address_registers_no_more_than_so_often():

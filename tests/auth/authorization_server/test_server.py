@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import sqlite3
+import subprocess
+import sys
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
@@ -13,6 +15,7 @@ import pytest
 from accord import Context, Server
 from accord.auth import AuthorizationServer, JwtVerifier, KnownClient
 from accord.auth.authorization_server import Request
+from accord.errors import AuthError
 from support.http_server import bounded, serving
 from support.oauth import ADA, VERIFIER, Answer, Desk, challenge_of, claims_of, request_query
 
@@ -44,19 +47,21 @@ class Wire:
     def __init__(self, port: int, prefix: str = "") -> None:
         self.port = port
         self.prefix = prefix
-        self.cookie: str | None = None
+        self.cookies: dict[str, str] = {}
         self.base = f"http://127.0.0.1:{port}{prefix}"
 
     def send(self, method, path, body=None, **headers):
         connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        if self.cookie is not None:
-            named["cookie"] = self.cookie
+        if self.cookies:
+            named["cookie"] = "; ".join(f"{key}={value}" for key, value in self.cookies.items())
         connection.request(method, path, body, named)
-        reply = Reply(connection.getresponse())
+        response = connection.getresponse()
+        reply = Reply(response)
+        for cookie in response.headers.get_all("set-cookie", []):
+            key, _, value = cookie.split(";")[0].partition("=")
+            self.cookies[key] = value
         connection.close()
-        if "set-cookie" in reply.headers:
-            self.cookie = reply.headers["set-cookie"].split(";")[0]
         return reply
 
     def get(self, path, **headers):
@@ -534,3 +539,67 @@ def test_state_is_in_a_file_unless_nobody_is_asked(given, files, tmp_path, monke
     assert [each.name for each in tmp_path.iterdir()] == files
     with pytest.raises(sqlite3.ProgrammingError):
         store.count_clients()
+
+
+# -- a store that cannot be used
+
+
+@pytest.fixture
+def garbage(tmp_path):
+    path = tmp_path / "auth.db"
+    path.write_bytes(b"not a database" * 100)
+    return path
+
+
+def test_a_protected_server_whose_store_is_corrupt_does_not_start(garbage):
+    server = Server("notes", auth=AuthorizationServer({"ada": ADA}, store=garbage))
+    with pytest.raises(AuthError, match="not a database") as caught:
+        server.asgi()
+    assert str(garbage) in str(caught.value)
+
+
+def test_an_authorization_server_by_itself_whose_store_is_corrupt_does_not_start(garbage):
+    auth = AuthorizationServer({"ada": ADA}, store=garbage, issuer="http://localhost:1")
+    sent, coming = [], [{"type": "lifespan.shutdown"}, {"type": "lifespan.startup"}]
+
+    async def receive():
+        return coming.pop()
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(auth({"type": "lifespan"}, receive, send))
+    (told,) = sent
+    assert told["type"] == "lifespan.startup.failed"
+    assert str(garbage) in told["message"]
+
+
+def test_a_store_that_breaks_later_is_told_in_one_line(garbage, caplog):
+    auth = AuthorizationServer({"ada": ADA}, store=garbage, issuer="http://localhost:1")
+    with serving(auth, lifespan="off") as port:
+        wire = Wire(port)
+        assert wire.get("/jwks", host="localhost:1").status == 500
+    (told,) = [each for each in caplog.records if each.name == "accord.auth"]
+    assert str(garbage) in told.getMessage()
+    assert told.exc_info is None
+
+
+def test_the_command_line_names_the_corrupt_store_in_one_line(garbage):
+    file = garbage.with_name("notes.py")
+    file.write_text(
+        "from accord import Server\n"
+        "from accord.auth import AuthorizationServer\n"
+        f"auth = AuthorizationServer({{'ada': {ADA!r}}}, store={str(garbage)!r})\n"
+        "server = Server('notes', auth=auth)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", "run", str(file), "--http", "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("accord: the store of the authorization server, ")
+    assert str(garbage) in line

@@ -14,7 +14,8 @@ from accord.auth.authorization_server.secrets import (
     is_password,
 )
 from accord.auth.authorization_server.settings import Settings
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.store import Store, check_store
+from accord.errors import AuthError
 from support.oauth import ADA, Desk
 
 
@@ -105,6 +106,54 @@ def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
         do("lost", ZeroDivisionError())
     assert store.secret("kept", "2") == "1"
     assert store.secret("lost", "2") == "2"
+
+
+def _damaged(path):
+    Store(str(path)).close()
+    content = bytearray(path.read_bytes())
+    # Behind the header of the file: its pages are no tables any more.
+    content[100:4096] = b"x" * 3996
+    path.write_bytes(content)
+
+
+UNUSABLE = {
+    "garbage": (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
+    "damaged": (_damaged, "malformed|damaged"),
+    "a folder": (lambda path: path.mkdir(), "directory"),
+    "no folder": (lambda path: path.parent.rmdir(), "no folder|No such file"),
+    "a file for a folder": (
+        lambda path: (path.parent.rmdir(), path.parent.write_text("")),
+        "no folder|Not a directory",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_store_that_cannot_be_used_is_told_with_its_path_and_left_as_it_is(kind, tmp_path):
+    path = tmp_path / "folder" / "auth.db"
+    path.parent.mkdir()
+    spoil, why = UNUSABLE[kind]
+    spoil(path)
+    before = path.read_bytes() if path.is_file() else None
+    for use in (check_store, Store):
+        with pytest.raises(AuthError, match=why) as caught:
+            use(str(path))
+        assert str(path) in str(caught.value)
+        assert "store=" in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_a_store_that_can_be_used_is_checked_without_making_or_changing_it(tmp_path):
+    path = tmp_path / "auth.db"
+    check_store(str(path))
+    assert list(tmp_path.iterdir()) == []
+    check_store(":memory:")
+    store = Store(str(path))
+    store.secret("a", "1")
+    check_store(str(path))
+    assert store.secret("a", "2") == "1"
+    store.close()
+    check_store(str(path))
 
 
 def test_what_has_ended_is_forgotten():

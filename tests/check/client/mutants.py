@@ -352,7 +352,7 @@ def without(member: str) -> Callable[[Message], Message]:
 answering("sampling.result.role", "model", without("role"))
 answering("sampling.result.content", "model", without("content"))
 answering("sampling.result.model", "model", without("model"))
-answering("sampling.result.stop-reason", "model", without("stopReason"))
+answering("sampling.result.stop-reason", "model", lambda result: {**result, "stopReason": 7})
 answering(
     "sampling.result.content-type",
     "model",

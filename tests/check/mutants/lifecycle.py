@@ -58,8 +58,10 @@ def cannot_wait(wire: Between) -> None:
 @interloper("lifecycle.version.server-echoes")
 def insists_on_another_revision(wire: Between) -> None:
     def from_client(message: Message) -> Sent:
-        if message.get("method") == "initialize" and asked_for(message) == "2025-06-18":
-            message["params"]["protocolVersion"] = "2025-03-26"
+        # It speaks 2025-06-18, as it shows when it is asked for what it does not know.
+        changed = {"2025-06-18": "2025-03-26", "2025-11-25": "2025-06-18", UNKNOWN: "2025-06-18"}
+        if message.get("method") == "initialize" and asked_for(message) in changed:
+            message["params"]["protocolVersion"] = changed[asked_for(message)]
         return message
 
     wire.from_client = from_client

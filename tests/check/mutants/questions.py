@@ -62,11 +62,12 @@ def sends_the_user_to_a_page(params: dict[str, Any]) -> None:
 
 
 @interloper("elicitation.mode.supported-only", revision="2025-11-25")
-def asks_by_form_whatever_is_declared(wire: Between) -> None:
+def asks_by_form_whatever_was_declared(wire: Between) -> None:
     def from_client(message: Message) -> Sent:
-        capabilities = params_of(message).get("capabilities")
-        if isinstance(capabilities, dict) and "elicitation" in capabilities:
-            capabilities["elicitation"] = {"form": {}}
+        if message.get("method") == "initialize":
+            declared = params_of(message).get("capabilities", {})
+            if declared.get("elicitation"):
+                declared["elicitation"] = {"form": {}}
         return message
 
     wire.from_client = from_client

@@ -38,8 +38,8 @@ def lists_a_tool_without_name(tool: dict[str, Any]) -> None:
 
 
 @entry("tools.item.description", LIST, "tools")
-def lists_a_tool_without_description(tool: dict[str, Any]) -> None:
-    del tool["description"]
+def lists_a_tool_whose_description_is_a_number(tool: dict[str, Any]) -> None:
+    tool["description"] = 7
 
 
 @entry("tools.item.title", LIST, "tools")
@@ -78,11 +78,6 @@ def lists_an_output_schema_of_an_array(result: dict[str, Any]) -> None:
             tool["outputSchema"] = {"type": "array"}
 
 
-@entry("practice.tools.descriptive-schemas", LIST, "tools")
-def does_not_describe_a_parameter(tool: dict[str, Any]) -> None:
-    tool["inputSchema"].setdefault("properties", {})["extra"] = {"type": "string"}
-
-
 # -- results
 
 
@@ -93,9 +88,9 @@ def answers_with_one_block(result: dict[str, Any]) -> None:
 
 
 @answer("tools.call.is-error-flag", CALL)
-def leaves_the_error_flag_out(result: dict[str, Any]) -> None:
+def writes_the_error_flag_as_a_word(result: dict[str, Any]) -> None:
     if result["isError"] is False:
-        del result["isError"]
+        result["isError"] = "no"
 
 
 @answer("tools.call.content-type", CALL)
@@ -249,6 +244,7 @@ unbreakable(
     "practice.tools.structured-errors",
     "practice.tools.json-as-text",
     "practice.tools.health-check",
+    "practice.tools.descriptive-schemas",
     "practice.schema.structure",
     "practice.schema.types",
     "practice.schema.constraints",

@@ -27,7 +27,10 @@ def test_junit_has_a_suite_per_area_and_a_case_per_requirement(report):
     failure = cases["tools.call.content-array"].find("failure")
     assert failure.get("type") == "MUST"
     assert "record 3: server sends x\\x1b[2J" in failure.text
-    assert "warning: omits isError" in cases["tools.call.is-error-flag"].find("system-out").text
+    assert (
+        "warning: sends no text"
+        in cases["tools.structured-content.also-text"].find("system-out").text
+    )
     assert (
         cases["tools.item.title"].find("skipped").get("message")
         == "not-exercised: no message put this to the test"

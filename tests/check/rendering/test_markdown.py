@@ -11,7 +11,7 @@ def report():
 
 def test_markdown_shows_the_outcome_and_cannot_be_steered_by_a_recording(report):
     text = as_markdown(report)
-    assert "- **result: failed (3 failures, 2 warnings)**" in text
+    assert "- **result: failed (1 requirement failed, 2 warned)**" in text
     assert "- **fail** `tools.call.content-array` (MUST, server) 3 times: records 3, 4, 9" in text
     [why] = [each for each in text.splitlines() if each.startswith("  - why: server sends x")]
     assert "\\<b\\>\\|\\`@&#8203;all" in why

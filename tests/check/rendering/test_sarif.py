@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from accord import __version__
 from accord.check.rendering.sarif import as_sarif
@@ -91,3 +92,21 @@ def test_hostile_text_is_spelled_out():
     text = as_sarif(hostile_report())
     assert "\\u001b" not in text
     assert "\\ud800" not in text.replace("\\\\ud800", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("see [here](https://evil.example)", r"see \[here\](https://evil.example)"),
+        (r"\[a\](b)", r"\\\[a\\\](b)"),
+        ('{"a": [1, [2]], "b": "(c)"}', '{"a": [1, [2]], "b": "(c)"}'),
+    ],
+)
+def test_a_text_of_a_server_is_not_shown_as_a_link(text, shown):
+    report = server_report(1)
+    first = report.results[0]
+    evidence = [replace(each, message=text) for each in first.evidence]
+    results = [replace(first, message=text, evidence=evidence), *report.results[1:]]
+    told = run_of(replace(report, results=results))["results"][0]["message"]["text"].splitlines()
+    assert told[0] == shown
+    assert told[1].endswith(f": {shown}")

@@ -27,7 +27,7 @@ def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
             "     clause:  The result of tools/call has",
             "     why:     server sends x\\x1b[2J",
             "     message: x\\x1b[2J",
-            "WARN tools.call.is-error-flag (MUST, server) record 7\n",
+            "WARN tools.structured-content.also-text (SHOULD, server) record 7\n",
             "WARN jsonrpc.request.answered (MUST, client) at the end of the recording\n",
             "area     pass  fail  warn  not-exercised  not-applicable\n",
             "jsonrpc     1     0     1              0               0\n",
@@ -35,7 +35,7 @@ def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
             "all         1     1     2              1               1\n",
             "coverage: 5 applicable, 4 exercised\n",
             f"score: 50 of 100 ({SCORE_RULE})\n",
-            "result: failed (3 failures, 2 warnings)\n",
+            "result: failed (1 requirement failed, 2 warned)\n",
         )
     ]
     assert places == sorted(places)
@@ -44,7 +44,7 @@ def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
 def test_text_without_breaches_says_so(spotless):
     text = as_text(spotless)
     assert f"session.jsonl: revision not named (judged by {NEW})\n\nno violations\n" in text
-    assert "result: passed (0 failures, 0 warnings)" in text
+    assert "result: passed (0 requirements failed, 0 warned)" in text
 
 
 def test_quiet_text_is_the_breaches_and_one_line(report, spotless):
@@ -77,7 +77,7 @@ def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
         decidable=(),
         findings=findings.sorted(),
     )
-    assert "result: passed with warnings (0 failures, 1 warning)" in as_text(report)
+    assert "result: passed with warnings (0 requirements failed, 1 warned)" in as_text(report)
 
 
 def test_many_repetitions_name_only_the_first_records():

@@ -263,6 +263,58 @@ def test_a_page_under_another_name_is_refused(host):
     assert upstream.heads == []
 
 
+FOREIGN_ORIGINS = [
+    "https://evil.example",
+    "null",
+    "http://localhost.evil.example",
+    "http://evil.example@localhost",
+    "http://localhost, https://evil.example",
+    "chrome-extension://localhost",
+    "",
+]
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_a_foreign_web_page_cannot_use_the_token_of_the_watch(origin):
+    with between(
+        lambda each: each.sendall(answer(b"private", "Access-Control-Allow-Origin: *")),
+        headers={"Authorization": "Bearer hush"},
+    ) as (upstream, port, _):
+        asks = post(line(INITIALIZE), f"Origin: {origin}")
+        preflight = (
+            "OPTIONS /mcp HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\n"
+            f"Origin: {origin}\r\n\r\n"
+        ).encode()
+        answers = [asked(port, request) for request in (asks, preflight)]
+    for head, body in answers:
+        assert head.startswith(b"HTTP/1.1 403 ")
+        assert b"access-control-allow-origin" not in head.lower()
+        assert b"the Origin is" in body
+    assert upstream.heads == []
+
+
+@pytest.mark.parametrize(("site", "status"), [("cross-site", b"403"), ("none", b"200")])
+def test_a_picture_in_a_foreign_page_is_refused_too(site, status):
+    with between(lambda each: each.sendall(answer(b""))) as (upstream, port, _):
+        head, _ = asked(
+            port, GET.replace(b"\r\n\r\n", f"\r\nSec-Fetch-Site: {site}\r\n\r\n".encode())
+        )
+    assert head.split()[1] == status
+    assert len(upstream.heads) == (status == b"200")
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1", "HTTP://LOCALHOST"]
+)
+def test_a_page_of_this_machine_may_use_the_watch(origin):
+    with between(
+        lambda each: each.sendall(answer(b"ok")), headers={"Authorization": "Bearer hush"}
+    ) as (upstream, port, _):
+        head, body = asked(port, post(line(INITIALIZE), f"Origin: {origin}"))
+    assert (head.split()[1], body) == (b"200", b"ok")
+    assert ("authorization", "Bearer hush") in headers_of(upstream.heads[0])
+
+
 @pytest.mark.parametrize("when", ["before an answer", "amid a stream"])
 def test_a_client_that_leaves_is_gone_for_the_server_too(when):
     ready, left = threading.Event(), threading.Event()
@@ -432,7 +484,8 @@ def test_secrets_in_headers_are_masked_in_the_recording(tmp_path):
     assert '"content-type":"application/json"' in text
 
 
-def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_ctrl_c(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_signal(tmp_path, number):
     with Upstream(lambda each: each.sendall(answer(b"{}", JSON))) as upstream:
         url = f"http://127.0.0.1:{upstream.port}/mcp"
         record = tmp_path / "x.jsonl"
@@ -442,7 +495,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_ctrl_c(tmp
             port = int(re.search(r"is watched at http://127\.0\.0\.1:(\d+)/mcp;", said)[1])
             asked(port, post(line(INITIALIZE)))
             until_sync(lambda: record.read_bytes().count(b"\n") == 2)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             out, err = process.communicate(timeout=LONG)
     assert ("authorization", "Bearer hush") in headers_of(upstream.heads[0])
     assert (process.returncode, out) == (1, b"")  # {} is no answer

@@ -326,6 +326,39 @@ def test_a_full_disk_ends_the_recording_and_nothing_else():
     assert watcher.reports()
 
 
+def test_a_host_that_launches_a_server_often_and_twice_at_once_keeps_every_session(tmp_path):
+    path = tmp_path / "s.jsonl"
+    words = ("--record", path, "--", *SCRIPTED, json.dumps(OPENED))
+
+    def begin():
+        process = launched(*words)
+        process.stdin.write(line(INITIALIZE))
+        process.stdin.flush()
+        assert process.stdout.readline() == line(OPENED)
+        return process
+
+    def end(process):
+        return process.communicate(line(READY), timeout=LONG)[1].decode()
+
+    pair = [begin(), begin()]  # both are under way
+    told = [end(process) for process in pair]
+    told.append(end(begin()))
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["s-2.jsonl", "s-3.jsonl", "s.jsonl"]
+    for name in names:
+        assert len(list(read(tmp_path / name))) == 3
+        assert not replay(read(tmp_path / name), target="it").has_failed
+    assert f"recorded in {tmp_path / 's-3.jsonl'}" in told[-1]
+    assert sum("recorded in" in each for each in told) == 2
+
+
+def test_the_report_of_a_watch_is_for_its_owner_alone(tmp_path):
+    words = ("--output", tmp_path / "report.json", "--", *SCRIPTED, json.dumps(OPENED))
+    process = launched(*words)
+    process.communicate(line(INITIALIZE) + line(READY), timeout=LONG)
+    assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_recording_that_cannot_be_begun_is_said_at_once(tmp_path):
     process = launched("--record", tmp_path / "none" / "x.jsonl", "--", *ECHO)
     out, err = process.communicate(timeout=LONG)

@@ -3,95 +3,12 @@
 import json
 
 import msgspec
-import pytest
 
 from accord.check.replay import replay
 from accord.check.watching import watcher as watching
-from accord.check.watching.masking import Masks
 from accord.check.watching.watcher import Copy, Watcher, merged
-from accord.trace import HttpFacts, Record, read
+from accord.trace import read
 from check.watching.between import INITIALIZE, LIST, OPENED, READY, line
-
-
-def record(message=None, raw=None, **headers):
-    http = HttpFacts("POST", None, {name.replace("_", "-"): text for name, text in headers.items()})
-    body = None if message is None else msgspec.Raw(json.dumps(message).encode())
-    return Record(sender="client", message=body, raw=raw, http=http if headers else None)
-
-
-def masked(message, masks=None):
-    return json.loads(bytes((masks or Masks()).applied(record(message)).message))
-
-
-@pytest.mark.parametrize(
-    "key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"]
-)
-def test_a_member_that_is_called_a_secret_is_masked_at_any_depth(key):
-    assert masked({"a": [{key: "hush"}]}) == {"a": [{key: "masked-1"}]}
-    assert masked({key: 5, "b": {key: ""}}) == {key: 5, "b": {key: ""}}
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "sk-0123456789abcdefghij",
-        "ghp_0123456789abcdefghijABCDEFGHIJ",
-        "xoxb-0123456789-abc",
-        "AKIA0123456789ABCDEF",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0abc.c2lnbmF0dXJl",
-    ],
-    ids=["sk", "ghp", "xoxb", "AKIA", "JWT"],
-)
-def test_a_secret_is_known_by_its_form_in_any_text(secret):
-    assert masked({"text": f"use {secret}, please"}) == {"text": "use masked-1, please"}
-    assert Masks().applied(record(raw=f"!{secret}")).raw == "!masked-1"
-
-
-def test_a_secret_in_a_text_that_is_json_is_masked_by_the_name_of_its_member():
-    text = json.dumps({"rows": [{"token": "hush"}]})
-    masks = Masks()
-    found = masked({"text": text, "structuredContent": {"token": "hush"}}, masks)
-    assert json.loads(found["text"]) == {"rows": [{"token": "masked-1"}]}
-    assert found["structuredContent"] == {"token": "masked-1"}
-    assert masked({"text": '{"rows": "plain"}'}) == {"text": '{"rows": "plain"}'}
-    assert masked({"text": '{"token": broken'}) == {"text": '{"token": broken'}
-
-
-def test_names_of_the_protocol_are_no_secrets():
-    message = {"params": {"maxTokens": "5", "_meta": {"progressToken": "abc"}}, "keys": ["k"]}
-    whole = record(message)
-    assert Masks().applied(whole) is whole
-
-
-def test_the_same_secret_has_the_same_number_and_another_has_another():
-    masks = Masks()
-    assert masked({"token": "one"}, masks) == {"token": "masked-1"}
-    assert masked({"token": "two"}, masks) == {"token": "masked-2"}
-    assert masked({"token": "one"}, masks) == {"token": "masked-1"}
-
-
-def test_headers_are_masked_unless_they_are_known_to_be_harmless():
-    seen = Masks().applied(
-        record(
-            None,
-            raw="",
-            authorization="Bearer hush",
-            x_api_key="hush",
-            cookie="hush=1",
-            mcp_session_id="hush",
-            content_type="application/json",
-            mcp_protocol_version="2025-06-18",
-        )
-    )
-    assert seen.http is not None
-    assert seen.http.headers == {
-        "authorization": "Bearer masked-1",
-        "x-api-key": "masked-1",
-        "cookie": "masked-2",
-        "mcp-session-id": "masked-1",
-        "content-type": "application/json",
-        "mcp-protocol-version": "2025-06-18",
-    }
 
 
 def said(watcher, conversation=""):
@@ -201,3 +118,113 @@ def test_what_comes_after_the_end_is_counted():
     said(watcher)
     watcher.close()
     assert (watcher.dropped, watcher.reports()) == (3, [])
+
+
+def test_an_earlier_recording_is_never_written_over(tmp_path):
+    path = tmp_path / "s.jsonl"
+    watchers = [Watcher("it", recording=path) for _ in range(2)]  # two launches at the same time
+    for name in ("a", "b"):
+        for each in watchers:
+            said(each, name)
+    for each in watchers:
+        each.close()
+    later = Watcher("it", recording=path)
+    said(later)
+    later.close()
+    made = [path.name for each in (*watchers, later) for path in each.recordings]
+    assert sorted(made) == ["s-2.jsonl", "s-3.jsonl", "s-4.jsonl", "s-5.jsonl", "s.jsonl"]
+    for name in made:
+        assert len(list(read(tmp_path / name))) == 3
+        assert not replay(read(tmp_path / name), target="it").has_failed
+
+
+def test_a_launch_in_which_nothing_is_said_leaves_no_recording(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text("of another launch")
+    watcher = Watcher("it", recording=path)
+    watcher.close()
+    assert watcher.recordings == []
+    assert [each.name for each in tmp_path.iterdir()] == ["s.jsonl"]
+    assert path.read_text() == "of another launch"
+
+
+def test_recordings_are_for_their_owner_alone(tmp_path):
+    watcher = Watcher("it", recording=tmp_path / "s.jsonl")
+    for name in "ab":
+        said(watcher, name)
+    watcher.close()
+    assert [each.stat().st_mode & 0o777 for each in watcher.recordings] == [0o600, 0o600]
+
+
+ASKED = {
+    "jsonrpc": "2.0",
+    "id": "q",
+    "method": "elicitation/create",
+    "params": {
+        "message": "your password=hunter2?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "password": {"type": "string", "default": "hush-hush"},
+                "otp": {"type": "integer"},
+            },
+            "required": ["otp"],
+        },
+    },
+}
+SECRET_TOOL = {
+    "name": "issue",
+    "inputSchema": {"type": "object", "properties": {"auth": {"type": "object"}}},
+    "outputSchema": {
+        "type": "object",
+        "properties": {"password": {"type": "integer"}, "tokens": {"type": "integer"}},
+        "required": ["password"],
+    },
+}
+SECRET_CALL = {"name": "issue", "arguments": {"auth": {"pwd": 7654321, "user": "me"}}}
+
+
+def test_masks_change_no_verdict_of_a_recording(tmp_path):
+    extensions = {"experimental": {"oauth-client-credentials": {"mode": "plain"}}}
+    opening = json.loads(json.dumps(INITIALIZE))
+    opening["params"]["capabilities"] = {"elicitation": {}, **extensions}
+    content = {"password": 7654321, "tokens": 12}
+    result = {
+        "content": [{"type": "text", "text": json.dumps(content)}],
+        "structuredContent": content,
+        "isError": False,
+    }
+    path = tmp_path / "s.jsonl"
+    watcher = Watcher("it", recording=path)
+    for party, message in (
+        ("client", opening),
+        ("server", OPENED),
+        ("client", READY),
+        ("client", LIST),
+        ("server", {"jsonrpc": "2.0", "id": 2, "result": {"tools": [SECRET_TOOL]}}),
+        ("client", {**LIST, "id": 3, "method": "tools/call", "params": SECRET_CALL}),
+        ("server", ASKED),
+        (
+            "client",
+            {
+                "jsonrpc": "2.0",
+                "id": "q",
+                "result": {"action": "accept", "content": {"password": "hunter2", "otp": 7654321}},
+            },
+        ),
+        ("server", {"jsonrpc": "2.0", "id": 3, "result": result}),
+    ):
+        watcher.take(Copy(party, line(message).strip(), 0.0))
+    watcher.close()
+    (live,) = watcher.reports()
+    again = replay(read(path), target="it")
+    written = path.read_text()
+    for secret in ("hunter2", "hush-hush", "7654321"):
+        assert secret not in written
+    # The only difference: whether a masked value keeps to its schema cannot be told.
+    changed = {
+        each.id: (each.verdict, other.verdict)
+        for each, other in zip(live.results, again.results, strict=True)
+        if each.verdict != other.verdict
+    }
+    assert changed == {"tools.call.structured-conforms": ("pass", "not-exercised")}

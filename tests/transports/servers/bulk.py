@@ -19,6 +19,24 @@ def size(text: str) -> int:
     return len(text)
 
 
+@server.tool(inline=True)
+def much(size: int) -> str:
+    """Return much for little."""
+    return "x" * size
+
+
+@server.tool
+def much_in_thread(size: int) -> str:
+    """The same in a thread."""
+    return "x" * size
+
+
+@server.prompt
+def much_prompt(size: str) -> str:
+    """The same as a prompt."""
+    return "x" * int(size)
+
+
 @server.tool
 async def flood(ctx: Context, count: int, bytes: int) -> str:
     """Log much, waiting for the client."""

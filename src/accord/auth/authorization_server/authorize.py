@@ -120,7 +120,10 @@ def _who(given: Mapping[str, str], client: Callable[[str], Client | None]) -> tu
         raise Refusal("invalid_request", "the program did not say who it is (client_id)")
     found = client(client_id)
     if found is None:
-        raise Refusal("invalid_client", "the program is not known here; it may register again")
+        raise Refusal(
+            "invalid_client",
+            "the program is not known here; start it again, so that it registers anew",
+        )
     asked = given.get("redirect_uri")
     if asked is None:
         if len(found.redirect_uris) == 1:

@@ -9,7 +9,7 @@ import msgspec
 from accord.auth.authorization_server.records import Client, Refusal
 from accord.auth.authorization_server.secrets import digest, equal
 
-__all__ = ["authenticated"]
+__all__ = ["authenticated", "claimed_client"]
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -39,6 +39,14 @@ def authenticated(
     if claim.secret is None or not equal(digest(claim.secret), found.secret_hash):
         raise _refused("the client's secret is wrong or missing")
     return found
+
+
+def claimed_client(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:
+    """Return the id of the client that a request says to be from; None where it is unreadable."""
+    try:
+        return _claim(headers, form).client_id
+    except Refusal:
+        return None
 
 
 def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:

@@ -1,5 +1,6 @@
 """The programs that are known: those of the settings, and those that registered themselves."""
 
+import logging
 from typing import Any, Final
 
 from accord.auth.authorization_server.records import Client, Refusal
@@ -10,8 +11,9 @@ from accord.auth.authorization_server.store import Store
 
 __all__ = ["Clients"]
 
-# Whoever registers asks a person at once. Long enough for that, and short enough that a flood of
-# registrations keeps nobody else out for long.
+log = logging.getLogger("accord.auth")
+
+# A client that registers asks a person at once; this is long enough for an answer.
 _UNUSED: Final = 3_600.0
 
 
@@ -49,9 +51,18 @@ class Clients:
         if scheme.lower() != "bearer" or not equal(token.strip(), needed):
             raise Refusal("invalid_token", "registering needs the operator's token", status=401)
 
+    def sweep(self, now: float) -> None:
+        """Forget clients that have had no grant for a long time; they can register again."""
+        self._store.forget_idle_clients(now - self._settings.client_ttl)
+
     def _make_room(self, now: float) -> None:
-        if self._store.count_clients() < self._settings.clients_most:
+        most = self._settings.clients_most
+        if self._store.count_clients() < most:
             return
-        self._store.forget_unused_clients(now - _UNUSED)
-        if self._store.count_clients() >= self._settings.clients_most:
-            raise Refusal("temporarily_unavailable", "too many clients are registered", status=503)
+        # Those that register and ask nobody go first, but for those that may be asking right now.
+        if self._store.forget_idle_client(never_used_before=now - _UNUSED):
+            return
+        if self._store.forget_idle_client():
+            return
+        log.warning("no client can register: clients_most=%d, and all of them have grants", most)
+        raise Refusal("temporarily_unavailable", "too many clients are registered", status=503)

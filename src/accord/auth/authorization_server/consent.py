@@ -256,7 +256,7 @@ class Consent:
         token = self._people.form_token(browser, request)
         fault, status = "", 200
         if user_code is not None:
-            found, fault, status = self._waiting(request, user_code, now)
+            found, fault, status = self._waiting(person, user_code, now)
             client = None if found is None else self._clients.find(found[1].grant.client_id)
             if found is not None and client is not None:
                 device = found[1]
@@ -278,7 +278,7 @@ class Consent:
         self, request: Request, form: dict[str, str], person: str, action: str, now: float
     ) -> Response:
         with self._store.transaction():
-            found, fault, status = self._waiting(request, form.get("user_code", ""), now)
+            found, fault, status = self._waiting(person, form.get("user_code", ""), now)
             if found is None:
                 token = self._people.form_token(self._people.browser(request), request)
                 return code_page(action=action, token=token, fault=fault, status=status)
@@ -295,10 +295,13 @@ class Consent:
         return done_page("The device was refused", ["You can close this page."])
 
     def _waiting(
-        self, request: Request, user_code: str, now: float
+        self, person: str, user_code: str, now: float
     ) -> tuple[tuple[str, DeviceRequest] | None, str, int]:
-        """Find the device that shows a code; else say what to tell the person."""
-        if self._guesses.wait(request.address, now) > 0:
+        """Find the device that shows a code; else say what to tell the person.
+
+        Counted by person: guesses of others, behind the same address, are not theirs.
+        """
+        if self._guesses.reserve(person, now) > 0:
             return None, "Too many attempts. Try again in some minutes.", 429
         letters = "".join(each for each in user_code.upper() if each in _LETTERS)
         hashed = self._store.device_hash(letters)
@@ -309,8 +312,8 @@ class Consent:
             or device.state != "pending"
             or now >= device.expires_at
         ):
-            self._guesses.failed(request.address, now)
             return None, "No device waits with this code.", 400
+        self._guesses.release(person, now)
         return (hashed, device), "", 200
 
 

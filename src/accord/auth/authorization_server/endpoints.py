@@ -1,9 +1,11 @@
 """The endpoints: a request in, an answer out, the clock passed in. Blocks; runs off the loop."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.client_authentication import authenticated
+from accord.auth.authorization_server.client_authentication import authenticated, claimed_client
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.exchange import Request, Response, json_answer
@@ -13,9 +15,10 @@ from accord.auth.authorization_server.metadata import (
     authorization_server_metadata,
     openid_configuration,
 )
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.records import Client, Refusal
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
+from accord.auth.hosts import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +46,7 @@ _PREFLIGHT: Final = (
     ("access-control-max-age", "600"),
 )
 _WINDOW: Final = 60.0
-# Honest clients fail now and then; a shared address has several of them.
+# By client and address: an honest client fails now and then, and never so often.
 _FAILURES: Final = 60
 _REGISTRATIONS: Final = 60
 _SWEEP: Final = 60.0
@@ -97,23 +100,44 @@ class Endpoints:
         if request.path in _PAGES:
             return served(request, now)
         try:
-            self._check_failures(request, now)
             response = served(request, now)
         except Refusal as refusal:
-            if refusal.error in _COUNTED:
-                self._failures.failed(request.address, now)
             response = _refused(refusal)
         return response.adding(*_CORS)
 
-    def _check_failures(self, request: Request, now: float) -> None:
-        # Documents stay open: whoever shares an address with a thief has to find the way, too.
-        if request.method == "POST" and self._failures.wait(request.address, now) > 0:
+    @contextmanager
+    def _limited(self, key: str, now: float) -> Iterator[None]:
+        """Count what fails within as a guess, and refuse where there were too many."""
+        if self._failures.reserve(key, now) > 0:
             raise Refusal("slow_down", "too many failures; wait a minute", status=429)
+        is_guess = False
+        try:
+            yield
+        except Refusal as refusal:
+            is_guess = refusal.error in _COUNTED
+            raise
+        finally:
+            if not is_guess:
+                self._failures.release(key, now)
+
+    @contextmanager
+    def _authenticated(
+        self, request: Request, form: dict[str, str], now: float
+    ) -> Iterator[Client]:
+        """Say which client asks; its failures turn away no other client of the same address.
+
+        Clients that are not known share one count: any number of names can be made up.
+        """
+        name = claimed_client(request.headers, form)
+        known = name is not None and self._clients.find(name) is not None
+        with self._limited(f"{source_of(request.address)} {name if known else ''}", now):
+            yield authenticated(request.headers, form, self._clients.find)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept_at >= _SWEEP:
             self._swept_at = now
             self.store.sweep(now, keys_before=self.keys.swept_before(now))
+            self._clients.sweep(now)
 
     # -- documents
 
@@ -131,27 +155,27 @@ class Endpoints:
 
     def _token(self, request: Request, now: float) -> Response:
         form = request.form()
-        client = authenticated(request.headers, form, self._clients.find)
-        given = self._grants.tokens(
-            client, form, issuer=request.issuer, resources=request.resources, now=now
-        )
+        with self._authenticated(request, form, now) as client:
+            given = self._grants.tokens(
+                client, form, issuer=request.issuer, resources=request.resources, now=now
+            )
         return json_answer(given, pragma="no-cache")
 
     def _revoke(self, request: Request, now: float) -> Response:
         form = request.form()
-        client = authenticated(request.headers, form, self._clients.find)
-        token = form.get("token")
-        if token is None:
-            raise Refusal("invalid_request", "token is missing")
-        self._grants.revoke(client, token, now)
+        with self._authenticated(request, form, now) as client:
+            token = form.get("token")
+            if token is None:
+                raise Refusal("invalid_request", "token is missing")
+            self._grants.revoke(client, token, now)
         # The same answer for tokens that never were (RFC 7009, section 2.2).
         return json_answer({})
 
     def _device_authorization(self, request: Request, now: float) -> Response:
         form = request.form()
-        client = authenticated(request.headers, form, self._clients.find)
-        _count(self._devices, request, now)
-        return json_answer(self._consent.add_device(client, form, request, now))
+        with self._authenticated(request, form, now) as client:
+            _count(self._devices, request, now)
+            return json_answer(self._consent.add_device(client, form, request, now))
 
     def _register(self, request: Request, now: float) -> Response:
         if not self._settings.registration:
@@ -161,14 +185,15 @@ class Endpoints:
         if kind != "application/json":
             raise Refusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
-        return json_answer(self._clients.register(request.body, authorization, now), status=201)
+        with self._limited(f"{source_of(request.address)} /register", now):
+            told = self._clients.register(request.body, authorization, now)
+        return json_answer(told, status=201)
 
 
 def _count(requests: Attempts, request: Request, now: float) -> None:
     """Count what anybody may ask for and what is kept for a while."""
-    if requests.wait(request.address, now) > 0:
+    if requests.reserve(source_of(request.address), now) > 0:
         raise Refusal("slow_down", "too many requests of this kind; wait a minute", status=429)
-    requests.failed(request.address, now)
 
 
 def _refused(refusal: Refusal) -> Response:

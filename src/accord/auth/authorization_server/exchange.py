@@ -1,14 +1,17 @@
 """A request to the authorization server and its answer, as data."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from accord.auth.authorization_server.records import Refusal
 
-__all__ = ["Request", "Response", "json_answer", "parameters", "redirect"]
+__all__ = ["FORWARDED", "Request", "Response", "json_answer", "parameters", "redirect"]
+
+FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers by which proxies tell for whom they ask."""
 
 # Far more than any request of OAuth has.
 _FIELDS_MOST = 50
@@ -43,6 +46,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def is_secure(self) -> bool:
         """Whether browsers reach the server over HTTPS."""
         return self.issuer.startswith("https:")
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether a proxy, or a client that plays one, says for whom it asks."""
+        return any(name in self.headers for name in FORWARDED)
 
     def cookie(self, name: str) -> str | None:
         """Return the value of a cookie."""

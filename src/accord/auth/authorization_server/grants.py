@@ -231,7 +231,7 @@ class Grants:
             kept_until = now + settings.refresh_ttl
             self._store.add_refresh_token(digest(secret), grant.grant_id, kept_until)
             answer["refresh_token"] = secret
-        self._store.extend_grant(grant.grant_id, kept_until + settings.access_ttl)
+        self._store.extend_grant(grant, now=now, expires_at=kept_until + settings.access_ttl)
         return answer
 
     def _grant_of(self, token: str, now: float) -> str | None:

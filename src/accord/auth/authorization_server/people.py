@@ -1,6 +1,7 @@
 """Who sits at the browser: logins, and the proof that a form came from a page of ours."""
 
 import hmac
+import logging
 import re
 from functools import cached_property
 from hashlib import sha256
@@ -19,14 +20,24 @@ from accord.auth.authorization_server.secrets import (
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 from accord.auth.authorization_server.urls import with_query
+from accord.auth.hosts import source_of
 
 __all__ = ["People"]
 
+log = logging.getLogger("accord.auth")
+
 _BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-# A person mistypes a few times; a program tries thousands.
+# A person mistypes a few times; a program tries thousands. No count that strangers can fill keeps
+# a person out: the first is of one name at one address, the second of one address; the third, of a
+# name wherever from, frees a place every few seconds; and a browser in which the person has logged
+# in before has a count of its own in place of all these.
 _WINDOW: Final = 300.0
-_BY_NAME: Final = 10
+_BY_PERSON: Final = 10
 _BY_ADDRESS: Final = 20
+_BY_NAME: Final = 20
+_NAME_WINDOW: Final = 60.0
+_KNOWN_TTL: Final = 90 * 86_400
+_KNOWN: Final = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{64})")
 
 
 class People:
@@ -36,8 +47,10 @@ class People:
         self._store = store
         self._settings = settings
         self._key = store.secret("forms", new_secret()).encode()
-        self._by_name = Attempts(_BY_NAME, _WINDOW)
+        self._has_warned = False
+        self._by_person = Attempts(_BY_PERSON, _WINDOW)
         self._by_address = Attempts(_BY_ADDRESS, _WINDOW)
+        self._by_name = Attempts(_BY_NAME, _NAME_WINDOW)
 
     @cached_property
     def _nobody(self) -> str:
@@ -107,32 +120,84 @@ class People:
     def log_in(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
         """Check name and password; a right one leads back to where the person was."""
         name, password = form.get("name", ""), form.get("password", "")
-        # What is remembered of a name is short, however long it is.
-        tried = digest(name)
-        wait = max(self._by_name.wait(tried, now), self._by_address.wait(request.address, now))
-        if wait > 0:
-            return self._again(request, action, name, wait=wait)
+        counts = self._counts(request, name, now)
+        for count, (attempts, key) in enumerate(counts):
+            wait = attempts.reserve(key, now)
+            if wait > 0:
+                self._warn_of_proxy(request)
+                # What the others counted was not looked at, but for the first: it bounds retries.
+                for earlier, taken in counts[1:count]:
+                    earlier.release(taken, now)
+                return self._again(request, action, name, wait=wait)
         kept = self._settings.users.get(name)
         # Always computed, whoever it is.
         fits = is_password(password, kept or self._nobody)
         if kept is None or not fits:
-            self._by_name.failed(tried, now)
-            self._by_address.failed(request.address, now)
             return self._again(request, action, name)
-        self._by_name.forget(tried)
+        for attempts, key in counts:
+            attempts.release(key, now)
+        counts[0][0].forget(counts[0][1])
         self.log_out(request)
         # A new one: whoever knew the browser before does not know the person.
         browser = new_secret()
         self._store.add_login(digest(browser), name, now + self._settings.login_ttl)
-        return self.for_browser(redirect(action), browser, request)
+        response = self.for_browser(redirect(action), browser, request)
+        return response.adding(("set-cookie", self._known_cookie(request, name, now)))
+
+    def _counts(self, request: Request, name: str, now: float) -> list[tuple[Attempts, str]]:
+        """Return what an attempt to log in is counted by, the first of them also when refused."""
+        # What is remembered of a name is short, however long it is.
+        tried, source = digest(name), source_of(request.address)
+        known = self._known_browser(request, name, now)
+        if known is not None:
+            return [(self._by_person, f"{tried} {known}")]
+        return [
+            (self._by_person, f"{tried} {source}"),
+            (self._by_address, source),
+            (self._by_name, tried),
+        ]
+
+    def _known_browser(self, request: Request, name: str, now: float) -> str | None:
+        """Return what names a browser in which this person has logged in before."""
+        found = _KNOWN.fullmatch(request.cookie(f"{_cookie(request)}-known") or "")
+        if found is None or not now - _KNOWN_TTL < int(found[1]) <= now:
+            return None
+        return found[2] if equal(found[3], self._known_mac(found[1], found[2], name)) else None
+
+    def _known_cookie(self, request: Request, name: str, now: float) -> str:
+        """Return a cookie that proves nothing but that its browser once knew the password."""
+        since, browser = str(int(now)), new_secret(16)
+        value = f"{since}.{browser}.{self._known_mac(since, browser, name)}"
+        secure = "; Secure" if request.is_secure else ""
+        return (
+            f"{_cookie(request)}-known={value}; Path=/; Max-Age={_KNOWN_TTL}; HttpOnly; "
+            f"SameSite=Lax{secure}"
+        )
+
+    def _known_mac(self, since: str, browser: str, name: str) -> str:
+        text = f"known browser\n{since}\n{browser}\n{name}"
+        return hmac.new(self._key, text.encode(), sha256).hexdigest()
+
+    def _warn_of_proxy(self, request: Request) -> None:
+        """Log once that a proxy may hide the addresses of clients, which then count as one."""
+        if self._has_warned or not request.is_forwarded:
+            return
+        self._has_warned = True
+        log.warning(
+            "too many attempts to log in from %s, and requests carry X-Forwarded-For: if that is a "
+            "proxy, all its clients count as one; have the ASGI server trust it (uvicorn: "
+            "FORWARDED_ALLOW_IPS), see docs/auth-server.md",
+            request.address,
+        )
 
     def _again(
         self, request: Request, action: str, name: str, *, wait: float | None = None
     ) -> Response:
         fault, status = "Name and password do not fit.", 401
         if wait is not None:
-            fault = f"Too many attempts. Try again in {max(1, round(wait / 60))} min."
-            status = 429
+            seconds = max(1, round(wait))
+            told = f"{seconds} s" if seconds < 60 else f"{round(seconds / 60)} min"
+            fault, status = f"Too many attempts. Try again in {told}.", 429
         page = login_page(
             action=action,
             token=self.form_token(request.cookie(_cookie(request)) or "", request),

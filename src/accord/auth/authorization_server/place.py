@@ -8,6 +8,7 @@ import msgspec
 
 from accord.auth.asgi import endpoint_url
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
+from accord.auth.authorization_server.exchange import FORWARDED
 from accord.auth.authorization_server.records import Refusal
 from accord.auth.authorization_server.urls import (
     canonical,
@@ -19,7 +20,6 @@ from accord.auth.authorization_server.urls import (
 __all__ = ["Place", "checked_issuer", "headers_of", "local_path"]
 
 _WELL_KNOWN = (AUTHORIZATION_SERVER, OPENID)
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         if self.needs_loopback:
             client = scope.get("client")
             is_near = client is None or is_loopback(_bracketed(str(client[0])))
-            if not is_near or any(name in headers for name in _FORWARDED):
+            if not is_near or any(name in headers for name in FORWARDED):
                 why = "without passwords, only people at this computer are served"
                 raise Refusal("access_denied", why, status=403)
 

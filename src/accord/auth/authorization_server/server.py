@@ -23,9 +23,10 @@ from accord.auth.authorization_server.place import Place, checked_issuer, header
 from accord.auth.authorization_server.records import Refusal
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.settings import Settings
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.store import MEMORY, Store, check_store
 from accord.auth.authorization_server.urls import is_loopback_url
 from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+from accord.errors import AuthError
 
 __all__ = ["Authenticate", "AuthorizationServer", "AuthorizationSettings"]
 
@@ -35,12 +36,12 @@ Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None] | str | None
 """Says who sits at a browser: the developer's own login."""
 
 _FILE: Final = "accord-auth.db"
-_MEMORY: Final = ":memory:"
 _SOMEBODY: Final = "developer"
 _HASHED: Final = "scrypt$"
 # More than any form of ours has; a registration has a limit of its own below it.
 _BODY_MOST: Final = 64 * 1024
 _BODY_TIMEOUT: Final = 30.0
+_FAILED: Final = "the authorization server failed; its log says why"
 # Who asks whom, where the answer depends on the name by which a client reaches loopback.
 _ISSUER: ContextVar[str | None] = ContextVar("accord-issuer", default=None)
 
@@ -62,6 +63,7 @@ class AuthorizationSettings(TypedDict, total=False):
     key_ttl: float
     algorithm: Algorithm
     reuse_tolerance: float
+    client_ttl: float
     clients_most: int
     login_url: str | None
     resource_name: str | None
@@ -119,7 +121,7 @@ class AuthorizationServer:
         )
         if auto_approve is not None and store == _FILE:
             store = None
-        self._path = _MEMORY if store is None else str(store)
+        self._path = MEMORY if store is None else str(store)
         self.issuer = None if issuer is None else checked_issuer(issuer)
         self._place = self._checked(Place(issuer=self.issuer, resources=self._resources))
         self._opening = Lock()
@@ -177,7 +179,9 @@ class AuthorizationServer:
 
         Raises:
             ValueError: the URL is none, or not safe.
+            AuthError: the store cannot be used.
         """
+        check_store(self._path)
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
         place = Place.beside(self.issuer, public_url, path, self._resources)
@@ -199,7 +203,7 @@ class AuthorizationServer:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve the authorization server by itself."""
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _live(receive, send, lambda: check_store(self._path))
         elif scope["type"] == "http":
             route = self._place.route(scope)
             await self.serve(self._place, route, scope, receive, send)
@@ -222,10 +226,12 @@ class AuthorizationServer:
                 self._revoked.forget()
         except Refusal as refusal:
             response = _refused(refusal)
+        except AuthError as error:
+            log.error("%s", error)  # noqa: TRY400  # it names the file; the place in the code says nothing
+            response = _refused(Refusal("server_error", _FAILED, status=500))
         except Exception:
             log.exception("the authorization server failed at %s", route)
-            why = "the authorization server failed; its log says why"
-            response = _refused(Refusal("server_error", why, status=500))
+            response = _refused(Refusal("server_error", _FAILED, status=500))
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
     def _respond(self, request: Request) -> Response:
@@ -234,6 +240,8 @@ class AuthorizationServer:
 
 class Beside:
     """An authorization server and the app that it protects, as one ASGI app."""
+
+    has_metadata = True
 
     def __init__(
         self, server: AuthorizationServer, app: Any, place: Place, public_url: str | None
@@ -308,9 +316,15 @@ def _refused(refusal: Refusal) -> Response:
     return json_answer(body, status=refusal.status)
 
 
-async def _live(receive: Any, send: Any) -> None:
+async def _live(receive: Any, send: Any, check: Callable[[], None]) -> None:
     while True:
         message = await receive()
+        if message["type"] == "lifespan.startup":
+            try:
+                await asyncio.to_thread(check)
+            except AuthError as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return

@@ -17,6 +17,7 @@ _POSITIVE: Final = (
     "login_ttl",
     "device_ttl",
     "key_ttl",
+    "client_ttl",
     "clients_most",
 )
 
@@ -40,7 +41,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         algorithm: of the signatures.
         reuse_tolerance: seconds in which a refresh token may be used again, for clients that
             refresh twice at once; 0 takes every second use for a theft.
-        clients_most: how many programs may be registered.
+        client_ttl: seconds after which a program that registered and has no grant is forgotten.
+        clients_most: how many programs may be registered; then the one that has had no grant for
+            longest makes room.
         users: names and hashed passwords.
         person: who it always is, without a login; on loopback only.
         auto_approve: whether that person is not even asked; on loopback only.
@@ -62,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     key_ttl: float = 90 * 86_400.0
     algorithm: Algorithm = "ES256"
     reuse_tolerance: float = 0.0
+    client_ttl: float = 180 * 86_400.0
     clients_most: int = 10_000
     users: Mapping[str, str] = msgspec.field(default_factory=dict)
     person: str | None = None

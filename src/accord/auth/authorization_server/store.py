@@ -3,20 +3,26 @@
 Codes, refresh tokens, secrets and logins are kept as hashes. Several processes may share a file.
 """
 
+import errno
 import os
 import sqlite3
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from accord.auth.authorization_server.records import Client, Code, DeviceRequest, Grant, Refusal
+from accord.errors import AuthError
 
-__all__ = ["Key", "Store"]
+__all__ = ["MEMORY", "Key", "Store", "check_store"]
+
+MEMORY: Final = ":memory:"
+"""The path of a store that keeps nothing."""
 
 Record = TypeVar("Record")
 
@@ -27,6 +33,7 @@ CREATE TABLE IF NOT EXISTS grants (
   id TEXT PRIMARY KEY, client_id TEXT NOT NULL, expires_at REAL NOT NULL, revoked_at REAL,
   body BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS revoked_grants ON grants (revoked_at) WHERE revoked_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS grants_of_clients ON grants (client_id);
 CREATE TABLE IF NOT EXISTS codes (
   hash TEXT PRIMARY KEY, expires_at REAL NOT NULL, used_at REAL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS refresh_tokens (
@@ -44,6 +51,8 @@ CREATE TABLE IF NOT EXISTS keys (
   retired_at REAL);
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+_LAST_USED: Final = "max(created_at, coalesce(used_at, 0))"
+_WITHOUT_GRANT: Final = "NOT EXISTS (SELECT 1 FROM grants WHERE client_id = clients.id)"
 # Used codes are kept this much longer, so that a replay is told from an unknown code.
 _REPLAY_NOTICED: Final = 3600.0
 _BUSY: Final = 10.0
@@ -64,20 +73,24 @@ class Store:
 
     Args:
         path: of the file, which only its owner may read; ":memory:" keeps nothing.
+
+    Raises:
+        AuthError: the file cannot be used; says why. It is left as it is.
     """
 
     def __init__(self, path: str) -> None:
-        if path != ":memory:":
-            _keep_private(path)
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, timeout=_BUSY
-        )
-        # Closed with its last user: nobody has to remember it.
-        weakref.finalize(self, self._db.close)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA secure_delete=ON")
-        self._db.executescript(_TABLES)
+        with _naming(path):
+            if path != MEMORY:
+                _keep_private(path)
+            self._db = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=_BUSY
+            )
+            # Closed with its last user: nobody has to remember it.
+            weakref.finalize(self, self._db.close)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA secure_delete=ON")
+            self._db.executescript(_TABLES)
 
     def close(self) -> None:
         """Close the file."""
@@ -137,9 +150,33 @@ class Store:
         row = self._one("SELECT count(*) FROM clients")
         return 0 if row is None else int(str(row[0]))
 
-    def forget_unused_clients(self, before: float) -> int:
-        """Forget clients that registered long ago and were never allowed anything."""
-        return self._do("DELETE FROM clients WHERE used_at IS NULL AND created_at < ?", before)
+    def forget_idle_clients(self, before: float) -> None:
+        """Forget the clients without a grant that were given none since a time."""
+        query = f"SELECT id FROM clients WHERE {_LAST_USED} < ? AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
+        with self.transaction():
+            for (client_id,) in self._db.execute(query, (before,)).fetchall():
+                self._forget_client(client_id)
+
+    def forget_idle_client(self, *, never_used_before: float | None = None) -> bool:
+        """Forget the client that has had no grant for longest; False where all have one.
+
+        Args:
+            never_used_before: take those alone that never had one, and registered before this.
+        """
+        never = "" if never_used_before is None else "used_at IS NULL AND created_at < ? AND"
+        query = (
+            f"SELECT id FROM clients WHERE {never} {_WITHOUT_GRANT} ORDER BY {_LAST_USED}, rowid"  # noqa: S608  # our names
+        )
+        with self.transaction():
+            values = () if never_used_before is None else (never_used_before,)
+            row = self._one(f"{query} LIMIT 1", *values)
+            if row is not None:
+                self._forget_client(row[0])
+        return row is not None
+
+    def _forget_client(self, client_id: object) -> None:
+        self._do("DELETE FROM clients WHERE id = ?", client_id)
+        self._do("DELETE FROM consents WHERE client_id = ?", client_id)
 
     # -- grants and what stands for them
 
@@ -153,17 +190,21 @@ class Store:
             expires_at,
             body,
         )
-        self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, grant.client_id)
+        self._use_client(grant.client_id, now)
+
+    def _use_client(self, client_id: str, now: float) -> None:
+        self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, client_id)
 
     def grant(self, grant_id: str) -> Grant | None:
         """Return a grant that is not revoked."""
         query = "SELECT body FROM grants WHERE id = ? AND revoked_at IS NULL"
         return self._record(Grant, query, grant_id)
 
-    def extend_grant(self, grant_id: str, expires_at: float) -> None:
-        """Keep a grant at least until a time."""
+    def extend_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
+        """Keep a grant that was used at least until a time."""
         query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
-        self._do(query, expires_at, grant_id)
+        self._do(query, expires_at, grant.grant_id)
+        self._use_client(grant.client_id, now)
 
     def revoke(self, grant_id: str, now: float, *, keep_until: float) -> None:
         """Revoke a grant and all that came from it; it is forgotten once no token is alive."""
@@ -312,6 +353,49 @@ class Store:
             self._do(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
         self._do("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
         self._do("DELETE FROM keys WHERE retired_at < ?", keys_before)
+
+
+def check_store(path: str) -> None:
+    """Make sure that a store can be opened, read and written; one that is not there is not made.
+
+    Raises:
+        AuthError: it cannot; says why.
+    """
+    if path == MEMORY:
+        return
+    with _naming(path):
+        if not os.path.exists(path):
+            folder = os.path.dirname(os.path.abspath(path))
+            if not os.path.isdir(folder):
+                raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}")
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, f"nothing can be written in {folder}")
+            return
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        where = f"{Path(path).absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(where, uri=True, isolation_level=None, timeout=_BUSY)) as db:
+            found = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
+            if found != ["ok"]:
+                raise sqlite3.DatabaseError(f"the database is damaged: {'; '.join(found)[:200]}")
+            db.execute("BEGIN IMMEDIATE")
+            # SQLite finds out that it may not write when it does.
+            db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")
+            db.execute("ROLLBACK")
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Say of which file it is that something cannot be done."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise AuthError(
+            f"the store of the authorization server, {os.path.abspath(path)}, cannot be used: "
+            f"{why}; mend it, restore or move it away (people then have to allow their programs "
+            "again), or name another file with AuthorizationServer(store=...)"
+        ) from None
 
 
 def _keep_private(path: str) -> None:

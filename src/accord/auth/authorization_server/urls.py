@@ -4,6 +4,8 @@ import re
 from typing import Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
+from accord.auth.hosts import host_fault
+
 __all__ = [
     "canonical",
     "is_loopback",
@@ -64,6 +66,9 @@ def redirect_fault(uri: str) -> str | None:
         return "names a user"
     if not parts.hostname or port == 0:
         return "names no host"
+    fault = host_fault(parts.hostname)
+    if fault is not None:
+        return f"names a host that {fault}"
     if ".." in parts.path.split("/"):
         return "has a path with .. in it"
     if parts.scheme == "https":

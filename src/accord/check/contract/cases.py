@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -77,6 +77,7 @@ class CaseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         allow_writes: whether they call tools that change something.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
+        calls: how many calls each tool gets at most.
     """
 
     target: str | None = None
@@ -89,6 +90,7 @@ class CaseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     allow_writes: bool = False
     examples: int = 25
     seed: int = 0
+    calls: Annotated[int, msgspec.Meta(ge=0)] | None = None
     case: list[Case] = []
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from accord.check.contract.differences import difference
 from accord.errors import AccordError
+from accord.testing.surface import METHODS
 
 __all__ = ["Change", "LockError", "changes", "read_lock", "written_lock"]
 
@@ -72,8 +73,18 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
         for key in ("server", "instructions")
         for what, old, new in _members(before.get(key, _ABSENT), after.get(key, _ABSENT), "")
     ]
+    failed = [each.get("failed") or {} for each in (before, after)]
     for key, (kind, name) in _LISTS.items():
-        found += _entries(kind, _named(before.get(key), name), _named(after.get(key), name))
+        method = METHODS[key]
+        old, new = (each.get(method, _ABSENT) for each in failed)
+        if old != new:
+            what = "answers" if new is _ABSENT else "fails"
+            found.append(
+                Change(subject=method, what=f"{what} now", before=_told(old), after=_told(new))
+            )
+        if new is _ABSENT:
+            # What a list that fails would show is not removed; it cannot be seen.
+            found += _entries(kind, _named(before.get(key), name), _named(after.get(key), name))
     return found
 
 

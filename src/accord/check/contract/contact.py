@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.calls import CallLimit
 from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,
@@ -92,6 +93,9 @@ class Contact:
         options: those of `accord.connect`.
         patience: seconds to wait for each answer.
         way: how the command line reaches the same server.
+
+    Attributes:
+        limit: which tools may be called, and how often.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class Contact:
     ) -> None:
         self.patience = patience
         self.way = way or Way()
+        self.limit = CallLimit()
         self._target = target
         self._options: ConnectOptions = options or {}
         self._client: blocking.Client | None = None
@@ -113,6 +118,11 @@ class Contact:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was there before the test, behind a URL."""
+        return isinstance(self._target, str)
 
     @property
     def client(self) -> blocking.Client:
@@ -154,8 +164,21 @@ class Contact:
             answer = Answer(kind="result", result=result)
         return msgspec.structs.replace(answer, seconds=monotonic() - start)
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
-        """Call a tool; media that are no base64 are a breach."""
+    def call(self, name: str, arguments: Mapping[str, Any], *, is_reserved: bool = False) -> Answer:
+        """Call a tool; media that are no base64 are a breach.
+
+        Args:
+            name: the tool.
+            arguments: what it is given.
+            is_reserved: whether the user asked for this call, and one was reserved for it.
+
+        Raises:
+            CallRefused: the tool may not be called, or not again.
+        """
+        if is_reserved:
+            self.limit.claim_reserved(name)
+        else:
+            self.limit.claim(name)
         answer = self.ask(blocking.Client.call_tool, name, arguments)
         if answer.kind == "result":
             for block in answer.result.content:

@@ -39,7 +39,7 @@ def case_test(case: Case) -> Test:
 
 def _asked(case: Case, contact: Contact) -> tuple[Answer, str, str]:
     if case.call is not None:
-        answer = contact.call(case.call, case.arguments)
+        answer = contact.call(case.call, case.arguments, is_reserved=True)
         repeat = contact.way.call(case.call, case.arguments)
         return answer, f"{case.call} {shown(case.arguments)}", repeat
     if case.read is not None:

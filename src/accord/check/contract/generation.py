@@ -16,7 +16,7 @@ try:
 except ImportError:
     raise MissingExtra("test", needed_for="generating arguments") from None
 
-__all__ = ["Found", "NothingGenerated", "smallest_failure", "smallest_value"]
+__all__ = ["Enough", "Found", "NothingGenerated", "smallest_failure", "smallest_value"]
 
 # Tries to find a smaller input that fails: all, and failing ones that cost a wait or a start.
 _TRIES: Final = 400
@@ -39,7 +39,7 @@ class _Broken(Exception):
     """Tells the generator that an input failed."""
 
 
-class _Enough(BaseException):
+class Enough(BaseException):
     """Ends the search for a smaller input."""
 
 
@@ -83,7 +83,7 @@ def smallest_failure(
             search.step(arguments)
 
         tried()
-    except (_Broken, _Enough):
+    except (_Broken, Enough):
         pass
     except Exception as error:
         # A server that does not always answer the same still has failed once.
@@ -123,7 +123,7 @@ class _Search:
         if self.best is not None:
             self._tries += 1
             if self._tries > _TRIES or self._failing > _COSTLY.get(self.best.kind, _TRIES):
-                raise _Enough
+                raise Enough
         found = self._attempt(arguments)
         if found is None or (self.best is not None and found.kind != self.best.kind):
             return

@@ -37,6 +37,7 @@ def rules_of(file: CaseFile) -> Rules | None:
         allow_writes=file.allow_writes,
         examples=file.examples,
         seed=file.seed,
+        calls=file.calls,
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from accord.check.contract.running import Ran
-from accord.check.rendering.wording import harmless
+from accord.check.probing.calls import CallLimit
+from accord.check.rendering.wording import harmless, plural
 
 __all__ = ["FORMS", "as_json", "as_junit", "as_text", "has_failed", "summary"]
 
@@ -34,6 +35,7 @@ def summary(ran: Sequence[Ran]) -> str:
 def as_text(
     target: str,
     ran: Sequence[Ran],
+    limit: CallLimit | None = None,
     *,
     quiet: bool = False,
     paint: Callable[[str, str], str] = _plain,
@@ -43,6 +45,7 @@ def as_text(
     Args:
         target: what was tested.
         ran: the tests.
+        limit: how often each tool might be called.
         quiet: leave out what passed or was skipped.
         paint: gives a text a style.
     """
@@ -56,10 +59,12 @@ def as_text(
         lines.append(f"  {paint(style, sign)} {harmless(each.test.name)}{why}")
         if outcome.failure is not None:
             lines += [f"       {line}" for line in outcome.failure.text().splitlines()]
+    if limit is not None and not quiet:
+        lines.append(f"each tool was called at most {plural(limit.calls, 'time')} (--calls)")
     return "\n".join([*lines, summary(ran), ""])
 
 
-def as_json(target: str, ran: Sequence[Ran]) -> str:
+def as_json(target: str, ran: Sequence[Ran], limit: CallLimit | None = None) -> str:
     """Return the report for programs."""
     counts = Counter(each.outcome.verdict for each in ran)
     report = {
@@ -67,6 +72,8 @@ def as_json(target: str, ran: Sequence[Ran]) -> str:
         "passed": counts["pass"],
         "failed": counts["fail"],
         "skipped": counts["skip"],
+        "calls": None if limit is None else limit.calls,
+        "called": {} if limit is None else dict(limit.made),
         "tests": [_as_object(each) for each in ran],
     }
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
@@ -90,7 +97,7 @@ def _as_object(ran: Ran) -> dict[str, Any]:
     return made
 
 
-def as_junit(target: str, ran: Sequence[Ran]) -> str:
+def as_junit(target: str, ran: Sequence[Ran], _limit: CallLimit | None = None) -> str:
     """Return the report for continuous integration: a suite per kind, a case per test."""
     root = Element("testsuites", {"name": f"accord: {harmless(target)}", **_counts(ran)})
     for kind in dict.fromkeys(each.test.kind for each in ran):

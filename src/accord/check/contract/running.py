@@ -1,21 +1,39 @@
 """Tests of a server, found and run: a contract made from what it declares, and cases."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from accord.check.contract.cases import Case
 from accord.check.contract.contact import Contact
 from accord.check.contract.expectations import case_test
-from accord.check.contract.model import Failure, Outcome, Test
+from accord.check.contract.model import Failure, Kind, Outcome, Test, skip
 from accord.check.contract.others import prompt_tests, resource_tests, template_tests
 from accord.check.contract.tools import Rules, tool_tests
-from accord.errors import ConnectFailed
+from accord.check.probing.calls import CallLimit, CallPlan, CallRefused
+from accord.errors import (
+    ConnectFailed,
+    MethodNotFound,
+    RemoteProtocolError,
+    RequestError,
+    RequestTimeout,
+)
 
-__all__ = ["ContractBroken", "Ran", "all_tests", "check_contract", "run_test", "run_tests"]
+__all__ = [
+    "ContractBroken",
+    "Ran",
+    "all_tests",
+    "check_contract",
+    "planned_tests",
+    "run_test",
+    "run_tests",
+]
+
+_TEMPLATES: Final = "resources/templates/list"
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,36 +60,95 @@ def all_tests(contact: Contact, rules: Rules | None, cases: Iterable[Case] = ())
         MissingExtra: arguments cannot be generated.
         ValueError: a tool was chosen that the server has not.
     """
-    made = [] if rules is None else _declared(contact, rules)
-    return [*made, *map(case_test, cases)]
+    return planned_tests(contact, rules, cases)[0]
 
 
-def _declared(contact: Contact, rules: Rules) -> list[Test]:
+def planned_tests(
+    contact: Contact,
+    rules: Rules | None,
+    cases: Iterable[Case] = (),
+    *,
+    calls: int | None = None,
+) -> tuple[list[Test], CallPlan]:
+    """Return the tests of `all_tests`, and which tools they will call.
+
+    Args:
+        contact: the server; connected to, and listed.
+        rules: what may be called; None makes no tests but those of the cases.
+        cases: the user's own.
+        calls: how many calls each tool gets at most; None leaves it to the rules.
+    """
+    cases = list(cases)
+    asked = Counter(case.call for case in cases if case.call is not None)
+    if calls is None:
+        calls = None if rules is None else rules.calls
+    if calls is None:
+        # Cases were asked for one by one: no default cuts them short.
+        calls = (rules or Rules()).most_calls + max(asked.values(), default=0)
+    limit = CallLimit(calls)
+    contact.limit = limit
+    for name in asked.elements():
+        limit.reserve(name)
+    made, tools = ([], {}) if rules is None else _declared(contact, rules)
+    refused = {name: why for name, why in tools.items() if why is not None}
+    limit.decide(tools, refused)
+    called = tuple(name for name in tools if name not in refused)
+    plan = CallPlan(calls=limit.calls, called=called, not_called=refused, cases=dict(asked))
+    return [*made, *map(case_test, cases)], plan
+
+
+def _declared(contact: Contact, rules: Rules) -> tuple[list[Test], dict[str, str | None]]:
+    """Return the tests of what a server declares; and its tools, with why some are not called."""
     import_module("accord.check.contract.generation")
     client = contact.client
     tests: list[Test] = []
+    decided: dict[str, str | None] = {}
     can = client.capabilities
     if can.tools is not None:
-        tools = _plain(client.tools())
+        tools, failed = _listed("tool", "tools/list", client.tools())
         names = {str(each["name"]) for each in tools}
-        for missing in sorted(rules.tools - names):
+        for missing in () if failed else sorted(rules.tools - names):
             raise ValueError(f"there is no tool {missing}; there are {', '.join(sorted(names))}")
         for tool in tools:
-            tests += tool_tests(tool, rules)
+            why = rules.refusal(tool, is_remote=contact.is_remote)
+            decided[str(tool["name"])] = decided.get(str(tool["name"])) or why
+            tests += tool_tests(tool, rules, why)
+        tests += failed
     completes = can.completions is not None
     if can.resources is not None:
-        for resource in _plain(client.resources()):
+        resources, failed = _listed("resource", "resources/list", client.resources())
+        for resource in resources:
             tests += resource_tests(resource)
-        for template in _plain(client.resource_templates()):
+        tests += failed
+        templates, failed = _listed("resource", _TEMPLATES, client.resource_templates())
+        for template in templates:
             tests += template_tests(template, completes=completes)
+        tests += failed
     if can.prompts is not None:
-        for prompt in _plain(client.prompts()):
+        prompts, failed = _listed("prompt", "prompts/list", client.prompts())
+        for prompt in prompts:
             tests += prompt_tests(prompt, completes=completes)
-    return tests
+        tests += failed
+    return tests, decided
 
 
-def _plain(entries: Iterable[Any]) -> list[dict[str, Any]]:
-    return [msgspec.to_builtins(each) for each in entries]
+def _listed(
+    kind: Kind, method: str, entries: Iterable[Any]
+) -> tuple[list[dict[str, Any]], list[Test]]:
+    """Return what a list has, and where it fails the test that says so: the others are tested."""
+    found: list[dict[str, Any]] = []
+    try:
+        for each in entries:
+            found.append(msgspec.to_builtins(each))  # noqa: PERF401  # what came first is kept
+    except (RequestError, RequestTimeout, RemoteProtocolError) as error:
+        failure = Failure(expected="a list", came=str(error), given=method)
+        outcome = Outcome(verdict="fail", failure=failure, calls=1)
+        if method == _TEMPLATES and isinstance(error, MethodNotFound):
+            # Many servers with plain resources have no templates, and no method for them.
+            outcome = skip(f"the server has no such method: {error}")
+        test = Test(kind=kind, subject=method, name=f"{method} answers", run=lambda _: outcome)
+        return found, [test]
+    return found, []
 
 
 def run_tests(
@@ -101,6 +178,8 @@ def run_test(contact: Contact, test: Test) -> Outcome:
     """Run one test; a server that cannot be reached again has failed it."""
     try:
         return test.run(contact)
+    except CallRefused as error:
+        return skip(str(error))
     except ConnectFailed as error:
         failure = Failure(expected="a server that can be reached again", came=str(error))
         return Outcome(verdict="fail", failure=failure)
@@ -113,6 +192,7 @@ def check_contract(
     allow_writes: bool = False,
     examples: int = 25,
     seed: int = 0,
+    calls: int | None = None,
     timeout: float = 5.0,
     **options: Any,
 ) -> list[Ran]:
@@ -124,6 +204,8 @@ def check_contract(
         allow_writes: also call tools that change something, short of destroying it.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
+        calls: how many calls each tool gets at most, 100 or four times `examples` by default;
+            tests that need more are skipped. 0 calls no tool.
         timeout: seconds to wait for each answer.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
 
@@ -133,7 +215,13 @@ def check_contract(
     Raises:
         ContractBroken: at least one test failed; an AssertionError that shows each.
     """
-    rules = Rules(tools=frozenset(tools), allow_writes=allow_writes, examples=examples, seed=seed)
+    rules = Rules(
+        tools=frozenset(tools),
+        allow_writes=allow_writes,
+        examples=examples,
+        seed=seed,
+        calls=calls,
+    )
     with Contact(target, options, patience=timeout) as contact:  # type: ignore[arg-type]  # theirs
         ran = run_tests(contact, all_tests(contact, rules))
     broken = [each for each in ran if each.outcome.failure is not None]

@@ -9,7 +9,8 @@ import msgspec
 from accord.check.contract.arguments import Invalid, Shape
 from accord.check.contract.contact import Answer, Contact, shown
 from accord.check.contract.model import Failure, Outcome, Test, pass_, skip
-from accord.check.probing.tools import why_not
+from accord.check.probing.calls import DEFAULT_CALLS, CallRefused
+from accord.check.probing.tools import refusal
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 
@@ -33,20 +34,45 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         allow_writes: also call tools that change something, short of destroying it.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
+        calls: how many calls each tool gets at most; 0 calls none. None leaves room for examples.
     """
 
     tools: frozenset[str] = frozenset()
     allow_writes: bool = False
     examples: int = 25
     seed: int = 0
+    calls: int | None = None
+
+    @property
+    def most_calls(self) -> int:
+        """How many calls each tool gets at most."""
+        # Calls at the limits, wrong ones, and the search for a smaller input come on top.
+        return max(DEFAULT_CALLS, 4 * self.examples) if self.calls is None else self.calls
+
+    def refusal(self, tool: Mapping[str, Any], *, is_remote: bool) -> str | None:
+        """Return why a tool is not called; None where it may be.
+
+        Args:
+            tool: as the server lists it.
+            is_remote: whether the server was there before the test, behind a URL.
+        """
+        why = refusal(tool, allow_writes=self.allow_writes, chosen=self.tools, is_remote=is_remote)
+        if why is None and not self.most_calls:
+            return "--calls 0 allows no calls"
+        return why
 
 
-def tool_tests(tool: Mapping[str, Any], rules: Rules) -> list[Test]:
-    """Return the tests of a tool as the server lists it."""
+def tool_tests(tool: Mapping[str, Any], rules: Rules, refused: str | None = None) -> list[Test]:
+    """Return the tests of a tool.
+
+    Args:
+        tool: as the server lists it.
+        rules: how much is tried.
+        refused: why it is not called; None where it may be.
+    """
     name = str(tool["name"])
-    why = why_not(tool, allow_writes=rules.allow_writes, chosen=rules.tools)
-    if why is not None:
-        return [_test(name, f"{name} is not called", lambda _: skip(why))]
+    if refused is not None:
+        return [_test(name, f"{name} is not called", lambda _: skip(refused))]
     try:
         shape = Shape(tool.get("inputSchema"))
     except ValueError as error:
@@ -118,14 +144,26 @@ _EXPECTED: Final = {
 
 def _generated(judge: _Judge, shape: Shape, rules: Rules, contact: Contact) -> Outcome:
     # The generator is an extra.
-    from accord.check.contract.generation import Found, NothingGenerated, smallest_failure
+    from accord.check.contract.generation import (
+        Enough,
+        Found,
+        NothingGenerated,
+        smallest_failure,
+    )
 
     calls = 0
+    # The other tests of the tool shall find calls, too.
+    examples = min(rules.examples, (contact.limit.left(judge.name) + 1) // 2)
+    if not examples:
+        return skip(contact.limit.used_up([judge.name]))
 
     def attempt(arguments: Any) -> Found | None:
         nonlocal calls
+        try:
+            answer = contact.call(judge.name, arguments)
+        except CallRefused:
+            raise Enough from None
         calls += 1
-        answer = contact.call(judge.name, arguments)
         wrong = judge.valid(answer)
         if wrong is None:
             return None
@@ -136,7 +174,7 @@ def _generated(judge: _Judge, shape: Shape, rules: Rules, contact: Contact) -> O
             shape.for_generator(),
             attempt,
             is_valid=shape.is_valid,
-            examples=rules.examples,
+            examples=examples,
             seed=rules.seed,
         )
     except NothingGenerated as error:
@@ -149,6 +187,8 @@ def _generated(judge: _Judge, shape: Shape, rules: Rules, contact: Contact) -> O
 def _limits(judge: _Judge, shape: Shape, contact: Contact) -> Outcome:
     made = shape.boundaries()
     for number, arguments in enumerate(made, 1):
+        if not contact.limit.left(judge.name):
+            return _cut_short(judge, contact, number - 1, len(made))
         wrong = judge.valid(contact.call(judge.name, arguments))
         if wrong is not None:
             failure = judge.failure(contact, arguments, wrong)
@@ -158,11 +198,19 @@ def _limits(judge: _Judge, shape: Shape, contact: Contact) -> Outcome:
 
 def _refused(judge: _Judge, broken: list[Invalid], contact: Contact) -> Outcome:
     for number, each in enumerate(broken, 1):
+        if not contact.limit.left(judge.name):
+            return _cut_short(judge, contact, number - 1, len(broken))
         wrong = judge.refused(contact.call(judge.name, each.arguments))
         if wrong is not None:
             failure = judge.failure(contact, each.arguments, wrong)
             return Outcome(verdict="fail", failure=failure, calls=number)
     return pass_(len(broken))
+
+
+def _cut_short(judge: _Judge, contact: Contact, made: int, wanted: int) -> Outcome:
+    """Return the outcome of a test that could not make all of its calls."""
+    why = f"{contact.limit.used_up([judge.name])} after {made} of {wanted} calls of this test"
+    return Outcome(verdict="skip", why=why, calls=made)
 
 
 def _alive(contact: Contact, calls: int) -> Outcome:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from accord.check.playing.performance import Performance
     from accord.check.playing.web import HttpAsked
 
-__all__ = ["lists", "observe"]
+__all__ = ["OBSERVED", "lists", "observe"]
 
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "resources.list.method": ("resources/list",),
@@ -27,6 +27,33 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "completion.complete.method": ("completion/complete",),
 }
 """Rows that name a method, the method, and the parameter that is a string."""
+
+OBSERVED: Final = frozenset(
+    {
+        *_METHODS,
+        "http.client.accept-both",
+        "http.client.post-messages",
+        "http.client.protocol-version-header",
+        "http.get.accept-event-stream",
+        "http.get.client-may-listen",
+        "http.post.body-message-or-batch",
+        "http.streams.multiple",
+        "jsonrpc.request.answered",
+        "lifecycle.shutdown.http-close",
+        "lifecycle.shutdown.stdio-close-stdin",
+        "ping.response.prompt",
+        "practice.list.empty-params",
+        "session.end.client-delete",
+        "session.id.client-echo",
+        "session.id.header-name",
+        "sse.client.posts-to-endpoint",
+        "stdio.client.launches-server",
+        "stdio.client.stdin-only-messages",
+        "stdio.framing.newline-delimited",
+        "stdio.framing.no-embedded-newline",
+    }
+)
+"""The requirements that `observe` decides."""
 
 _LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -10,6 +12,8 @@ import msgspec
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
 from accord.check.probing.http import HttpCarrier, heads_of
 from accord.check.probing.line import Line
+from accord.protocol.monitor import Evidence
+from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts
 
 if TYPE_CHECKING:
@@ -96,6 +100,15 @@ class Heard:
             found.extend(each for each in batch if isinstance(each, dict))
         return found
 
+    def evidence(self, asked: int) -> list[Evidence]:
+        """Return the request, by the number of its record, and what came of it."""
+        request, *others = self._line.tape.evidence_since(asked)
+        answer = list(takewhile(lambda each: each.party != request.party, others))
+        if answer:
+            return [request, *answer]
+        # No body, no record: the status is what there is to see.
+        return [request, Evidence("HTTP", OTHER[request.party], None, str(self))]
+
     # -- reading
 
     async def until(self, is_enough: Callable[["Heard"], bool], patience: float) -> bool:
@@ -176,7 +189,9 @@ async def exchanging(
     Raises:
         LineEnded: there is no connection, or it broke.
         Silence: the head did not come in time.
+        CallRefused: it calls a tool that may not be called, or not again.
     """
+    line.claim(message)
     carrier: HttpCarrier = line.carrier
     sent = dict(carrier.heads() if headers is None else headers)
     if method != "POST":
@@ -187,8 +202,12 @@ async def exchanging(
             sent[name.replace("_", "-")] = value
     body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
     line.tape.take("client", body or b"", HttpFacts(method=method, headers=sent))
+    asked = line.tape.count
+    line.proof = partial(line.tape.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
-        yield Heard(line, response)
+        heard = Heard(line, response)
+        line.proof = partial(heard.evidence, asked)
+        yield heard
 
 
 async def posted(line: Line, message: Any, **settings: Any) -> Heard:

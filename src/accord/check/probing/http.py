@@ -111,8 +111,9 @@ class _Web:
         """
         import aiohttp
 
+        wait = self.line.longest
         try:
-            async with asyncio.timeout(self.line.patience) as limit:
+            async with asyncio.timeout(wait) as limit:
                 sent = await self._session.request(
                     method,
                     url or self.url,
@@ -122,7 +123,7 @@ class _Web:
                 )
                 limit.reschedule(None)
         except TimeoutError:
-            raise Silence(f"no response to HTTP {method} within {self.line.patience:g} s") from None
+            raise Silence(f"no response to HTTP {method} within {wait:.3g} s") from None
         except aiohttp.ClientConnectorError as error:
             raise ConnectFailed(f"{self.url}: {_unreached(error)}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -182,7 +183,10 @@ class _Web:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        # One request without an answer is told by who waits for it; others may be answered.
+        if not isinstance(error, Silence):
             self.line.end(f"the server could not be heard: {error}")
 
     async def _end_tasks(self) -> None:
@@ -236,9 +240,12 @@ class HttpCarrier(_Web):
         self._tasks.add(task)
         task.add_done_callback(self._done)
         waiting = asyncio.get_running_loop().create_task(begun.wait())
-        # Until the head is there: messages arrive in the order they were sent.
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        try:
+            # Until the head is there: messages arrive in the order they were sent.
+            await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Also where the sender is cancelled: nothing else would ever end it.
+            waiting.cancel()
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
@@ -332,7 +339,7 @@ class SseCarrier(_Web):
         await self._open_session(line)
         self._spawn(self._listen())
         try:
-            async with asyncio.timeout(line.patience):
+            async with asyncio.timeout(line.longest):
                 await self._ready.wait()
         except TimeoutError:
             pass
@@ -371,7 +378,8 @@ class SseCarrier(_Web):
         self.first = self.first or event
         if event.name == "endpoint" and self.place is None:
             self.place = urljoin(self.url, event.data.decode(errors="replace"))
-            if urlsplit(self.place).netloc != urlsplit(self.url).netloc:
+            # The token goes there as well: neither to another host nor without TLS.
+            if urlsplit(self.place)[:2] != urlsplit(self.url)[:2]:
                 self.line.end("the endpoint event names another host")
             self._ready.set()
         elif event.name == "message":

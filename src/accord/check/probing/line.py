@@ -6,12 +6,14 @@ scenario can make verdicts of them.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.calls import CallLimit
 from accord.check.probing.questions import answer_to
 from accord.check.probing.tape import Tape
 from accord.errors import AccordError
@@ -19,6 +21,7 @@ from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
 
 if TYPE_CHECKING:
+    from accord.protocol.monitor import Evidence
     from accord.types import RevisionId
 
 __all__ = ["CLIENT_INFO", "Carrier", "Line", "LineEnded", "Locked", "Reply", "Silence"]
@@ -37,11 +40,29 @@ _ids = count(1)
 
 
 class Silence(AccordError):
-    """What was waited for did not come in time."""
+    """What was waited for did not come in time.
+
+    Attributes:
+        method: of the request whose answer is missing; empty where something else is.
+        has_started: whether the server had said anything at all on this line.
+    """
+
+    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
+        super().__init__(text)
+        self.method = method
+        self.has_started = has_started
 
 
 class LineEnded(AccordError):
-    """The server ended the line, or itself."""
+    """The server ended the line, or itself.
+
+    Attributes:
+        has_started: whether the server had said anything at all on this line.
+    """
+
+    def __init__(self, text: str, *, has_started: bool = True) -> None:
+        super().__init__(text)
+        self.has_started = has_started
 
 
 class Locked(LineEnded):
@@ -99,23 +120,50 @@ class Line:
         carrier: the transport.
         tape: keeps and judges what travels.
         patience: seconds to wait for an answer.
+        grace: how many times as long an answer may take before it counts as missing.
+        starting: seconds to wait for the first word; four times the patience by default.
         me: the part that the checker plays.
+        limit: which tools may be called here, and how often; None where none are.
 
     Attributes:
         heard: every message of the other party, in order.
         opening: the server's answer to initialize.
+        opening_proof: the exchange of which that was a part, as evidence.
         ended: why the line ended; None while it lasts.
+        asked: the methods of all requests of the other party.
+        late: names of tools that were answered after the patience was over, or not at all, with
+            the seconds that were waited.
+        proof: returns what shows how the last thing that was tried went; None where nothing was.
+        first_answer: seconds from the first message to the first word of the other party.
     """
 
     def __init__(
-        self, carrier: Carrier, tape: Tape, *, patience: float = 5.0, me: Party = "client"
+        self,
+        carrier: Carrier,
+        tape: Tape,
+        *,
+        patience: float = 5.0,
+        grace: float = 1.0,
+        starting: float | None = None,
+        me: Party = "client",
+        limit: CallLimit | None = None,
     ) -> None:
         self.carrier: Any = carrier
         self.me: Party = me
         self.tape = tape
         self.patience = patience
+        self.limit = limit
+        self.asked: set[str] = set()
+        self.late: dict[str, float] = {}
+        self.proof: Callable[[], list[Evidence]] | None = None
+        self.first_answer = 0.0
+        self._grace = grace
+        self._starting = patience * _STARTING if starting is None else starting
+        self._first_said: float | None = None
+        self._requests: dict[tuple[type, Any], tuple[str, Any]] = {}
         self.heard: list[dict[str, Any]] = []
         self.opening: dict[str, Any] = {}
+        self.opening_proof: list[Evidence] = []
         self.revision: RevisionId | None = None
         self.client_capabilities: Mapping[str, Any] = {}
         self.ended: str | None = None
@@ -150,7 +198,7 @@ class Line:
 
     def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
         """Take what the other party sent."""
-        self._has_spoken = True
+        self._note_first_word()
         if self.tape.count >= _FLOOD:
             self.end(f"the server floods the line: more than {_FLOOD} messages")
             return
@@ -158,9 +206,16 @@ class Line:
         for message in found if isinstance(found, list) else [found]:
             if isinstance(message, dict):
                 self.heard.append(message)
-                if "method" in message and "id" in message and self.answers_questions:
-                    self._spawn(message)
+                if "method" in message and "id" in message:
+                    self.asked.add(str(message["method"]))
+                    if self.answers_questions:
+                        self._spawn(message)
         self._changed.set()
+
+    def _note_first_word(self) -> None:
+        if not self._has_spoken and self._first_said is not None:
+            self.first_answer = asyncio.get_running_loop().time() - self._first_said
+        self._has_spoken = True
 
     def refused(self, data: bytes, answer: bytes, http: HttpFacts) -> None:
         """Take the refusal of a message by an HTTP status.
@@ -168,6 +223,7 @@ class Line:
         What refuses a request answers it, although it may name no id; what refuses a notification
         is no answer at all.
         """
+        self._note_first_word()
         sent, found = _decoded(data), _decoded(answer)
         if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
             self.hear(answer, http)
@@ -210,10 +266,26 @@ class Line:
 
         Raises:
             LineEnded: the server no longer listens.
+            CallRefused: it calls a tool that may not be called, or not again.
         """
+        self.claim(message)
+        await self._send(message, http)
+
+    def claim(self, message: Any) -> None:
+        """Count the calls of tools in a message that is about to be sent.
+
+        Raises:
+            CallRefused: one of them may not be made.
+        """
+        if self.limit is not None:
+            self.limit.claim_all(_decoded(message) if isinstance(message, bytes) else message)
+
+    async def _send(self, message: Any, http: HttpFacts | None = None) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
-            raise LineEnded(self.ended)
+            raise LineEnded(self.ended, has_started=self._has_spoken)
+        if self._first_said is None:
+            self._first_said = asyncio.get_running_loop().time()
         if not getattr(self.carrier, "takes_down", False):
             self.tape.take(self.me, data, http)
         await self.carrier.send(data)
@@ -227,26 +299,41 @@ class Line:
 
     async def begin(self, method: str, params: Any = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting for the answer."""
-        id = next_id() if id is None else id
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
-        await self.say(message)
-        return id
+        message = _request(method, params, id)
+        self.claim(message)
+        await self._begin(message)
+        return message["id"]
+
+    async def _begin(self, message: dict[str, Any]) -> None:
+        id, params = message["id"], message.get("params")
+        name = params.get("name") if isinstance(params, dict) else None
+        self._requests[type(id), id] = message["method"], name
+        self.proof = partial(self.tape.evidence_of_exchange, id)
+        try:
+            await self._send(message)
+        except Silence as error:
+            # Over HTTP a server may take a request by answering it.
+            self._note_late(id, self.longest)
+            raise self._missing(id, error) from None
 
     async def start(self, method: str, params: Any = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting until the server took it.
 
         Over HTTP a server may take a request by answering it: several that are begun like this
         are under way together. Whether it could be sent is seen by who waits for the answer.
+
+        Raises:
+            CallRefused: it calls a tool that may not be called, or not again.
         """
-        id = next_id() if id is None else id
-        task = asyncio.get_running_loop().create_task(self.begin(method, params, id=id))
+        message = _request(method, params, id)
+        # Not in the task: a call that is refused there would look like a lost answer.
+        self.claim(message)
+        task = asyncio.get_running_loop().create_task(self._begin(message))
         self._tasks.add(task)
         task.add_done_callback(self._answered)
         # Over a pipe it is written now: messages arrive in the order they were sent.
         await asyncio.sleep(0)
-        return id
+        return message["id"]
 
     async def ask(
         self, method: str, params: Any = None, *, id: Any = None, patience: float | None = None
@@ -269,12 +356,41 @@ class Line:
             Silence: none came in time.
             LineEnded: the line ended first.
         """
-        found = await self.until(
-            lambda message: "method" not in message and _is_same(message.get("id"), id),
-            f"an answer to {what}",
-            patience=patience,
-        )
+        self.proof = partial(self.tape.evidence_of_exchange, id)
+        wait = self.longest if patience is None else patience
+        began = asyncio.get_running_loop().time()
+        try:
+            found = await self.until(
+                lambda message: "method" not in message and _is_same(message.get("id"), id),
+                f"an answer to {what}",
+                patience=wait,
+            )
+        except Silence as error:
+            if patience is None:
+                self._note_late(id, wait)
+            raise self._missing(id, error) from None
+        took = asyncio.get_running_loop().time() - began
+        if took > self.patience:
+            self._note_late(id, took)
         return Reply(found)
+
+    @property
+    def longest(self) -> float:
+        """Seconds after which an answer counts as missing."""
+        # Before its first word a server has to start.
+        return self.patience * self._grace if self._has_spoken else self._starting
+
+    def method_of(self, id: Any) -> str:
+        """Return the method of a request that was sent; empty where there was none."""
+        return self._requests.get((type(id), id), ("", None))[0]
+
+    def _missing(self, id: Any, error: Silence) -> Silence:
+        return Silence(str(error), method=self.method_of(id), has_started=self._has_spoken)
+
+    def _note_late(self, id: Any, seconds: float) -> None:
+        method, name = self._requests.get((type(id), id), ("", None))
+        if method == "tools/call" and isinstance(name, str):
+            self.late[name] = seconds
 
     async def until(
         self,
@@ -291,8 +407,7 @@ class Line:
             LineEnded: the line ended first.
         """
         if patience is None:
-            # Before its first word a server has to start.
-            patience = self.patience * (1 if self._has_spoken else _STARTING)
+            patience = self.patience if self._has_spoken else self._starting
         place = since
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
@@ -303,12 +418,20 @@ class Line:
                     return self.heard[place]
                 place += 1
             if self.ended is not None:
-                raise LineEnded(f"{self.ended}, while {what} was expected")
+                raise LineEnded(
+                    f"{self.ended}, while {what} was expected", has_started=self._has_spoken
+                )
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._changed.wait()
             except TimeoutError:
-                raise Silence(f"{what} did not come within {patience:g} s") from None
+                raise Silence(
+                    f"{what} did not come within {patience:.3g} s", has_started=self._has_spoken
+                ) from None
+
+    def point_at(self, *messages: Any) -> None:
+        """Name the messages, sent or heard, that the next verdict is about."""
+        self.proof = partial(self.tape.evidence_of, messages)
 
     async def hush(self, seconds: float) -> list[dict[str, Any]]:
         """Listen for so long and return what came."""
@@ -339,6 +462,7 @@ class Line:
         }
         reply = await self.ask("initialize", params)
         self.opening = reply.result
+        self.opening_proof = self.tape.evidence_of_exchange(reply.message.get("id"))
         self.revision = self.opening.get("protocolVersion")
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(self.revision)
@@ -352,6 +476,15 @@ class Line:
 def next_id() -> int:
     """Return an id that was never used by this process."""
     return next(_ids)
+
+
+def _request(method: str, params: Any, id: Any) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+    if id is None:
+        message["id"] = next_id()
+    if params is not None:
+        message["params"] = params
+    return message
 
 
 def _decoded(data: bytes) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.calls import CallLimit
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.line import Line
 from accord.check.probing.memory import MemoryCarrier
@@ -30,9 +31,16 @@ Form: TypeAlias = Literal["http", "sse"]
 OWN_WORDS: Final = "accord: "
 _STARTING: Final = 30.0
 # Parts of the time that a server takes to start: within it what was asked for has settled, and
-# within twice of it the process has left.
+# within twice of it the process has left. Another copy may take four times as long: several may
+# start at once, and the machine may be busy.
 _SETTLING: Final = 0.1
 _LEAVING: Final = 2.0
+_STARTING_AGAIN: Final = 4.0
+# How many times the patience an answer may take before it is missing: no clause has a time, and
+# what a tool reads from may be away for longer.
+_GRACE: Final = 3.0
+# A shorter text stands in reports by chance.
+_SECRET: Final = 6
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,16 +55,19 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
         foreign_token: a good token of the same issuer, for another server.
+        allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
         granted: what an authorization server gave for this check, as `Granted`.
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
         carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
-        patience: seconds to wait for an answer.
+        patience: seconds to wait for an answer; one that comes within three times of it is late.
         settling: seconds after which what has not come will not come.
         leaving: seconds that a launched server may take to end, by itself and after each signal.
         at_once: how many scenarios may run at the same time.
+        one_at_a_time: whether a launched server cannot run twice at the same time.
         habits: what is learned of a launched server on the way.
+        limit: which tools may be called, and how often.
     """
 
     name: str
@@ -67,6 +78,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     is_launched: bool = False
     other_token: str | None = None
     foreign_token: str | None = None
+    allow_token_in_query: bool = False
     granted: Any = None
     env: Mapping[str, str] = {}
     cwd: str | None = None
@@ -76,12 +88,33 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     settling: float = 0.3
     leaving: float = 3.0
     at_once: int = 4
+    one_at_a_time: bool = False
     habits: Habits = msgspec.field(default_factory=Habits)
+    limit: CallLimit | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was there before the check, so that others may be using it."""
+        return bool(self.url) and not self.is_launched
 
     @property
     def transport(self) -> Transport:
         """What the server is reached over."""
         return self.form if self.url else "stdio"
+
+    @property
+    def bearer(self) -> str:
+        """The token that every request carries; empty where there is none."""
+        given = {name.lower(): value for name, value in self.headers.items()}
+        scheme, _, token = given.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    @property
+    def secrets(self) -> list[str]:
+        """What the user gave to be let in, the longest first; never part of a report."""
+        tokens = [self.bearer, self.other_token or "", self.foreign_token or ""]
+        given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
+        return sorted(given, key=len, reverse=True)
 
     def paced(self) -> "Subject":
         """Return it with times that suit its own speed: who starts slowly does all slowly.
@@ -90,6 +123,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         """
         return msgspec.structs.replace(
             self,
+            patience=max(self.patience, self.habits.starting),
             settling=max(self.settling, self.habits.starting * _SETTLING),
             leaving=max(self.leaving, self.habits.starting * _LEAVING),
         )
@@ -100,6 +134,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         revision: RevisionId | None = None,
         is_judged: bool = True,
         headers: Mapping[str, str] | None = None,
+        starting: float = 0.0,
     ) -> Line:
         """Return a line that is opened by `async with`.
 
@@ -107,9 +142,22 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             revision: judge by this one; None finds it in the handshake.
             is_judged: whether a monitor judges what the server says.
             headers: in place of those of the subject, for HTTP.
+            starting: seconds to wait for its first word, at least.
         """
         tape = Tape(self.transport, "server", revision=revision, is_judged=is_judged)
-        return Line(self._carrier(headers), tape, patience=self.patience)
+        return Line(
+            self._carrier(headers),
+            tape,
+            patience=self.patience,
+            grace=_GRACE,
+            starting=max(starting, self.starting),
+            limit=self.limit,
+        )
+
+    @property
+    def starting(self) -> float:
+        """Seconds to wait for the first word of a copy that starts."""
+        return max(self.patience, self.habits.starting) * _STARTING_AGAIN
 
     def _carrier(self, headers: Mapping[str, str] | None) -> Any:
         if self.carrier is not None:

@@ -1,6 +1,7 @@
 """What travelled on one line: kept as records, judged by a monitor while it travels."""
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -16,6 +17,9 @@ __all__ = ["Tape"]
 # Evidence needs the last few messages; a flood must cost no more than this.
 _KEPT: Final = 400
 _SHOWN: Final = 400
+_LAST: Final = 4
+# What an HTTP head says that a breach may be about; none of it is secret.
+_TOLD: Final = frozenset({"accept", "content-type", "host", "mcp-protocol-version", "origin"})
 _LARGEST: Final = 64 * 1024
 
 
@@ -38,6 +42,7 @@ class Tape:
         is_judged: bool = True,
     ) -> None:
         self.transport = transport
+        self._judged = judged
         self.records: deque[Record] = deque(maxlen=_KEPT)
         self.count = 0
         self._monitor = partial(Monitor, revision=revision, judged=judged)
@@ -84,9 +89,62 @@ class Tape:
         if self.monitor is not None:
             self.monitor.close()
 
-    def last(self, count: int = 4) -> list[Evidence]:
+    def last(self, count: int = _LAST) -> list[Evidence]:
         """Return the newest records as evidence, in the order they travelled."""
         return [_shown(record) for record in list(self.records)[-count:]]
+
+    def evidence_of_exchange(self, id: Any) -> list[Evidence]:
+        """Return a request and what answers it, as evidence."""
+        return self._chosen(
+            lambda record, message: (
+                message.get("id") == id
+                and type(message.get("id")) is type(id)
+                and ("method" in message) is (record.sender != self._judged)
+            )
+        )
+
+    def evidence_of(self, messages: Iterable[Any]) -> list[Evidence]:
+        """Return these messages as evidence, each as it travelled last.
+
+        A message may be bytes that are none, a batch, or one that is part of a batch.
+        """
+        wanted = list(messages)
+        found: list[Record] = []
+        for record in reversed(self.records):
+            decoded = _decoded(record)
+            parts = [decoded, *(decoded if isinstance(decoded, list) else ()), _bytes_of(record)]
+            meant = [each for each in wanted if each is not None and each in parts]
+            if meant:
+                found.append(record)
+                wanted = [each for each in wanted if each not in meant]
+        return [_shown(record) for record in reversed(found)]
+
+    def evidence_since(self, number: int) -> list[Evidence]:
+        """Return what travelled from a record on, as evidence: the first ones count."""
+        return [_shown(each) for each in self.records if (each.number or 0) >= number][:_LAST]
+
+    def _chosen(self, is_meant: Callable[[Record, dict[str, Any]], bool]) -> list[Evidence]:
+        found = []
+        for record in self.records:
+            message = _decoded(record)
+            for each in message if isinstance(message, list) else [message]:
+                if isinstance(each, dict) and is_meant(record, each):
+                    found.append(_shown(record))
+                    break
+        return found
+
+
+def _bytes_of(record: Record) -> bytes:
+    if record.message is not None:
+        return bytes(record.message)
+    return (record.raw or "").encode(errors="surrogatepass")
+
+
+def _decoded(record: Record) -> Any:
+    try:
+        return None if record.message is None else msgspec.json.decode(record.message)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _cut(record: Record, data: bytes) -> Record:
@@ -113,7 +171,8 @@ def _shown(record: Record) -> Evidence:
     http = record.http
     head = ""
     if http is not None:
-        head = f"HTTP {http.method or http.status} "
-    text = bytes(record.message).decode(errors="replace") if record.message else record.raw or ""
+        told = ", ".join(f"{key}: {text}" for key, text in http.headers.items() if key in _TOLD)
+        head = f"HTTP {http.status or http.method} " + (f"({told}) " if told else "")
+    text = _bytes_of(record).decode(errors="replace") or "(no body)"
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return Evidence(f"{head}message", record.sender, record.number, shown)

@@ -1,71 +1,101 @@
-"""Which tools may be called by a stranger: those that say they only read, and look like it."""
+"""Which tools a check may call: those that are known to read, or that the user allows."""
 
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-__all__ = ["is_safe", "why_not"]
+__all__ = ["refusal", "words_of"]
 
 
 def _in(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
-# Words in a name that promise reading, and words that promise harm. A name with both is harmful.
-_READS: Final = _in(
-    "add calculate check compute convert count describe diff divide echo eval evaluate fetch find"
-    " format get greet has hello help info is lint list look lookup multiply parse ping query read"
-    " resolve search show status subtract sum time translate validate version view weather"
-    " whoami"
+# The first word of a name promises reading only if it is one of these.
+_READS: Final = _in("count describe find get list lookup read search show view")
+# Any other word that may change something breaks that promise: get_and_lock, list_for_sale.
+# Nouns that are spelled like verbs are here as well (get_update): a refusal costs coverage, a
+# call may cost data.
+_CHANGES: Final = _in(
+    "accept ack acknowledge activate add alter and append apply approve archive assign attach ban"
+    " block book buy call cancel change charge checkout claim cleanup clear clone close commit"
+    " configure confirm consume convert copy create deactivate decrement deduct delete deny deploy"
+    " dequeue destroy detach disable discard dispatch do drop edit emit enable enqueue erase eval"
+    " evaluate exec execute expire export fire fix flush force format generate grant import"
+    " increment init insert install invalidate invite invoke kill launch load lock login logout"
+    " make mark merge migrate modify move mutate mute new next notify open or overwrite patch"
+    " pause pay perform pop post print provision publish pull purchase purge push put reboot"
+    " rebuild redeem refresh refund register reject reload remove rename renew reopen replace"
+    " reply rerun reserve reset resolve restart restore resume retry revert revoke rm rollback"
+    " rotate run sale save sell send set share shell shutdown sign spawn spend start stop store"
+    " submit subscribe swap switch sync take terminate then toggle touch trade transfer trash"
+    " trigger truncate uninstall unlink unlock unset unsubscribe update upgrade upload upsert vote"
+    " wipe withdraw write"
 )
-_HARMS: Final = _in(
-    "append apply assign book buy cancel charge clear close commit configure create deactivate"
-    " delete deploy destroy disable drop edit enable erase exec execute grant insert"
-    " install kill merge modify move overwrite pay post publish purge push put reboot remove"
-    " rename replace reset restart restore revoke rm rollback run send set shell shutdown spawn"
-    " start stop submit terminate transfer trigger truncate uninstall unlink update upload"
-    " upsert wipe write"
-)
+_DESTROYS: Final = _in("delete destroy drop erase purge remove rm trash truncate uninstall wipe")
+# snake_case, kebab-case, camelCase, PascalCase, dots, digits, and acronyms before a word.
+_WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_ALLOW: Final = "allow it with --tool or --allow-writes"
+_CHOOSE: Final = "choose it with --tool"
 
 
-def is_safe(
-    tool: Mapping[str, Any], *, allow_writes: bool = False, chosen: Collection[str] = ()
-) -> bool:
-    """Tell whether a check may call a tool."""
-    return why_not(tool, allow_writes=allow_writes, chosen=chosen) is None
-
-
-def why_not(
-    tool: Mapping[str, Any], *, allow_writes: bool = False, chosen: Collection[str] = ()
+def refusal(
+    tool: Mapping[str, Any],
+    *,
+    allow_writes: bool = False,
+    chosen: Collection[str] = (),
+    is_remote: bool = False,
 ) -> str | None:
-    """Say why a tool is not called; None where it may be.
+    """Return why a tool is not called; None where it may be.
+
+    What a tool says of itself decides first. Without an annotation its name decides, and only for
+    a server that the check launches: what stands behind a URL may be in use.
 
     Args:
         tool: as the server lists it.
         allow_writes: whether tools that change something may be called, short of destroying it.
         chosen: tools that the user named: these are called, and no others.
+        is_remote: whether the server was there before the check, behind a URL.
     """
     name = str(tool.get("name"))
     if chosen:
         return None if name in chosen else "it was not chosen"
     notes = tool.get("annotations")
     notes = notes if isinstance(notes, dict) else {}
-    words = _words(name)
-    if notes.get("destructiveHint") is True and notes.get("readOnlyHint") is not True:
-        return "it says that it may destroy something; choose it with --tool"
-    if words & _HARMS and not allow_writes:
-        return f"its name speaks of a change ({min(words & _HARMS)}); choose it with --tool"
-    if words & {"delete", "destroy", "drop", "erase", "purge", "rm", "wipe", "truncate"}:
-        return "its name speaks of destruction; choose it with --tool"
-    if notes.get("readOnlyHint") is True or allow_writes:
+    reads, destroys = notes.get("readOnlyHint"), notes.get("destructiveHint")
+    # A tool with both hints contradicts itself, so the dangerous one counts.
+    if destroys not in (None, False):
+        return f"it says that it may destroy something (destructiveHint); {_CHOOSE}"
+    if reads is True:
         return None
-    if notes.get("readOnlyHint") is False:
-        return "it says that it changes something; allow it with --allow-writes"
-    if words & _READS:
+    is_destructive = destroys is None and not _DESTROYS.isdisjoint(words_of(name))
+    if allow_writes:
+        return f"its name speaks of destruction; {_CHOOSE}" if is_destructive else None
+    if reads is not None:
+        why = "it says that it changes something (readOnlyHint: false)"
+    elif is_remote:
+        why = "over a URL only tools that say they read (readOnlyHint: true) are called"
+    elif (broken := _broken_promise(name)) is not None:
+        why = broken
+    else:
         return None
-    return "nothing says that it only reads; allow it with --allow-writes or --tool"
+    return f"{why}; {_CHOOSE if is_destructive else _ALLOW}"
 
 
-def _words(name: str) -> set[str]:
-    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
-    return {word.lower() for word in re.split(r"[^A-Za-z0-9]+", spaced) if word}
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in lower case.
+
+    >>> words_of("getHTTPResponse2_and-lock")
+    ['get', 'http', 'response', '2', 'and', 'lock']
+    """
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _broken_promise(name: str) -> str | None:
+    """Return why the name of a tool does not promise that it only reads; None where it does."""
+    words = words_of(name)
+    # Letters that are not ASCII make words that the lists do not know.
+    if not name.isascii() or not words or words[0] not in _READS:
+        return "nothing says that it only reads, neither readOnlyHint nor its name"
+    changing = next((word for word in words[1:] if word in _CHANGES), None)
+    return None if changing is None else f"a word of its name ({changing}) may mean a change"

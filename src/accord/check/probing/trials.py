@@ -39,7 +39,7 @@ async def try_tools(facts: Facts, line: Line, *, settling: float = 0.0) -> None:
         try:
             await line.reply_to(id, patience=left)
         except Silence:
-            facts.slow[name] = f"it takes longer than {long:.2g} s"
+            facts.slow[name] = f"its first call took longer than {long:.2g} s"
             with contextlib.suppress(LineEnded):
                 await line.notify("notifications/cancelled", {"requestId": id})
         except LineEnded:

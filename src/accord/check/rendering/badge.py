@@ -3,7 +3,7 @@
 from html import escape
 from typing import Final
 
-from accord.check.rendering.wording import harmless, percent_covered, plural, score, state
+from accord.check.rendering.wording import broken, harmless, percent_covered, score, state
 from accord.check.report import Report
 
 __all__ = ["as_badge"]
@@ -29,7 +29,7 @@ def as_badge(report: Report) -> str:
     told = (
         f"{harmless(report.target)}: score {score(report)},"
         f" {percent_covered(report)}% of the applicable requirements exercised,"
-        f" {plural(report.count('fail'), 'failure')}, {plural(report.count('warn'), 'warning')}"
+        f" {broken(report)}"
     )
     left, right = _width(_LABEL), _width(value)
     colour = _COLOURS[state(report)]

@@ -103,9 +103,7 @@ def _header(report: Report) -> Iterator[str]:
     state = wording.state(report)
     word, _ = wording.outcome(report)
     told = {"pass": ": no breach was found", "not-exercised": ""}.get(
-        state,
-        f": {wording.plural(report.count('fail'), 'requirement')} failed,"
-        f" {report.count('warn')} warned",
+        state, f": {wording.broken(report)}"
     )
     yield '<header><div class="card"><div class="top"><div class="what">'
     yield '<p class="kicker">MCP conformance report</p>'
@@ -205,8 +203,11 @@ def _score_rule(report: Report) -> Iterator[str]:
         f" this kind of check; {coverage.exercised} of them were put to the test. What the other"
         " side did not declare does not apply.</p>"
     )
-    if told := wording.not_called(report):
-        yield f"<p><b>Tools</b> {_safe(told)}.</p>"
+    for told in (wording.called(report), wording.not_called(report)):
+        if told:
+            yield f"<p><b>Tools</b> {_safe(told)}.</p>"
+    for note in report.setting.notes:
+        yield f"<p><b>Note</b>: {_safe(note)}.</p>"
     yield f"<p><b>Score</b>: {SCORE_RULE}. It is rounded down, so 100 means no breach at all.</p>"
     yield "</details>"
 

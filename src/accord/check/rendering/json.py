@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from accord.check.report import SCORE_RULE, Report
+from accord.check.report import SCORE_RULE, VERDICTS, Report
 
 __all__ = ["as_json"]
 
@@ -22,8 +22,12 @@ def as_json(report: Report) -> str:
         "at": setting.at,
         "seconds": setting.seconds,
         "accord": report.version,
+        "counts": {name: report.count(name) for name in VERDICTS},
         "coverage": msgspec.to_builtins(report.coverage),
+        "calls": setting.calls,
+        "called": dict(setting.called),
         "not_called": dict(setting.not_called),
+        "notes": list(setting.notes),
         "score": report.score,
         "score_rule": SCORE_RULE,
         "results": msgspec.to_builtins(report.results),

@@ -17,7 +17,12 @@ def as_markdown(report: Report) -> str:
         f"- **result: {word} ({told})**",
         f"- {wording.revision(report)}{_over(report)}",
         f"- {wording.coverage(report)}",
-        *([f"- {_marked(alone)}"] if (alone := wording.not_called(report)) else ()),
+        *(
+            f"- {_marked(told)}"
+            for told in (wording.called(report), wording.not_called(report))
+            if told
+        ),
+        *(f"- note: {_marked(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]
@@ -48,8 +53,8 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     )
     yield f"  - clause: {_marked(wording.clause(finding.requirement))}"
     yield f"  - why: {finding.party} {_marked(finding.why)}"
-    if finding.evidence is not None:
-        yield f"  - message: {_code(wording.excerpt(finding.evidence))}"
+    for message in wording.proof(finding, report):
+        yield f"  - message: {_code(wording.excerpt(message))}"
 
 
 def _marked(text: str) -> str:

@@ -5,6 +5,7 @@ so all results point to the top of one file: the target, or whatever the caller 
 """
 
 import json
+import re
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote
@@ -82,12 +83,19 @@ def _name(id: str) -> str:
     return "".join(part.capitalize() for part in id.replace(".", "-").split("-"))
 
 
+def _plain(text: str) -> str:
+    """Return a text that viewers show as it is: `[text](url)` in a message is a link (3.11.6)."""
+    shown = harmless(text)
+    # JSON has brackets, too, but none before a parenthesis: it stays readable.
+    return re.sub(r"([\[\]\\])", r"\\\1", shown) if "](" in shown else shown
+
+
 def _result(report: Report, result: Result, place: int) -> dict[str, Any]:
-    said = [harmless(result.message)]
+    said = [_plain(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
-    said += [f"{each.party}: {harmless(each.message or '')}" for each in shown]
+    said += [f"{each.party}: {_plain(each.message or '')}" for each in shown]
     if result.repeat is not None:
-        said.append(f"again: {harmless(result.repeat)}")
+        said.append(f"again: {_plain(result.repeat)}")
     # The same breach of the same target keeps its alert, whatever the words of the message.
     print_ = sha256(f"{report.target}\n{result.id}".encode(errors="backslashreplace")).hexdigest()
     return {

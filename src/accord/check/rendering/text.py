@@ -46,7 +46,8 @@ def as_text(
     lines += [
         "",
         wording.coverage(report),
-        *([told] if (told := wording.not_called(report)) else ()),
+        *(told for told in (wording.called(report), wording.not_called(report)) if told),
+        *(f"note: {wording.harmless(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
     ]
@@ -64,8 +65,8 @@ def _finding_lines(
     )
     yield from _wrapped("clause:  ", wording.clause(finding.requirement), width)
     yield from _wrapped("why:     ", f"{finding.party} {wording.harmless(finding.why)}", width)
-    if finding.evidence is not None:
-        yield from _wrapped("message: ", wording.excerpt(finding.evidence), width)
+    for message in wording.proof(finding, report):
+        yield from _wrapped("message: ", wording.excerpt(message), width)
 
 
 def _wrapped(label: str, text: str, width: int | None) -> list[str]:

@@ -12,7 +12,9 @@ from accord.protocol.monitor import VerdictName
 __all__ = [
     "COLUMNS",
     "area_of",
+    "broken",
     "by_area",
+    "called",
     "clause",
     "coverage",
     "excerpt",
@@ -23,6 +25,7 @@ __all__ = [
     "page_of",
     "percent_covered",
     "plural",
+    "proof",
     "revision",
     "score",
     "state",
@@ -33,6 +36,7 @@ __all__ = [
 COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
 _EXCERPT: Final = 200
+_PROOF: Final = 2
 # So many names are read; more are counted.
 _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
@@ -54,6 +58,17 @@ def excerpt(text: str) -> str:
     """Return the beginning of a message."""
     shown = harmless(text[:_EXCERPT])
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
+
+
+def proof(finding: Finding, report: Report) -> list[str]:
+    """Return the messages that show a breach: the one recorded, or a request and its answer."""
+    if finding.numbers or finding.evidence is None:
+        return [] if finding.evidence is None else [finding.evidence]
+    for result in report.results:
+        if result.id == finding.requirement:
+            shown = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
+            return shown[-_PROOF:] or [finding.evidence]
+    return [finding.evidence]
 
 
 def clause(id: str) -> str:
@@ -99,6 +114,15 @@ def coverage(report: Report) -> str:
     return f"coverage: {told.applicable} applicable, {told.exercised} exercised"
 
 
+def called(report: Report) -> str | None:
+    """Say which tools were called and how often; None where the check calls no tools."""
+    setting = report.setting
+    if setting.calls is None:
+        return None
+    told = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
+    return f"calls, at most {setting.calls} of each tool: {told or 'none'}"
+
+
 def not_called(report: Report) -> str | None:
     """Say which tools were left alone and why; None where none was."""
     by_reason: dict[str, list[str]] = {}
@@ -133,24 +157,26 @@ def state(report: Report) -> VerdictName:
     """Return the verdict on the whole; not exercised where nothing was put to the test."""
     if report.has_failed:
         return "fail"
-    if report.breaches("warn") or report.count("warn"):
+    if report.count("warn"):
         return "warn"
     return "pass" if report.coverage.exercised else "not-exercised"
 
 
 def outcome(report: Report) -> tuple[str, str]:
-    """Return the verdict on the whole in words, and how many breaches there were."""
+    """Return the verdict on the whole in words, and how many requirements were broken."""
     words = {"fail": "failed", "warn": "passed with warnings", "pass": "passed"}
-    told = f"{plural(report.breaches('fail'), 'failure')}, "
-    told += plural(report.breaches("warn"), "warning")
-    return words.get(state(report), "nothing was put to the test"), told
+    return words.get(state(report), "nothing was put to the test"), broken(report)
+
+
+def broken(report: Report) -> str:
+    """Say how many requirements were broken, however often: the count of every form."""
+    return f"{plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned"
 
 
 def summary(report: Report) -> str:
     """Return the report in one line."""
     return (
-        f"{harmless(report.target)}: {revision(report)},"
-        f" {plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned,"
+        f"{harmless(report.target)}: {revision(report)}, {broken(report)},"
         f" {report.coverage.exercised} of {report.coverage.applicable} applicable exercised,"
         f" score {score(report)}"
     )

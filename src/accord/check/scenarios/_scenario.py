@@ -10,11 +10,16 @@ from accord.trace import Transport
 if TYPE_CHECKING:
     from accord.check.probing.probe import Facts, Probe
 
-__all__ = ["SERVER_SCENARIOS", "Body", "Scenario", "scenario"]
+__all__ = ["SERVER_SCENARIOS", "WORK_OF_AUTHORS", "Body", "Scenario", "scenario"]
 
 Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
 When: TypeAlias = Callable[["Facts"], str | None]
 
+# What runs a handler of the server's author, which may read from outside. A stranger cannot tell a
+# long task from a lost answer there.
+WORK_OF_AUTHORS: Final = frozenset(
+    {"tools/call", "resources/read", "prompts/get", "completion/complete"}
+)
 ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 
 

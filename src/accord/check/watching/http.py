@@ -6,6 +6,7 @@ Only what names a hop is changed: Host, the headers of one connection, and an ab
 
 import asyncio
 import contextlib
+import re
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
@@ -51,6 +52,10 @@ _CONNECTING: Final = 10.0
 _IDLE: Final = 1.0
 _CONNECTIONS: Final = 1_000
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+# The whole header: userinfo, lists and other schemes would hide another origin.
+_LOOPBACK_ORIGIN: Final = re.compile(
+    r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.IGNORECASE
+)
 
 
 class _Asked(msgspec.Struct):
@@ -108,10 +113,9 @@ class HttpProxy:
 
         self._count += 1
         headers = _joined(scope["headers"])
-        if _place(f"http://{headers.get('host', '')}")[0] not in _LOOPBACK:
-            # A page whose name was made to lead here would get past the server's own guard.
-            host = headers.get("host", "")
-            await _refuse(send, f"the Host is {host!r}, expected 127.0.0.1 or localhost", 403)
+        refusal = _check_source(headers)
+        if refusal:
+            await _refuse(send, refusal, 403)
             return
         body = await _body(receive)
         if body is None:
@@ -398,6 +402,26 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         key, said = name.decode("latin-1").lower(), text.decode("latin-1")
         made[key] = f"{made[key]}, {said}" if key in made else said
     return made
+
+
+def _check_source(headers: Mapping[str, str]) -> str:
+    """Say why a request is refused; empty where it comes from this machine.
+
+    The proxy adds the user's token, and to the server every request comes from the proxy: neither
+    a page whose name resolves to loopback nor a page of another site may use it.
+    """
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if _place(f"http://{host}")[0] not in _LOOPBACK:
+        return f"the Host is {host[:200]!r}, expected 127.0.0.1 or localhost"
+    if origin is not None and not _LOOPBACK_ORIGIN.fullmatch(origin):
+        return (
+            f"the Origin is {origin[:200]!r}, expected none or that of a page on 127.0.0.1 or "
+            "localhost: the watch adds its token to every request"
+        )
+    if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        # Browsers send no Origin with a GET for a picture or a frame.
+        return "a page of another origin asks for it"
+    return ""
 
 
 def _place(url: str) -> tuple[str | None, int | None]:

@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from accord import trace
 from accord.check.replay import decidable
 from accord.check.report import Findings, Report, build
-from accord.check.watching.masking import Masks
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
+from accord.testing.files import create_next
+from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
 __all__ = ["Copy", "Watcher", "merged"]
@@ -72,7 +73,11 @@ class Watcher:
     Args:
         target: what reports call the conversation.
         found: told each breach as it is seen; called in the watcher's thread.
-        recording: where to write the trace; a second conversation goes into a second file.
+        recording: where to write the trace. A file that exists is left alone: the trace goes into
+            `name-2` beside it, and so does that of a second conversation.
+
+    Raises:
+        OSError: the recording cannot be created.
     """
 
     def __init__(
@@ -94,8 +99,9 @@ class Watcher:
         self._held = 0
         self._is_ended = False
         self._changed = threading.Condition()
+        self.recordings: list[Path] = []
         # Opened before anything passes: a file that cannot be written is said at once.
-        self._first_file: IO[bytes] | None = None if recording is None else recording.open("wb")
+        self._first_file = None if recording is None else self._create(recording)
         # Started with the first copy: until then a process may be launched without a second thread.
         self._thread = threading.Thread(target=self._judge_all, name="accord-watcher", daemon=True)
 
@@ -163,8 +169,12 @@ class Watcher:
                 self._tell(conversation, conversation.monitor.close())
             self._end_recording(conversation)
         if self._first_file is not None:
+            # Nothing was said: hosts that only try a launch leave no empty files behind.
             with suppress(OSError):
                 self._first_file.close()
+                path = self.recordings.pop(0)
+                if path.is_file():
+                    path.unlink()
 
     def _next(self) -> Copy | None:
         """Wait for a copy; None at the end. Before a wait, what was recorded is written out."""
@@ -232,14 +242,19 @@ class Watcher:
     def _next_file(self) -> IO[bytes] | None:
         if self._recording is None:
             return None
-        number = len(self._conversations) + 1
-        if number == 1:
-            return self._first_file
-        path = self._recording
+        first, self._first_file = self._first_file, None
+        if first is not None:
+            return first
         try:
-            return path.with_name(f"{path.stem}-{number}{path.suffix}").open("wb")
-        except OSError:
+            return self._create(self._recording)
+        except OSError as error:
+            self.trouble = f"a conversation is not recorded: {error.strerror or error}"
             return None
+
+    def _create(self, path: Path) -> IO[bytes]:
+        chosen, file = create_next(path)
+        self.recordings.append(chosen)
+        return file
 
 
 def _record(copy: Copy, number: int) -> Record:

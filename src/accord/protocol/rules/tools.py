@@ -9,7 +9,7 @@ import msgspec
 
 from accord.errors import MissingExtra
 from accord.protocol.exchange import Step
-from accord.protocol.json_schema import compile_schema
+from accord.protocol.json_schema import UNDECIDED, compile_schema
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.content import has_its_members, is_of_known_type
@@ -408,7 +408,7 @@ def _conforms(content: Any, schema: dict[str, Any], name: str) -> Finding:
         return None
     if wrong is None:
         return True
-    if _is_masked(content):
+    if wrong.startswith(UNDECIDED) or _is_masked(content):
         return None
     return f"sends structured content that breaks the outputSchema of {shown(name)}: {wrong}"
 

@@ -81,7 +81,6 @@ PAIRS = [
         "practice.tools.descriptive-schemas",
         with_parameter(NUMBER),
         with_parameter({"type": "number"}),
-        severity="warn",
     ),
     Pair(
         requirement="practice.tools.descriptive-schemas",

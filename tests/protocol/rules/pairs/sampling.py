@@ -181,7 +181,6 @@ PAIRS = [
         _PARAMS,
         legal=_ANSWER,
         illegal=_without("stopReason"),
-        severity="warn",
     ),
     *answered(
         "sampling.result.stop-reason",

@@ -168,7 +168,7 @@ PAIRS = [
     # -- one tool
     listed("tools.item.name", TOOL, without(TOOL, "name")),
     listed("tools.item.name", TOOL, {**TOOL, "name": 5}, variant="type"),
-    listed("tools.item.description", TOOL, without(TOOL, "description"), severity="warn"),
+    listed("tools.item.description", TOOL, without(TOOL, "description")),
     listed(
         "tools.item.description", TOOL, {**TOOL, "description": 5}, severity="fail", variant="type"
     ),
@@ -308,7 +308,6 @@ PAIRS = [
         "tools.call.is-error-flag",
         called(TEXT),
         asked("tools/call", {"name": "add"}, {"content": [TEXT]}),
-        severity="warn",
     ),
     answered(
         "tools.call.is-error-flag",

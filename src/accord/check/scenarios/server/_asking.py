@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
+from accord.check.scenarios._scenario import WORK_OF_AUTHORS
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Facts, Probe
@@ -25,15 +26,24 @@ async def is_alive(probe: "Probe", line: Line, after: str, *, id: int | None = N
     """Ask something harmless; a server that no longer answers gets its verdict."""
     try:
         await line.ask(harmless(probe.facts), id=id)
-    except LineEnded as error:
-        probe.broken("practice.server.survives-errors", f"ends after {after}: {error}")
-        return False
-    except Silence:
-        probe.broken("jsonrpc.request.answered", f"answers nothing more after {after}")
-        line.end("the server answers nothing more")
+    except (LineEnded, Silence) as error:
+        await _blame_for(probe, line, after, error)
         return False
     probe.holds("practice.server.survives-errors", condition=True, why="")
     return True
+
+
+async def _blame_for(probe: "Probe", line: Line, after: str, error: LineEnded | Silence) -> None:
+    """Make a verdict of a server that ended after something, or answers nothing more."""
+    if isinstance(error, Silence):
+        # A process that is about to end answers nothing either.
+        await line.hush(probe.subject.leaving)
+    if line.ended is not None:
+        why = f"ends after {after}: {error if isinstance(error, LineEnded) else line.ended}"
+        probe.broken("practice.server.survives-errors", why)
+        return
+    probe.broken("jsonrpc.request.answered", f"answers nothing more after {after}")
+    line.end("the server answers nothing more")
 
 
 def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
@@ -50,7 +60,10 @@ async def strays(probe: "Probe", line: Line, since: int, after: str) -> list[Rep
     found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
     # Over HTTP a notification may be refused with a status, and an error without id beside it.
     is_http = line.tape.transport == "http"
-    return [each for each in found if not is_http or each.message.get("id") is not None]
+    stray = [each for each in found if not is_http or each.message.get("id") is not None]
+    if stray:
+        line.point_at(*(each.message for each in stray))
+    return stray
 
 
 async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[Reply] | None:
@@ -64,31 +77,37 @@ async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[
     try:
         await line.begin(harmless(probe.facts), id=asked)
         await line.reply_to(asked)
-    except LineEnded as error:
-        probe.broken("practice.server.survives-errors", f"ends after {what}: {error}")
-        return None
-    except Silence:
-        probe.broken("jsonrpc.request.answered", f"answers nothing more after {what}")
-        line.end("the server answers nothing more")
+    except (LineEnded, Silence) as error:
+        await _blame_for(probe, line, what, error)
         return None
     probe.holds("practice.server.survives-errors", condition=True, why="")
     found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
     if not found and line.tape.transport == "stdio":
         await line.hush(probe.subject.settling)
         found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    line.point_at(message, *(each.message for each in found))
     return found
 
 
 async def answered(probe: "Probe", line: Line, id: Any, what: str) -> Reply | None:
-    """Wait for the answer to a request; silence becomes a verdict, None is returned then."""
+    """Wait for the answer to a request; silence becomes a verdict, None is returned then.
+
+    Where a handler of the server's author is at work, silence is left open: it may still be.
+    """
     try:
         reply = await line.reply_to(id, what=what)
-    except Silence:
+    except Silence as error:
+        if not error.has_started:
+            raise
         # An answer under an id that nobody used is what the monitor reports.
         alike = [each for each in replies(line.heard) if str(each.message.get("id")) == str(id)]
         if len(alike) > 1:
             probe.broken("jsonrpc.response.id-echo", f"takes id {id!r} for one of another type")
-        elif not _has_strayed(line):
+        elif _has_strayed(line):
+            pass
+        elif error.method in WORK_OF_AUTHORS:
+            probe.skip("jsonrpc.request.answered", f"the server may still work on it: {error}")
+        else:
             probe.broken("jsonrpc.request.answered", f"leaves {what} (id {id!r}) unanswered")
         return None
     probe.holds("jsonrpc.request.answered", condition=True, why="")

@@ -1,4 +1,9 @@
-"""Finding what a protected server and its authorization server publish about themselves."""
+"""Finding what a protected server and its authorization server publish about themselves.
+
+The server names the places to ask, so they are asked under the policy of clients: a hostile server
+must not make the check ask what only this machine can reach. Of what other services answer, only
+what rows need is kept, and none of it becomes evidence.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,12 +11,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from accord.auth.http import HttpRequest, HttpResponse, NoResponse
+from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge
-from accord.check.probing.exchange import exchanging
-from accord.check.probing.line import Line, LineEnded, Silence
-from accord.errors import ConnectFailed
+from accord.bindings.shown import shown_url
+from accord.check.probing.line import Line
+from accord.trace import HttpFacts
 
-__all__ = ["Published", "discover", "is_oauth"]
+__all__ = ["Published", "discover", "guarded_sender", "is_oauth", "quoted_place"]
 
 _RESOURCE: Final = "oauth-protected-resource"
 _SERVER: Final = "oauth-authorization-server"
@@ -28,12 +35,26 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         issuers: the authorization servers that it names.
         metadata: of the first of them that has any (RFC 8414).
         openid: its OpenID configuration.
+        refused: why a place that was named was not asked; empty where all were.
     """
 
     resource: Mapping[str, Any] | None = None
     issuers: tuple[str, ...] = ()
     metadata: Mapping[str, Any] | None = None
     openid: Mapping[str, Any] | None = None
+    refused: str = ""
+
+
+def guarded_sender(url: str, seconds: float) -> GuardedSender:
+    """Return what asks the places that a server at this URL names."""
+    # The server's own origin was named by the user, also where it has no TLS.
+    return GuardedSender(AddressPolicy.beside(url, trust=[_root(url)]), seconds=seconds)
+
+
+def quoted_place(named: Any) -> str:
+    """Return a URL that another service named, as a report may quote it."""
+    is_url = isinstance(named, str) and named.lower().startswith(("http://", "https://"))
+    return shown_url(named) if is_url else "something that is not a URL"
 
 
 def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
@@ -42,10 +63,20 @@ def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
     return not schemes or "bearer" in schemes or published.resource is not None
 
 
-async def discover(line: Line, url: str, challenges: Sequence[AuthChallenge]) -> Published:
-    """Look where a client would look, in that order."""
+async def discover(
+    sender: GuardedSender, line: Line, url: str, challenges: Sequence[AuthChallenge]
+) -> Published:
+    """Look where a client would look, in that order.
+
+    Args:
+        sender: asks the places that are named.
+        line: keeps what the server itself publishes.
+        url: of the server.
+        challenges: of its refusal.
+    """
+    asker = _Asker(sender, line, url)
     named = [each.resource_metadata for each in challenges if each.resource_metadata]
-    resource = await _first(line, [*named, *_well_known(url, _RESOURCE)])
+    resource = await asker.first([*named, *_well_known(url, _RESOURCE)])
     listed = (resource or {}).get("authorization_servers")
     issuers = tuple(
         each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str)
@@ -53,11 +84,51 @@ async def discover(line: Line, url: str, challenges: Sequence[AuthChallenge]) ->
     metadata = openid = None
     # Before 2025-06-18 the server was its own authorization server, at the root of its host.
     for issuer in issuers[:_ISSUERS] or [_root(url)]:
-        metadata = await _first(line, _well_known(issuer, _SERVER))
-        openid = await _first(line, _well_known(issuer, _OPENID))
+        metadata = await asker.first(_well_known(issuer, _SERVER))
+        openid = await asker.first(_well_known(issuer, _OPENID))
         if metadata is not None or openid is not None:
             break
-    return Published(resource=resource, issuers=issuers, metadata=metadata, openid=openid)
+    return Published(
+        resource=resource,
+        issuers=issuers,
+        metadata=metadata,
+        openid=openid,
+        refused=asker.refused,
+    )
+
+
+class _Asker:
+    """Asks for documents; keeps those of the server itself, and why others were not asked for."""
+
+    def __init__(self, sender: GuardedSender, line: Line, url: str) -> None:
+        self.refused = ""
+        self._sender = sender
+        self._line = line
+        self._origin = _root(url)
+
+    async def first(self, urls: Sequence[str]) -> Mapping[str, Any] | None:
+        """Return the first document that is there."""
+        for url in urls:
+            request = HttpRequest(method="GET", url=url, headers={"accept": "application/json"})
+            try:
+                response = await self._sender.send(request)
+            except NoResponse as error:
+                if error.is_refused:
+                    self.refused = self.refused or f"{quoted_place(url)} was not asked: {error}"
+                continue
+            document = response.object()
+            if response.status == 200 and document is not None:
+                self._keep(request, response)
+                return document
+        return None
+
+    def _keep(self, request: HttpRequest, response: HttpResponse) -> None:
+        # What another service answers is not the server's, and no business of a report.
+        if _root(response.url) == self._origin:
+            tape = self._line.tape
+            tape.take("client", b"", HttpFacts(method="GET", headers=request.headers))
+            facts = HttpFacts(status=response.status, headers=response.headers)
+            tape.take("server", response.body, facts)
 
 
 def _well_known(url: str, name: str) -> list[str]:
@@ -73,19 +144,3 @@ def _well_known(url: str, name: str) -> list[str]:
 def _root(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, "", "", ""))
-
-
-async def _first(line: Line, urls: Sequence[str]) -> Mapping[str, Any] | None:
-    for url in urls:
-        if urlsplit(url).scheme not in ("http", "https"):
-            continue
-        try:
-            async with exchanging(
-                line, method="GET", url=url, headers={"accept": "application/json"}
-            ) as heard:
-                await heard.rest(line.patience)
-        except (ConnectFailed, LineEnded, Silence):
-            continue
-        if heard.status == 200 and heard.messages and isinstance(heard.messages[0], dict):
-            return heard.messages[0]
-    return None

@@ -77,8 +77,11 @@ async def end_session(line: Line, heard: Heard) -> None:
     """End the session that a raw request has opened, if it has."""
     given = heard.headers.get("mcp-session-id")
     if given is not None:
+        proof = line.proof
         async with exchanging(line, method="DELETE", mcp_session_id=given):
             pass
+        # What is judged next is the request that opened it.
+        line.proof = proof
 
 
 def is_loopback(url: str) -> bool:

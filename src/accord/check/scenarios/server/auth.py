@@ -7,14 +7,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
+from accord.auth.http import HttpRequest, NoResponse
+from accord.auth.sending import GuardedSender
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.line import Line
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._discovery import Published, discover, is_oauth
+from accord.check.scenarios.server._discovery import (
+    Published,
+    discover,
+    guarded_sender,
+    is_oauth,
+    quoted_place,
+)
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
+from accord.check.untried import NO_PROBE
 from accord.protocol.catalogue import catalogue
 
 if TYPE_CHECKING:
@@ -121,7 +130,8 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         if heard.status != 401:
             return
         challenges = _challenges(heard)
-        published = await discover(line, probe.subject.url, challenges)
+        sender = guarded_sender(probe.subject.url, line.patience)
+        published = await discover(sender, line, probe.subject.url, challenges)
         if not is_oauth(challenges, published):
             probe.broken("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
             _exempt(probe, "the server does not use OAuth")
@@ -131,9 +141,10 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         _judge_resource(probe, published)
         _judge_servers(probe, published)
         await _judge_tokens(probe, line)
-        await _judge_grant(probe, line, published)
+        await _judge_grant(probe, sender, published)
         for id in _CONSENTED:
-            probe.skip(id, "it takes scopes, users or clients that a check does not have")
+            why = "it takes scopes, users or clients that a check does not have"
+            probe.skip(id, f"{NO_PROBE}: {why}")
 
 
 def _judge_refusal(probe: "Probe", heard: Heard) -> None:
@@ -166,6 +177,10 @@ def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
 
 def _judge_resource(probe: "Probe", published: Published) -> None:
     document = published.resource
+    if document is None and published.refused:
+        for id in ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as"):
+            probe.skip(id, published.refused)
+        return
     probe.holds(
         "auth.prm.one-mechanism",
         document is not None,
@@ -176,7 +191,7 @@ def _judge_resource(probe: "Probe", published: Published) -> None:
         document is not None and _is_same_place(document.get("resource"), probe.subject.url),
         "publishes no protected resource metadata"
         if document is None
-        else f"publishes metadata of the resource {document.get('resource')!r}, not of itself",
+        else f"publishes metadata of {quoted_place(document.get('resource'))}, not of itself",
     ):
         return
     assert document is not None
@@ -216,8 +231,12 @@ def _judge_servers(probe: "Probe", published: Published) -> None:
     if not published.issuers and not published.metadata:
         for id in _SERVERS:
             probe.skip(id, "the server names no authorization server")
-    where = ", ".join(published.issuers) or "the server itself"
+    where = ", ".join(map(quoted_place, published.issuers)) or "the server itself"
     has_rfc8414, has_openid = published.metadata is not None, published.openid is not None
+    if not has_rfc8414 and not has_openid and published.refused:
+        for id in _SERVERS:
+            probe.skip(id, published.refused)
+        return
     probe.holds(
         "auth.as-metadata.server", has_rfc8414 or has_openid, f"{where} publishes no metadata"
     )
@@ -258,7 +277,7 @@ def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> 
         f"{where} does not support client id metadata documents",
     )
     bare = [
-        f"{name} {document[name]}"
+        f"{name} {quoted_place(document[name])}"
         for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
         if isinstance(document.get(name), str) and not _is_safe(document[name])
     ]
@@ -308,19 +327,46 @@ async def _judge_tokens(probe: "Probe", line: Line) -> None:
 
 
 async def _judge_query(probe: "Probe", line: Line, opening: dict[str, Any]) -> None:
+    """Judge whether the server takes a token from the query of the URL.
+
+    A URL is kept by logs along the way, so the user's token goes there only where that is allowed.
+    Without it a made-up one shows whether the server looks at the query at all: it takes any token;
+    or answers that this one is invalid, which it does not say to a request without a token; or
+    refuses such a request as malformed, whatever the token is (400, RFC 6750 section 3.1).
+    """
     id = "auth.role.resource-server"
-    given = {name.lower(): value for name, value in probe.subject.headers.items()}
-    scheme, _, token = given.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
+    bare = await _knock(line, opening)
+    heard = await _knock(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
+    if heard.is_ok:
+        probe.broken(id, "takes a token that nobody issued from the query of the URL")
+        return
+    if _is_token_invalid(heard) and not _is_token_invalid(bare):
+        probe.broken(id, "looks for a token in the query of the URL")
+        return
+    if heard.status == 400 and bare.status == 401:
         probe.holds(id, condition=True, why="")
         return
-    parts = urlsplit(probe.subject.url)
-    query = "&".join(filter(None, [parts.query, urlencode({"access_token": token})]))
-    heard = await _knock(line, opening, url=urlunsplit(parts._replace(query=query)))
+    token = probe.subject.bearer
+    if not token or not probe.subject.allow_token_in_query:
+        probe.skip(id, "it takes a good token in a URL: give --bearer and --allow-token-in-query")
+        return
+    heard = await _knock(line, opening, url=_with_token(probe.subject.url, token))
     probe.holds(id, not heard.is_ok, "takes a token from the query of the URL")
 
 
-async def _judge_grant(probe: "Probe", line: Line, published: Published) -> None:
+def _with_token(url: str, token: str) -> str:
+    parts = urlsplit(url)
+    query = "&".join(filter(None, [parts.query, urlencode({"access_token": token})]))
+    return urlunsplit(parts._replace(query=query))
+
+
+def _is_token_invalid(heard: Heard) -> bool:
+    """Tell whether a refusal says that the token is wrong (RFC 6750 section 3.1)."""
+    bearer = bearer_challenge([heard.headers.get("www-authenticate", "")])
+    return bearer is not None and bearer.error == "invalid_token"
+
+
+async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Published) -> None:
     granted = probe.subject.granted
     if granted is None:
         for id in _GRANTED:
@@ -340,10 +386,12 @@ async def _judge_grant(probe: "Probe", line: Line, published: Published) -> None
         )
     else:
         probe.not_applicable("auth.tokens.refresh-rotated", "no refresh token was issued")
-    await _judge_redirect(probe, line, published, granted.client_id)
+    await _judge_redirect(probe, sender, published, granted.client_id)
 
 
-async def _judge_redirect(probe: "Probe", line: Line, published: Published, client_id: str) -> None:
+async def _judge_redirect(
+    probe: "Probe", sender: GuardedSender, published: Published, client_id: str
+) -> None:
     id = "auth.redirect.exact-match"
     document = published.metadata or published.openid or {}
     endpoint = document.get("authorization_endpoint")
@@ -360,10 +408,14 @@ async def _judge_redirect(probe: "Probe", line: Line, published: Published, clie
     }
     glue = "&" if "?" in endpoint else "?"
     url = f"{endpoint}{glue}{urlencode(fields)}"
-    async with exchanging(line, method="GET", url=url, headers={"accept": "text/html"}) as heard:
-        pass
-    is_sent = heard.headers.get("location", "").startswith(_UNTRUSTED)
-    if not is_sent and heard.status < 400:
+    asked = HttpRequest(method="GET", url=url, headers={"accept": "text/html"})
+    try:
+        came = await sender.send(asked)
+    except NoResponse as error:
+        probe.skip(id, f"the authorization endpoint was not asked: {error}")
+        return
+    is_sent = came.headers.get("location", "").startswith(_UNTRUSTED)
+    if not is_sent and came.status < 400:
         probe.skip(id, "whether redirect URIs are compared shows only to who logs in")
         return
     probe.holds(id, not is_sent, "the authorization server redirects to a URI nobody registered")

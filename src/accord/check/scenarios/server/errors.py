@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.probing.line import next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive, reply_of
+from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
     from accord.check.probing.line import Line, Reply
@@ -113,6 +114,9 @@ async def asks_without_the_parameters_needed(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for method in methods:
             reply = await line.ask(method, {})
+            if reply.code == METHOD_NOT_FOUND:
+                # lifecycle.capabilities.respected, which another scenario reports.
+                continue
             # A tool call that goes wrong may always be answered as the tool's own failure.
             is_failure = method == "tools/call" and reply.result.get("isError") is True
             probe.holds(
@@ -134,6 +138,11 @@ def _with_parameters(facts: "Facts") -> list[str]:
 async def reads_a_resource_that_does_not_exist(probe: "Probe") -> None:
     async with probe.borrow() as line:
         reply = await line.ask("resources/read", {"uri": _MISSING})
+        if reply.code == METHOD_NOT_FOUND:
+            # lifecycle.capabilities.respected, which another scenario reports.
+            for id in (_NOT_FOUND, _NOT_FOUND_URI):
+                probe.skip(id, "the server does not know resources/read")
+            return
         if reply.is_error and not isinstance(reply.code, int):
             # jsonrpc.error.code-integer, which the monitor reports.
             return

@@ -1,6 +1,6 @@
 """Opening a conversation: which revision is agreed on, and with whom."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.line import LineEnded, Silence
 from accord.check.scenarios._scenario import scenario
@@ -8,6 +8,7 @@ from accord.check.scenarios.server._asking import answered, harmless, is_alive
 from accord.protocol.revisions import REVISIONS, later_than
 
 if TYPE_CHECKING:
+    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
 
 __all__: list[str] = []
@@ -17,6 +18,7 @@ _UNKNOWN: Final = "1999-12-31"
 
 @scenario("lifecycle.version.server-echoes")
 async def asks_for_the_revision_under_check(probe: "Probe") -> None:
+    # A server that does not speak the revision is not checked under it.
     chosen = probe.line.opening.get("protocolVersion")
     if not isinstance(chosen, str):
         probe.skip("lifecycle.version.server-echoes", "the server names no revision")
@@ -25,6 +27,7 @@ async def asks_for_the_revision_under_check(probe: "Probe") -> None:
         "lifecycle.version.server-echoes",
         chosen == probe.revision,
         f"answers {probe.revision} with {chosen!r}",
+        evidence=probe.line.opening_proof,
     )
 
 
@@ -35,7 +38,11 @@ async def asks_for_the_revision_under_check(probe: "Probe") -> None:
 )
 async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
     async with probe.open(begins=False) as line:
-        reply = await line.initialize(_UNKNOWN, is_confirmed=False)
+        try:
+            reply = await line.initialize(_UNKNOWN, is_confirmed=False)
+        except Silence:
+            await _blame_for_silence(probe, line, "initialize with an unknown revision")
+            return
         offered = reply.result.get("protocolVersion")
         is_other = isinstance(offered, str) and offered != _UNKNOWN
         # README of the requirements, contradictions: an error -32602 that lists what is supported
@@ -73,6 +80,9 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
         except LineEnded as error:
             probe.broken("lifecycle.errors.handled", f"ends at a malformed initialize: {error}")
             return
+        except Silence:
+            await _blame_for_silence(probe, line, "a malformed initialize")
+            return
         probe.holds(
             "lifecycle.errors.handled",
             reply.is_error,
@@ -84,16 +94,39 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
 async def asks_before_the_opening(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
         # Whether they are refused is left to the server; that they are answered is not.
+        ping = await line.begin("ping")
         try:
-            await line.ask("ping")
-        except Silence as error:
-            probe.broken("ping.response.prompt", f"answers no ping before initialize: {error}")
+            is_pinged = await _comes(line, ping)
+        except LineEnded as error:
+            probe.broken("practice.server.survives-errors", f"ends at the first ping: {error}")
+            return
+        # A server that answers nothing until now has perhaps not started yet.
         method = harmless(probe.facts)
-        if method != "ping":
-            id = await line.begin(method)
-            await answered(probe, line, id, f"{method} before initialize")
+        id = await line.begin(method) if method != "ping" else None
         await line.initialize(probe.revision)
+        is_pinged = is_pinged or await _comes(line, ping, probe.subject.patience)
+        probe.holds("ping.response.prompt", is_pinged, "answers no ping before initialize")
+        if id is not None:
+            await answered(probe, line, id, f"{method} before initialize")
         await is_alive(probe, line, "requests before initialize")
+
+
+async def _comes(line: "Line", id: Any, patience: float | None = None) -> bool:
+    try:
+        await line.reply_to(id, patience=patience)
+    except Silence:
+        return False
+    return True
+
+
+async def _blame_for_silence(probe: "Probe", line: "Line", what: str) -> None:
+    """Make a verdict of a first request without answer, unless the server has not started.
+
+    Raises:
+        Silence: it answers a plain initialize no sooner.
+    """
+    await line.initialize(probe.revision)
+    probe.broken("jsonrpc.request.answered", f"leaves {what} unanswered")
 
 
 @scenario("jsonrpc.request.answered", is_once=True)

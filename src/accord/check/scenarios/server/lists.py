@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from accord.check.probing.probe import all_of
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._calling import call_all, is_listening
+from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
     from accord.check.probing.line import Line
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+_RESPECTED: Final = "lifecycle.capabilities.respected"
+_MISSING: Final = "accord-check://no/such/resource"
 _LISTS: Final = {
     "tools": "tools/list",
     "resources": "resources/list",
@@ -47,6 +50,24 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
 def _is_told(line: "Line", name: str) -> bool:
     wanted = f"notifications/{name}/list_changed"
     return any(each.get("method") == wanted for each in line.heard)
+
+
+@scenario(_RESPECTED)
+async def uses_what_was_declared(probe: "Probe") -> None:
+    declared = [name for name in _LISTS if probe.facts.declares(name)]
+    asked: list[tuple[str, str, dict[str, str]]] = [(name, _LISTS[name], {}) for name in declared]
+    if "resources" in declared:
+        asked.append(("resources", "resources/read", {"uri": _MISSING}))
+    if not asked:
+        return
+    async with probe.borrow() as line:
+        for name, method, params in asked:
+            reply = await line.ask(method, params)
+            probe.holds(
+                _RESPECTED,
+                reply.code != METHOD_NOT_FOUND,
+                f"declares {name} and does not know {method}",
+            )
 
 
 @scenario(*(f"{name}.capability.declared" for name in _LISTS))

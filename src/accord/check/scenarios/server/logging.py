@@ -11,6 +11,7 @@ from accord.types import LoggingLevel
 if TYPE_CHECKING:
     from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.protocol.monitor import Evidence
 
 __all__: list[str] = []
 
@@ -47,29 +48,43 @@ async def sets_every_log_level(probe: "Probe") -> None:
         if refused:
             probe.broken(_LEAST, f"does not take the level {refused[0]}")
             return
-        spoken = await _logged(probe, line, _LEVELS[0])
+        _, spoken = await _logged(probe, line, _LEVELS[0])
         if not spoken:
             probe.skip(_LEAST, "the server logs nothing while its tools are called")
             return
         middle = _LEVELS[min(_LEVELS.index(level) for level in spoken) + 1 :][:1]
         for level in dict.fromkeys((*middle, _LEVELS[-1])):
-            below = await _logged(probe, line, level) & set(_LEVELS[: _LEVELS.index(level)])
-            probe.holds(_LEAST, not below, f"logs at {min(below, default='')} when {level} was set")
+            asked, spoken = await _logged(probe, line, level)
+            lesser = _LEVELS[: _LEVELS.index(level)]
+            below = next((each for each in lesser if each in spoken), None)
+            probe.holds(
+                _LEAST,
+                below is None,
+                f"logs at {below} when {level} was set",
+                evidence=None
+                if below is None
+                else [*asked, *line.tape.evidence_of([spoken[below]])],
+            )
 
 
-async def _logged(probe: "Probe", line: "Line", level: str) -> set[str]:
-    """Return the levels of messages that come while tools are called under this level."""
-    await line.ask(_SET, {"level": level})
+async def _logged(
+    probe: "Probe", line: "Line", level: str
+) -> "tuple[list[Evidence], dict[str, Any]]":
+    """Return the messages that come while tools are called under this level, one of each level.
+
+    The exchange that set the level comes first, as evidence.
+    """
+    reply = await line.ask(_SET, {"level": level})
     since = len(line.heard)
     await call_together(probe, line)
     await line.hush(probe.subject.settling)
-    params: list[Any] = [
-        each.get("params")
-        for each in line.heard[since:]
-        if each.get("method") == "notifications/message"
-    ]
-    found = {str(each.get("level")) for each in params if isinstance(each, dict)}
-    return found & set(_LEVELS)
+    found: dict[str, Any] = {}
+    for each in line.heard[since:]:
+        params = each.get("params")
+        if each.get("method") == "notifications/message" and isinstance(params, dict):
+            found.setdefault(str(params.get("level")), each)
+    spoken = {name: each for name, each in found.items() if name in _LEVELS}
+    return line.tape.evidence_of_exchange(reply.message.get("id")), spoken
 
 
 @scenario(_INVALID, needs="logging")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.check.probing.line import Silence
 from accord.check.probing.stdio import StdioCarrier
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless
@@ -39,21 +38,9 @@ def _launched(probe: "Probe", *ids: str) -> bool:
 
 
 @scenario(_STREAMS, on=("stdio",), is_once=True)
-async def looks_for_answers_on_the_other_stream(probe: "Probe") -> None:
-    if not _launched(probe, _STREAMS):
-        return
-    if probe.line.opening:
-        probe.holds(_STREAMS, condition=True, why="")
-        return
-    async with probe.open(begins=False, is_judged=False) as line:
-        try:
-            await line.initialize(probe.revision, is_confirmed=False)
-        except Silence:
-            # Whoever copies its traffic to its log also answers.
-            if any('"jsonrpc"' in text and _is_message(text) for text in line.carrier.stderr):
-                probe.broken(_STREAMS, "answers on standard error, not on standard output")
-                return
-            raise
+async def looks_where_answers_come_from(probe: "Probe") -> None:
+    # A server that answers anywhere else cannot be checked at all, and is told so.
+    if _launched(probe, _STREAMS) and probe.line.opening:
         probe.holds(_STREAMS, condition=True, why="")
 
 

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.line import EVERYTHING
 from accord.check.probing.questions import answer_to
+from accord.check.probing.samples import sample
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import asking_tools, call, text_of
+from accord.protocol.json_schema import compile_schema
+from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
     from accord.check.probing.line import Line, Respond
@@ -16,22 +19,18 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+_ELICIT: Final = "elicitation/create"
 _METHODS: Final = {
     "roots.list.method": "roots/list",
     "sampling.create.method": "sampling/createMessage",
-    "elicitation.create.method": "elicitation/create",
+    "elicitation.create.method": _ELICIT,
 }
 _VALIDATED: Final = "elicitation.answers.validated"
 _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
-_URL_ERROR: Final = ("elicitation.required-error.only-for-url", "elicitation.required-error.used")
-_DIALECT: Final = (
-    "schema.dialect.default-2020-12",
-    "schema.dialect.supports-2020-12",
-    "schema.dialect.validated-as-declared",
-)
-_WRONG: Final = "accord-check-wrong"
+# An answer that a form refuses: a text where it asks for something else, a number for a text.
+_WRONG: Final = ("accord-check-wrong", 918273645)
 _OBJECTION: Final = re.compile(
     r"error|invalid|expected|must|fail|not a|wrong answer", re.IGNORECASE
 )
@@ -58,32 +57,48 @@ async def answers_what_the_server_asks(probe: "Probe") -> None:
         probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
-@scenario(_MODES)
-async def asks_a_client_that_shows_pages_alone(probe: "Probe") -> None:
-    asking = await asking_tools(probe)
-    if not asking:
-        return
-    async with probe.open(capabilities={**EVERYTHING, "elicitation": {"url": {}}}) as line:
-        for tool, arguments in asking:
-            await call(probe, line, tool, arguments)
-        for question in line.heard:
-            if question.get("method") != "elicitation/create" or "id" not in question:
-                continue
-            params = question.get("params")
-            mode = params.get("mode", "form") if isinstance(params, dict) else "form"
-            why = f"asks in mode {mode!r} a client that declared url mode alone"
-            probe.holds(_MODES, mode == "url", why)
-
-
 def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
     params = question.get("params")
     params = params if isinstance(params, dict) else {}
-    if question["method"] == "elicitation/create":
-        mode = params.get("mode", "form")
+    if question["method"] == _ELICIT:
+        mode = _mode_of(question)
         probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
     elif question["method"] == "sampling/createMessage":
         has_tools = "tools" in params or "toolChoice" in params
         probe.holds(_TOOLS, not has_tools, "offers tools to a model that was declared without")
+
+
+@scenario(_MODES)
+async def declares_pages_and_no_forms(probe: "Probe") -> None:
+    if not probe.facts.is_asking:
+        probe.skip(_MODES, "no tool that may be called asks the user")
+        return
+
+    async def respond(line: "Line", question: dict[str, Any]) -> None:
+        answer = answer_to(question, line.client_capabilities)
+        if question.get("method") == _ELICIT:
+            if _mode_of(question) == "url":
+                answer["result"] = {"action": "decline"}
+            else:
+                answer.pop("result", None)
+                answer["error"] = {"code": INVALID_PARAMS, "message": "forms were not declared"}
+        await line.say(answer)
+
+    capabilities = {**EVERYTHING, "elicitation": {"url": {}}}
+    async with probe.open(capabilities=capabilities) as line:
+        line.respond = respond
+        for tool, arguments in probe.facts.callable_tools():
+            since = len(line.heard)
+            await call(probe, line, tool, arguments)
+            asked = [each for each in line.heard[since:] if each.get("method") == _ELICIT]
+            for mode in map(_mode_of, asked):
+                why = f"asks in mode {mode!r} a client that declared only 'url'"
+                probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
+
+
+def _mode_of(question: Mapping[str, Any]) -> Any:
+    params = question.get("params")
+    return params.get("mode", "form") if isinstance(params, dict) else "form"
 
 
 @scenario("practice.server.survives-errors")
@@ -102,7 +117,7 @@ async def refuses_what_the_server_asks(probe: "Probe") -> None:
 def _refusing(action: str) -> "Respond":
     async def respond(line: "Line", question: dict[str, Any]) -> None:
         answer = answer_to(question, line.client_capabilities)
-        if question.get("method") == "elicitation/create":
+        if question.get("method") == _ELICIT:
             answer["result"] = {"action": action}
         await line.say(answer)
 
@@ -116,34 +131,54 @@ async def _failing(line: "Line", question: dict[str, Any]) -> None:
 
 @scenario(_VALIDATED)
 async def answers_the_server_wrongly(probe: "Probe") -> None:
+    refutable: list[Any] = []
+
+    async def respond(line: "Line", question: dict[str, Any]) -> None:
+        answer = answer_to(question, line.client_capabilities)
+        wrong = _wrong_content(question)
+        if wrong is not None:
+            refutable.append(question.get("id"))
+            answer["result"] = {"action": "accept", "content": wrong}
+        await line.say(answer)
+
     async with probe.borrow() as line:
-        line.respond = _answering_wrongly
+        line.respond = respond
         for tool, arguments in probe.facts.callable_tools():
-            since = len(line.heard)
+            refutable.clear()
             reply = await call(probe, line, tool, arguments)
-            methods = [each.get("method") for each in line.heard[since:]]
-            if reply is None or "elicitation/create" not in methods:
+            if reply is None or not refutable:
                 continue
             text = text_of(reply)
             is_taken = not reply.is_error and reply.result.get("isError") is not True
-            is_used = is_taken and _WRONG in text and not _OBJECTION.search(text)
+            used = next((wrong for wrong in _WRONG if str(wrong) in text), None)
             probe.holds(
                 _VALIDATED,
-                not is_used,
-                f"takes {_WRONG!r} for what its form asks for, in a call of {tool['name']}",
+                not is_taken or used is None or _OBJECTION.search(text),
+                f"takes {used!r} for what its form asks for, in a call of {tool['name']}",
             )
-        probe.skip(_VALIDATED, "no tool that may be called asks the user")
+        probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
 
 
-async def _answering_wrongly(line: "Line", question: dict[str, Any]) -> None:
-    answer = answer_to(question, line.client_capabilities)
+def _wrong_content(question: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an answer that the schema of a form refuses; None where none is known."""
     params = question.get("params")
     schema = params.get("requestedSchema") if isinstance(params, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    if question.get("method") == "elicitation/create" and isinstance(properties, dict):
-        # No field takes this: neither a number, nor a choice, nor a text of a form.
-        answer["result"] = {"action": "accept", "content": dict.fromkeys(properties, _WRONG)}
-    await line.say(answer)
+    if question.get("method") != _ELICIT or not isinstance(properties, dict):
+        return None
+    content = {}
+    for name, rule in properties.items():
+        refused = (wrong for wrong in _WRONG if _is_refused(rule, wrong))
+        content[name] = next(refused, sample(rule))
+    return content if _is_refused(schema, content) else None
+
+
+def _is_refused(schema: Any, value: Any) -> bool:
+    try:
+        return compile_schema(schema)(value) is not None
+    except ValueError:
+        # What a schema means that is none is not known; the monitor reports it.
+        return False
 
 
 @scenario(_TOOL_USE)
@@ -173,11 +208,3 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
             told = any("accord-check-1" in text for text in answered)
             probe.holds(_TOOL_USE, told, "asks on without a result of the tool that was used")
         probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
-
-
-@scenario(*_URL_ERROR, *_DIALECT)
-async def leaves_to_others_what_a_stranger_cannot_see(probe: "Probe") -> None:
-    for id in _URL_ERROR:
-        probe.skip(id, "no request is known that needs the user to visit a page")
-    for id in _DIALECT:
-        probe.skip(id, "no schema of this server tells the dialects apart")

@@ -53,7 +53,7 @@ async def opens_several_sessions(probe: "Probe") -> None:
         least >= _DIFFERENT,
         f"gives session ids of which {least} characters differ from one session to another,"
         " expected unguessable ones",
-        evidence=0,
+        evidence=(),
     )
 
 

@@ -8,6 +8,7 @@ from accord.check.probing.probe import all_of
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import call, call_all, has_failed, text_of
+from accord.check.untried import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:
@@ -239,4 +240,4 @@ async def looks_at_the_names_of_tools(probe: "Probe") -> None:
         probe.holds(_HEALTH, condition=True, why="")
     else:
         probe.skip(_HEALTH, "no tool looks like a health check; ping serves the same purpose")
-    probe.skip(_RATE, "a limit that a careful check does not reach cannot be seen")
+    probe.skip(_RATE, f"{NO_PROBE}: a careful check does not reach a limit of calls")

@@ -81,11 +81,15 @@ async def leaves_questions_unanswered(probe: "Probe") -> None:
         return
     async with probe.open() as line:
         line.respond = _silent
-        questions = [
-            found
-            for tool, arguments in asking
-            if (found := await _asked(probe, line, str(tool["name"]), arguments)) is not None
-        ]
+        questions: list[_Question] = []
+        for tool, arguments in asking:
+            try:
+                found = await _asked(line, str(tool["name"]), arguments)
+            except Silence:
+                # It may let all calls wait for the answer that it does not get.
+                break
+            if found is not None:
+                questions.append(found)
         await _wait(probe, line, questions)
         for question in questions:
             _judge_waiting(probe, line, question)
@@ -104,10 +108,12 @@ async def _silent(line: "Line", question: dict[str, Any]) -> None:
         await line.say(answer_to(question, line.client_capabilities))
 
 
-async def _asked(
-    probe: "Probe", line: "Line", tool: str, arguments: dict[str, Any]
-) -> _Question | None:
-    """Call a tool and return what it asks; None where it asks nothing this time."""
+async def _asked(line: "Line", tool: str, arguments: dict[str, Any]) -> _Question | None:
+    """Call a tool and return what it asks; None where it asks nothing this time.
+
+    Raises:
+        Silence: it neither asks nor is done.
+    """
     since = len(line.heard)
     call = await line.start("tools/call", {"name": tool, "arguments": arguments})
 

@@ -1,0 +1,491 @@
+"""Long-running search for bytes that the HTTP server does not survive.
+
+    python fuzz/http_server.py --seconds 60 --seed 7     random mutations of a small corpus
+    python fuzz/http_server.py --repeat FILE             run one saved case again
+
+A case is a few connections and what is sent on each, in which parts, and how it ends. A server on a
+real socket takes it. The first error in the log, a response that is not HTTP, a well-formed request
+on another connection that is not answered as ever, or something that is left behind, ends the
+search: the case is made smaller, saved and reported. Exit codes: 0 nothing found, 1 found.
+"""
+
+import argparse
+import base64
+import json
+import logging
+import random
+import re
+import select
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import httptools
+import msgspec
+import uvicorn
+
+from accord import Context, Server
+from accord.transports.uvicorn_protocol import BoundedProtocol
+from accord.transports.uvicorn_server import BoundedServer, listen
+
+# Nothing that is awaited takes longer, however busy the machine.
+PATIENCE: Final = 30.0
+# How long a connection is listened to once it was told everything.
+QUIET: Final = 0.01
+TICK: Final = 0.002
+# The whole process grows by no more than this.
+GROWTH_MOST: Final = 256 * 1024 * 1024
+THOROUGH_EVERY: Final = 100
+SESSION: Final = b"@SESSION@"
+HOST: Final = b"Host: localhost\r\n"
+BOTH: Final = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+INFO: Final = {"name": "fuzz", "version": "1"}
+
+
+class Talk(msgspec.Struct):
+    """What is sent on one connection, part by part, and how it ends: close, reset or half-close."""
+
+    parts: list[bytes]
+    end: str = "close"
+
+
+class Case(msgspec.Struct):
+    """A few connections at once."""
+
+    talks: list[Talk]
+
+    def save(self, path: Path) -> None:
+        talks = [
+            {"parts": [base64.b64encode(part).decode() for part in talk.parts], "end": talk.end}
+            for talk in self.talks
+        ]
+        path.write_text(json.dumps({"talks": talks}, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> "Case":
+        talks = json.loads(path.read_text())["talks"]
+        return cls([Talk([base64.b64decode(p) for p in t["parts"]], t["end"]) for t in talks])
+
+
+# -- the server
+
+
+def message(method: str, params: Any = None, id: int | None = 1) -> bytes:
+    found = {"jsonrpc": "2.0", "method": method}
+    found |= {} if id is None else {"id": id}
+    return json.dumps(found | ({} if params is None else {"params": params})).encode()
+
+
+OPENING: Final = message(
+    "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+)
+
+
+def post(body: bytes, *lines: bytes, path: bytes = b"/mcp") -> bytes:
+    given = b"".join(line + b"\r\n" for line in (*lines, b"Content-Length: %d" % len(body)))
+    return b"POST %b HTTP/1.1\r\n" % path + HOST + BOTH + given + b"\r\n" + body
+
+
+class Complaints(logging.Handler):
+    """Keeps what is logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        trace = (
+            "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info))
+        )
+        self.found.append(f"{record.name}: {record.getMessage()}\n{trace}")
+
+
+# What a client may bring about by itself, and which is said in one line.
+HARMLESS: Final = ("ASGI callable returned without completing response",)
+
+
+class Target:
+    """A server in a thread, and a client of it that does everything right."""
+
+    def __init__(self) -> None:
+        server = Server("fuzzed")
+
+        @server.tool
+        async def tell(ctx: Context, count: int) -> str:
+            """Tell something some times."""
+            for step in range(min(count, 100)):
+                await ctx.progress(step + 1, message="x" * 1_000)
+            return "told"
+
+        self.app = server.asgi(
+            sse=True, body_timeout=0.5, sessions=200, grace=0.0, write_timeout=2.0, keep_alive=2.0
+        )
+        config = uvicorn.Config(
+            self.app, http=BoundedProtocol, ws="none", log_config=None, access_log=False
+        )
+        self.server = BoundedServer(config, self.app)
+        (listening,) = listen("127.0.0.1", 0)
+        self.port: int = listening.getsockname()[1]
+        self.complaints = Complaints()
+        logging.getLogger().addHandler(self.complaints)
+        self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
+        self.thread.start()
+        wait_until(lambda: self.server.started, "the server does not start")
+        self.witness = self.open()
+        self.session = self.open()
+        self._number = 0
+        self.memory = memory()
+
+    def close(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(PATIENCE)
+        logging.getLogger().removeHandler(self.complaints)
+        if self.thread.is_alive():
+            raise AssertionError("the server does not stop")
+
+    def ask(self, data: bytes) -> tuple[int, bytes, bytes]:
+        """Send a well-formed request on a connection of its own; returns its response."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as wire:
+            wire.sendall(data)
+            found = b""
+            while b"\r\n\r\n" not in found:
+                found += _received(wire)
+            head, _, body = found.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head)
+            while length is not None and len(body) < int(length[1]):
+                body += _received(wire)
+            return int(head.split(b" ")[1]), head, body
+
+    def open(self) -> bytes:
+        status, head, _ = self.ask(post(OPENING))
+        named = re.search(rb"mcp-session-id: (\S+)", head)
+        if status != 200 or named is None:
+            raise AssertionError(f"initialize is answered by {head!r}")
+        ready = post(message("notifications/initialized", id=None), b"Mcp-Session-Id: " + named[1])
+        if self.ask(ready)[0] != 202:
+            raise AssertionError("initialized is not accepted")
+        return named[1]
+
+    def check(self) -> None:
+        """See that others are served as ever."""
+        if not self.thread.is_alive():
+            raise AssertionError("the server is gone")
+        self._number += 1
+        asked = post(message("ping", id=self._number), b"Mcp-Session-Id: " + self.witness)
+        status, head, body = self.ask(asked)
+        if status != 200 or json.loads(body) != {
+            "jsonrpc": "2.0",
+            "id": self._number,
+            "result": {},
+        }:
+            raise AssertionError(f"a ping is answered by {head!r} {body!r}")
+        found = [each for each in self.complaints.found if not any(h in each for h in HARMLESS)]
+        self.complaints.found.clear()
+        if found:
+            raise AssertionError(f"the server complains: {found[0]}")
+
+    def check_thoroughly(self) -> None:
+        """See that nothing is left behind."""
+        app, state = self.app, self.server.server_state
+        wait_until(
+            lambda: not (app.under_way or app.readers or len(app.bodies) or app.bodies.size),
+            "requests are left under way",
+        )
+        wait_until(lambda: not state.connections and not state.tasks, "connections are left open")
+        if memory() - self.memory > GROWTH_MOST:
+            raise AssertionError(f"memory grew from {self.memory} to {memory()} bytes")
+
+
+def _received(wire: socket.socket) -> bytes:
+    data = wire.recv(1 << 16)
+    if not data:
+        raise AssertionError("a well-formed request is not answered")
+    return data
+
+
+def memory() -> int:
+    """Return the resident memory of this process."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return 0
+
+
+def wait_until(condition: Callable[[], Any], why: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(why)
+        time.sleep(0.002)
+
+
+@contextmanager
+def target() -> Iterator[Target]:
+    made = Target()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+# -- running a case
+
+
+class Heard:
+    """What came back on one connection; it must be HTTP."""
+
+    def __init__(self, *, is_head: bool) -> None:
+        self._parser = None if is_head else httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        if self._parser is not None:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserError as error:
+                raise AssertionError(f"a response is not HTTP: {error}: {data[:300]!r}") from None
+
+
+def run(case: Case, target: Target, *, thorough: bool = False) -> None:
+    """Send everything, a part of each connection in turn; raises where others notice."""
+    wires: list[tuple[socket.socket, Talk, Heard]] = []
+    try:
+        for talk in case.talks:
+            wire = socket.create_connection(("127.0.0.1", target.port), timeout=PATIENCE)
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire.setblocking(False)
+            # A response to HEAD has a length and no body, which only who asked can tell.
+            is_head = b"HEAD" in b"".join(talk.parts)
+            wires.append((wire, talk, Heard(is_head=is_head)))
+        for number in range(max((len(talk.parts) for talk in case.talks), default=0)):
+            for wire, talk, heard in wires:
+                if number < len(talk.parts):
+                    _send(wire, talk.parts[number].replace(SESSION, target.session), heard)
+        for wire, talk, heard in wires:
+            if talk.end == "half":
+                with suppress(OSError):
+                    wire.shutdown(socket.SHUT_WR)
+            _listen(wire, heard, QUIET)
+    finally:
+        for wire, talk, _ in wires:
+            if talk.end == "reset":
+                with suppress(OSError):
+                    wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            wire.close()
+    target.check()
+    if thorough:
+        target.check_thoroughly()
+
+
+def _send(wire: socket.socket, data: bytes, heard: Heard) -> None:
+    view, end = memoryview(data), time.monotonic() + PATIENCE
+    with suppress(OSError):
+        while view:
+            if time.monotonic() > end:
+                raise AssertionError("the server takes nothing any more")
+            _, writable, _ = select.select([], [wire], [], 0.01)
+            if writable:
+                view = view[wire.send(view) :]
+            else:
+                _listen(wire, heard, 0.0)
+    _listen(wire, heard, TICK)
+
+
+def _listen(wire: socket.socket, heard: Heard, seconds: float) -> None:
+    with suppress(OSError):
+        while select.select([wire], [], [], seconds)[0]:
+            data = wire.recv(1 << 16)
+            if not data:
+                return
+            heard.feed(data)
+
+
+# -- making cases
+
+
+def corpus() -> list[bytes]:
+    """Requests from which all others are made."""
+    known = b"Mcp-Session-Id: " + SESSION
+    tell = {"name": "tell", "arguments": {"count": 5}, "_meta": {"progressToken": 1}}
+    upgrade = (b"Connection: Upgrade", b"Upgrade: h2c")
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+    get = b" HTTP/1.1\r\n" + HOST + b"Accept: text/event-stream\r\n"
+    posted = b"POST /mcp HTTP/1.1\r\n" + HOST + BOTH
+    return [
+        post(OPENING),
+        post(message("ping"), known),
+        post(message("tools/call", tell), known),
+        post(message("tools/list"), known),
+        post(b"[" + message("ping") + b"]", known),
+        post(OPENING, *upgrade),
+        post(message("ping"), known, *upgrade),
+        post(message("ping"), known, b"Expect: 100-continue"),
+        post(message("ping"), known, b"Connection: close"),
+        post(message("ping"), path=b"/messages?session_id=x"),
+        post(b" " * 100_000 + message("ping"), known),
+        posted + b"%b\r\n" % known + chunked + b"%x\r\n%b\r\n0\r\n\r\n" % (len(OPENING), OPENING),
+        posted + chunked + b"5;a=b\r\n     \r\n2\r\n{}\r\n0\r\nX-Trailer: 1\r\nHost: evil\r\n\r\n",
+        posted + b"Content-Length: 5\r\n" + chunked + b"0\r\n\r\n",
+        posted.replace(b"application/json\r\n", b"text/plain\r\n") + b"Content-Length: 9\r\n\r\n{}",
+        posted + b"Content-Length: 99999999\r\n\r\n{",
+        b"GET /mcp" + get + known + b"\r\n\r\n",
+        b"GET /mcp" + get + known + b"\r\nLast-Event-ID: 1-0\r\n\r\n",
+        b"GET /mcp" + get + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET /sse" + get + b"\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.0\r\n\r\n",
+        b"GET http://localhost/healthz?a=b#c" + get + b"\r\n",
+        b"HEAD /healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"DELETE /mcp HTTP/1.1\r\n" + HOST + b"Mcp-Session-Id: x\r\n\r\n",
+        b"OPTIONS /mcp HTTP/1.1\r\n" + HOST + b"Origin: http://localhost\r\n\r\n",
+        b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ]
+
+
+SCRAPS: Final = [
+    b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"\0", b" ", b"\t", b":", b";", b"\xff", b"0\r\n\r\n",
+    b"0\r\n", b"1\r\na\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b"Transfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: identity\r\n", b"Content-Length: 0\r\n", b"Content-Length: 5\r\n",
+    b"Content-Length: -1\r\n", b"Content-Length: 1, 1\r\n", b"Connection: Upgrade\r\n",
+    b"Upgrade: x\r\n", b"Connection: close\r\n", b"Connection: keep-alive\r\n", b"HTTP/1.1",
+    b"HTTP/9.9", b"X: " + b"x" * 70_000 + b"\r\n", b"a: b\r\n" * 300, b"a" * 20_000,
+    b"Expect: 100-continue\r\n", b"Host: evil\r\n", b"Mcp-Session-Id: " + SESSION + b"\r\n",
+    b"Last-Event-ID: 1-0\r\n", b"Accept: */*\r\n", b"/../", b"%00", b"%", b"\xc3\xa9", b"? ", b"#",
+]  # fmt: skip
+
+
+def mutated(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
+    for _ in range(dice.choice((0, 0, 1, 1, 1, 2, 3))):
+        at = dice.randrange(len(data) + 1)
+        other = dice.randrange(len(data) + 1)
+        start, end = min(at, other), max(at, other)
+        action = dice.randrange(7)
+        if action == 0 and data:
+            at = min(at, len(data) - 1)
+            data = data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
+        elif action == 1:
+            data = dice.choice((data[:start] + data[end:], data[:end], data[start:]))
+        elif action == 2:
+            data = data[:end] + data[start:end] * dice.choice((1, 2, 20)) + data[end:]
+        elif action == 3:
+            donor = dice.choice(seeds)
+            data = data[:at] + donor[dice.randrange(len(donor)) :]
+        elif action == 4:
+            # Between two lines, where a header would stand.
+            lines = data.split(b"\r\n")
+            lines.insert(dice.randrange(len(lines) + 1), dice.choice(SCRAPS).rstrip(b"\r\n"))
+            data = b"\r\n".join(lines)
+        else:
+            data = data[:at] + dice.choice(SCRAPS) + data[at:]
+    return data[:400_000]
+
+
+def divided(data: bytes, dice: random.Random) -> list[bytes]:
+    """Cut what is sent into parts: one, a few, or many at its beginning."""
+    count = dice.choice((1, 1, 2, 3, 8))
+    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(count - 1))
+    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def random_case(seeds: list[bytes], dice: random.Random) -> Case:
+    talks = []
+    for _ in range(dice.choice((1, 1, 2, 3))):
+        requests = [
+            mutated(dice.choice(seeds), seeds, dice) for _ in range(dice.choice((1, 1, 2, 3, 40)))
+        ]
+        data = b"".join(requests)[:1_000_000]
+        talks.append(Talk(divided(data, dice), dice.choice(("close", "reset", "half"))))
+    return Case(talks)
+
+
+# -- the search
+
+
+def failure_of(case: Case, target: Target, *, thorough: bool = False) -> str | None:
+    try:
+        run(case, target, thorough=thorough)
+    except Exception:  # whatever it is, it is what we look for
+        return traceback.format_exc()
+    return None
+
+
+def fails_alone(case: Case) -> str | None:
+    """Run a case against a server of its own."""
+    try:
+        with target() as made:
+            return failure_of(case, made, thorough=True)
+    except Exception:
+        return traceback.format_exc()
+
+
+def smaller(case: Case) -> Case:
+    """Leave away connections and parts as long as the case still fails."""
+    for talk in list(case.talks):
+        rest = Case([each for each in case.talks if each is not talk])
+        if rest.talks and fails_alone(rest) is not None:
+            case = rest
+    for number, talk in enumerate(case.talks):
+        for part in list(talk.parts):
+            kept = [each for each in case.talks[number].parts if each is not part]
+            talks = [*case.talks]
+            talks[number] = Talk(kept, talk.end)
+            if kept and fails_alone(Case(talks)) is not None:
+                case = Case(talks)
+    return case
+
+
+def report(case: Case, folder: Path, name: str, why: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"found-http-server-{name}.json"
+    case.save(path)  # first as it is: to make it smaller may take long
+    if fails_alone(case) is not None:
+        case = smaller(case)
+        case.save(path)
+    print(why, file=sys.stderr)
+    print(f"found; repeat with: python fuzz/http_server.py --repeat {path}", file=sys.stderr)
+    return 1
+
+
+def search(seconds: float, seed: int, folder: Path) -> int:
+    dice, seeds = random.Random(seed), corpus()
+    end, tried = time.monotonic() + seconds, 0
+    with target() as made:
+        while time.monotonic() < end:
+            case = random_case(seeds, dice)
+            tried += 1
+            if tried % THOROUGH_EVERY == 0:
+                made.session = made.open()
+            why = failure_of(case, made, thorough=tried % THOROUGH_EVERY == 0)
+            if why is not None:
+                return report(case, folder, f"{seed}-{tried}", why)
+        why = failure_of(Case([]), made, thorough=True)
+        if why is not None:
+            print(why, file=sys.stderr)
+            return 1
+    print(f"{tried} cases, nothing found (seed {seed})")
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="search for bytes that a server does not survive")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved case again")
+    parser.add_argument("--folder", type=Path, default=Path("fuzz/found"), help="for what is found")
+    given = parser.parse_args(arguments)
+    if given.repeat is not None:
+        found = fails_alone(Case.load(given.repeat))
+        print(found or "nothing wrong any more")
+        return 0 if found is None else 1
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**32)
+    return search(given.seconds, seed, given.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""`accord forget`: remove the tokens and registrations that earlier commands stored."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from accord.cli.options import UsageError
+from accord.cli.terminal import harmless, say
+from accord.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from accord.auth import FileStore
+
+__all__ = ["register"]
+
+_ABOUT = """\
+Remove the tokens that commands with --oauth have stored for a server, and the client that was
+registered for it. The next command with --oauth registers anew and asks a person again. Tokens are
+not revoked: they stay good at the server until they expire.
+
+Exit code: 0 it is forgotten, or there was nothing, 2 the file could not be read or written.
+"""
+_EXAMPLES = """\
+examples:
+  accord forget https://example.com/mcp
+  accord forget --all
+"""
+
+
+def register(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "forget",
+        help="remove stored tokens and registrations",
+        usage="%(prog)s URL | --all",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("url", metavar="URL", nargs="?", help="the server whose tokens to forget")
+    parser.add_argument(
+        "--all", action="store_true", help="forget the tokens and registrations of all servers"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Forget what is stored, and say what that was."""
+    import asyncio
+
+    if (options.url is None) is not options.all:
+        raise UsageError("either the URL of a server or --all")
+    try:
+        from accord.auth import FileStore
+    except ImportError:
+        raise MissingExtra("auth", needed_for="stored tokens") from None
+    store = FileStore()
+    work = _forget_all(store) if options.all else _forget(store, options.url)
+    say(f"{harmless(asyncio.run(work))}\n")
+    return 0
+
+
+async def _forget(store: "FileStore", url: str) -> str:
+    from accord.auth import OAuth
+    from accord.auth.discovery import canonical_resource
+
+    try:
+        resource = canonical_resource(url)
+    except ValueError:
+        raise UsageError(f"{url[:200]} is not a URL of a server, http(s)://host/path") from None
+    servers = [key.split(" ") for key in await store.keys() if key.startswith("server ")]
+    # One token for each client that was used with the server.
+    clients = [names[2:] for names in servers if names[1:2] == [resource]]
+    for client in clients:
+        await OAuth(store=store, client_id=" ".join(client) or None).forget(url)
+    if clients:
+        return f"the tokens for {resource} are forgotten ({store.path})"
+    known = sorted({names[1] for names in servers if len(names) > 1})
+    listed = f"; there is for {', '.join(known)}" if known else ""
+    return f"nothing is stored for {resource} in {store.path}{listed}"
+
+
+async def _forget_all(store: "FileStore") -> str:
+    keys = await store.keys()
+    for key in keys:
+        await store.write(key, None)
+    if not keys:
+        return f"nothing is stored in {store.path}"
+    return f"all tokens and registrations are forgotten ({store.path})"

@@ -1,0 +1,313 @@
+"""Secrets in recordings: replaced by numbers, the same for the same text, so that rules still see
+what is equal.
+
+A secret is known by the name of its member, by its form, or by what stands before it in a text.
+What the protocol gives a meaning keeps its shape: schemas, capabilities, progress tokens.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.protocol.memory import Bounded
+from accord.trace import SHOWN_HEADERS, Record
+
+__all__ = ["Masks", "is_secret_name"]
+
+# -- names
+
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_NAME: Final = re.compile(
+    r"pass(?:word|wd|phrase|code)|secret(?!ar)|credential|cookie|session_?id|token$"
+    r"|api_?keys?|(?:private|access|account|encryption|master|shared|signing|ssh)_?keys?$"
+    r"|connection_?str(?:ing)?|conn_?str|authorization(?:_header|_code)?$"
+    r"|(?:^|_)(?:bearer|dsn|jwt|otp|pwd|totp)(?:_|$)|(?:^|_)auth(?:_(?:header|data|key))?$"
+)
+_TOKENS: Final = re.compile(r"tokens$")
+# Of the protocol, and figures that models report.
+_HARMLESS_NAME: Final = re.compile(
+    r"progress_?token"
+    r"|(?:\w+_)?(?:max|min|total|input|output|prompt|completion|cached|reasoning|used|num)_?tokens"
+)
+# Names in the query of a URL that are secret there alone.
+_QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "x_amz_signature"})
+# Members whose own members have free names: these say nothing of what stands below them.
+_FREE_NAMES: Final = frozenset(
+    {"capabilities", "experimental", "extensions", "inputRequests", "inputResponses"}
+)
+_SCHEMAS: Final = frozenset({"inputSchema", "outputSchema", "requestedSchema"})
+_PROPERTIES: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_SCHEMA_VALUES: Final = frozenset({"default", "const", "examples"})
+
+# -- forms
+
+_FORMS: Final = re.compile(
+    r"(?<![\w-])(?:"
+    r"sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{16,}|glpat-[\w-]{10,}"
+    r"|xox[abprs]-[\w-]{10,}|xapp-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{20,}"
+    r"|[srp]k_(?:live|test)_\w{8,}|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{16,}|pypi-[\w-]{32,}"
+    r"|ya29\.[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
+    r")"
+    # A key that was cut off has no end.
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
+)
+_SCHEME: Final = r"(?:basic|bearer|digest|dpop|negotiate|token)"
+# In each, the last group is the secret.
+_HEADER: Final = re.compile(
+    r"(?i)(?<![\w-])((?:proxy-)?authorization[\"']?[ \t]*[:=][ \t]*[\"']?"
+    # Without a scheme and without a digit it is prose, as in "Authorization: see below".
+    rf"(?:{_SCHEME}[ \t]+|(?=[^\s\"']*\d)))([^\s\"',;]+)"
+)
+_HEADER_LINE: Final = re.compile(
+    r"(?im)^([ \t]*(?:set-cookie|cookie|x-api-key|x-auth-token):[ \t]*)(\S[^\r\n]*)$"
+)
+# Without a digit it is prose, as in "bearer authentication".
+_BEARER: Final = re.compile(r"(?i)(?<![\w-])(bearer[ \t]+)((?=[^\s\"']*\d)[\w.~+/-]{12,}=*)")
+_USER_INFO: Final = re.compile(
+    r"(?i)(?<![\w+.-])([a-z][a-z0-9+.-]{0,30}://[^/\s:@\"'<>]{0,256}:)([^/\s@\"'<>]{1,256})(?=@)"
+)
+_LONG_USER: Final = re.compile(
+    r"(?i)(?<![\w+.-])([a-z][a-z0-9+.-]{0,30}://)([^/\s:@\"'<>]{20,256})(?=@)"
+)
+_PAIR: Final = re.compile(
+    r"([?&]?)(?<![\w.-])([\w.-]{1,60}+)=(?:\"([^\"\n]{1,4096})\"|'([^'\n]{1,4096})'|([^\s&;,\"'<>()]+))"
+)
+_MEMBER: Final = re.compile(
+    r"([\"'])([\w.-]{1,60})\1(\s{0,8}:\s{0,8})([\"'])((?:(?!\4)[^\\\n]|\\.){1,4096})\4"
+)
+# Values that only stand for a secret.
+_PLACEHOLDER: Final = re.compile(r"(?i)none|null|undefined|true|false|[$%{*<].*|x{3,}|\.{3}")
+_FIGURE: Final = re.compile(r"[\d.,_]+")
+
+# Secrets whose numbers are kept; one that comes again after so many others gets another.
+_KNOWN_MOST: Final = 10_000
+# What is shorter stands in many words that are not a secret.
+_SHORTEST: Final = 4
+_SCHEMES: Final = re.compile(rf"({_SCHEME}) +", re.IGNORECASE)
+
+
+@lru_cache(4096)
+def _plain_name(name: str) -> str:
+    return re.sub(r"[-. ]", "_", _HUMP.sub("_", name)).lower()
+
+
+@lru_cache(4096)
+def is_secret_name(name: str) -> bool:
+    """Tell whether a member is called like a secret.
+
+    >>> is_secret_name("apiKey"), is_secret_name("db-password"), is_secret_name("max_tokens")
+    (True, True, False)
+    """
+    plain = _plain_name(name)
+    if _HARMLESS_NAME.fullmatch(plain):
+        return False
+    return _SECRET_NAME.search(plain) is not None or _TOKENS.search(plain) is not None
+
+
+@lru_cache(4096)
+def _counts(name: str) -> bool:
+    """Tell whether a number under this name is a figure: `tokens` may be secrets or a count."""
+    plain = _plain_name(name)
+    return _TOKENS.search(plain) is not None and _SECRET_NAME.search(plain) is None
+
+
+class Masks:
+    """What stands in place of each secret of one recording."""
+
+    def __init__(self) -> None:
+        self._known: Bounded[str, str] = Bounded(_KNOWN_MOST)
+        self._count = 0
+
+    def _mask(self, text: str) -> str:
+        found = self._known.get(text)
+        if found is None:
+            self._count += 1
+            found = self._known[text] = f"masked-{self._count}"
+        return found
+
+    def applied(self, record: Record) -> Record:
+        """Return a record without secrets; the record itself where there are none."""
+        message, raw, http = record.message, record.raw, record.http
+        if message is not None and _may_hide(bytes(message)):
+            value = msgspec.json.decode(message)
+            clean = self._value(value)
+            if clean != value:
+                message = msgspec.Raw(msgspec.json.encode(clean))
+        if raw is not None:
+            raw = self._text(raw)
+        if http is not None and http.headers:
+            headers = {name: self._header(name, text) for name, text in http.headers.items()}
+            http = replace(http, headers=headers)
+        if (message, raw, http) == (record.message, record.raw, record.http):
+            return record
+        return replace(record, message=message, raw=raw, http=http)
+
+    def _header(self, name: str, text: str) -> str:
+        if name in SHOWN_HEADERS:
+            return text
+        if name == "www-authenticate":
+            return self._text(text)
+        scheme = _SCHEMES.match(text)
+        if scheme is not None:
+            return scheme[0] + self._mask(text[scheme.end() :])
+        return self._mask(text)
+
+    # -- values
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return self._object(value)
+        if isinstance(value, list):
+            return [self._value(each) for each in value]
+        return self._text(value) if isinstance(value, str) else value
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        named = value.get("name", value.get("key"))
+        is_pair = isinstance(named, str) and is_secret_name(named)
+        clean: dict[str, Any] = {}
+        for name, each in value.items():
+            if name in _SCHEMAS:
+                clean[name] = self._schema(each)
+            elif name in _FREE_NAMES and isinstance(each, dict):
+                clean[name] = self._free(each)
+            elif name in ("data", "blob") and "mimeType" in value:
+                clean[name] = each  # base64: a part of it may look like a key
+            elif is_secret_name(name):
+                clean[name] = self._secret(each, has_figures=_counts(name))
+            elif is_pair and name == "value":
+                clean[name] = self._secret(each, has_figures=False)
+            else:
+                clean[name] = self._value(each)
+        return clean
+
+    def _free(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return members whose names say nothing of what stands below them."""
+        return {
+            name: self._free(each)
+            if name in _FREE_NAMES and isinstance(each, dict)
+            else self._value(each)
+            for name, each in value.items()
+        }
+
+    def _secret(self, value: Any, *, has_figures: bool) -> Any:
+        """Mask all texts and numbers of a secret; its shape stays, so that it can be judged."""
+        if isinstance(value, dict):
+            return {
+                name: self._secret(each, has_figures=has_figures) for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self._secret(each, has_figures=has_figures) for each in value]
+        if value is None or isinstance(value, bool) or value == "":
+            return value
+        if isinstance(value, str):
+            return self._mask(value)
+        return value if has_figures else self._mask(str(value))
+
+    def _schema(self, value: Any, *, is_secret: bool = False) -> Any:
+        """Return a schema as it is, but for values of secrets that it names."""
+        if isinstance(value, list):
+            return [self._schema(each, is_secret=is_secret) for each in value]
+        if not isinstance(value, dict):
+            return self._text(value) if isinstance(value, str) else value
+        clean: dict[str, Any] = {}
+        for name, each in value.items():
+            if name in _PROPERTIES and isinstance(each, dict):
+                clean[name] = {
+                    inner: self._schema(below, is_secret=is_secret_name(inner))
+                    for inner, below in each.items()
+                }
+            elif is_secret and name in _SCHEMA_VALUES:
+                # Numbers stay: a default of another type would break the schema.
+                clean[name] = self._secret(each, has_figures=True)
+            else:
+                clean[name] = self._schema(each, is_secret=is_secret)
+        return clean
+
+    # -- texts
+
+    def _text(self, text: str) -> str:
+        if not _may_hide(text.encode(errors="replace")):
+            return text
+        if text.lstrip()[:1] in ("{", "["):
+            # Results that are structured stand in their text once more.
+            try:
+                value = msgspec.json.decode(text)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                clean = self._value(value)
+                return text if clean == value else msgspec.json.encode(clean).decode()
+        return self._forms(text)
+
+    def _forms(self, text: str) -> str:
+        text = _FORMS.sub(lambda found: self._mask(found[0]), text)
+        for pattern in (_HEADER, _HEADER_LINE, _BEARER, _USER_INFO, _LONG_USER):
+            text = pattern.sub(self._last_group, text)
+        text = _MEMBER.sub(self._member, text)
+        return _PAIR.sub(self._pair, text)
+
+    def _last_group(self, found: re.Match[str]) -> str:
+        if _is_masked(found[2]) or _PLACEHOLDER.fullmatch(found[2]):
+            return found[0]
+        return found[1] + self._mask(found[2])
+
+    def _member(self, found: re.Match[str]) -> str:
+        quote, name, colon, other, value = found.groups()
+        if not self._is_given(name, value):
+            return found[0]
+        return f"{quote}{name}{quote}{colon}{other}{self._mask(value)}{other}"
+
+    def _pair(self, found: re.Match[str]) -> str:
+        before, name, *values = found.groups()
+        value = next(each for each in values if each is not None)
+        is_query = bool(before) and _plain_name(name) in _QUERY_NAMES
+        if not self._is_given(name, value, is_secret=is_query):
+            return found[0]
+        start = found.start(2) - found.start() + len(name) + 1
+        return found[0][:start] + found[0][start:].replace(value, self._mask(value), 1)
+
+    def _is_given(self, name: str, value: str, *, is_secret: bool = False) -> bool:
+        """Tell whether a text names a secret and gives it, not only a word in its place."""
+        if not is_secret and not is_secret_name(name):
+            return False
+        is_figure = _counts(name) and _FIGURE.fullmatch(value) is not None
+        return not is_figure and not _is_masked(value) and not _PLACEHOLDER.fullmatch(value)
+
+    def told(self, text: str) -> str:
+        """Return what is said of messages, or an excerpt of one, without secrets seen so far."""
+        for secret, mask in self._known.items():
+            if len(secret) < _SHORTEST:
+                continue
+            if secret.isdigit():
+                # Not within a date, a version or a longer number.
+                text = re.sub(rf"(?<![\w.-]){secret}(?![\w.-])", mask, text)
+                continue
+            for form in (secret, msgspec.json.encode(secret)[1:-1].decode()):
+                text = text.replace(form, mask)
+        return self._forms(text)
+
+
+def _is_masked(text: str) -> bool:
+    return text.startswith("masked-")
+
+
+_SIGNS: Final = tuple(
+    sign.encode()
+    for sign in (
+        *("pass", "secret", "token", "key", "credential", "auth", "cookie", "session", "conn"),
+        *("bearer", "dsn", "jwt", "otp", "pwd", "sig=", "signature", "sk-", "k_live_", "k_test_"),
+        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "xapp-"),
+        *("akia", "asia", "aiza", "hf_", "npm_", "pypi-", "ya29.", "sg.", "eyj"),
+        # A name may be spelled with escapes.
+        *("private", "@", "\\u00"),
+    )
+)
+
+
+def _may_hide(data: bytes) -> bool:
+    """Look once, quickly: most messages have nothing to hide."""
+    lowered = data.lower()
+    return any(sign in lowered for sign in _SIGNS)

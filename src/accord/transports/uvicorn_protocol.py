@@ -1,0 +1,322 @@
+"""One connection of uvicorn, with a bound on everything that its client sends or leaves unread."""
+
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["BoundedProtocol"]
+
+_HEAD_MOST: Final = 64 * 1024
+# What may come between two parts of a body, or after its last: a line with the size, trailers.
+_FRAMING_MOST: Final = 16 * 1024
+# More than the app serves.
+_HEADERS_MOST: Final = 250
+_TRAILERS_MOST: Final = 100
+# Clients hardly ever send a request before the last one is answered, and never many.
+_PIPELINED_MOST: Final = 32
+# A client that goes on sending after it was refused is cut off here; sooner where what it sends is
+# not a request.
+_IGNORED_MOST: Final = 4 * 1024 * 1024
+_NONSENSE_MOST: Final = 256 * 1024
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+_TOO_LARGE: Final = b"431 Request Header Fields Too Large"
+_REFUSAL: Final = (
+    b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%b"
+)
+_ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
+
+
+class _StopParsing(Exception):
+    """Raised where nothing that follows should be parsed."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that is given up when its client sends too much or takes too long.
+
+    Three rules beyond those of uvicorn hold for every request. Trailers are counted and dropped. A
+    response that begins before the end of the request's body is the last of its connection. So is
+    the response to a request with `Upgrade`, which is served as if it had not asked.
+    """
+
+    connections_most = 10_000
+    _head_since: float | None = None
+    _paused_since: float | None = None
+    _closing_since: float | None = None
+    _unread = 0
+    # A request has begun and not ended; its head is complete.
+    _is_open = False
+    _is_in_body = False
+    # Bytes since the head began, or since the last part of the body; what came with that is left
+    # out.
+    _size = 0
+    _trailers = 0
+    _is_new = False
+    _is_upgrade = False
+    _rest: httptools.HttpRequestParser | None = None
+    _is_deaf = False
+    # Requests that were not answered yet when the next one came.
+    _earlier: Sequence[Any] = ()
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._served: Any = self.app
+        self.app = self._serve
+
+    def _serve(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        cycle = receive.__self__
+        if cycle.more_body:
+            send = partial(self._send_early, cycle)
+        served: Awaitable[None] = self._served(scope, receive, send)
+        return served
+
+    async def _send_early(self, cycle: Any, message: Any) -> None:
+        """Send a response that may begin before the end of the request's body.
+
+        What is left of the body would be read as the next request, or waited for without end.
+        """
+        if cycle.more_body and not cycle.response_started:
+            self._make_last(cycle)
+        await cycle.send(message)
+
+    def _make_last(self, cycle: Any) -> None:
+        cycle.keep_alive = False
+        cycle.transport = _LastTransport(self)
+
+    # -- what arrives
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._head_since = self.loop.time()
+        if len(self.connections) > self.connections_most:
+            self._write_refusal(b"503 Service Unavailable", b"too many connections (connections)")
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            self._ignore(data)
+            return
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        try:
+            (self._rest or self.parser).feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._read_rest(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._refuse_invalid(error)
+        if self._is_open:
+            self._count(len(data))
+        elif self._head_since is None and not self._is_serving():
+            # Empty lines before a head: what should follow them is not waited for any longer.
+            self._head_since = self.loop.time()
+
+    def _is_serving(self) -> bool:
+        cycle: Any = self.cycle  # there is none before the first request
+        return cycle is not None and not cycle.response_complete
+
+    def _count(self, size: int) -> None:
+        if self._is_new:
+            self._is_new = False
+            return
+        self._size += size
+        most = _FRAMING_MOST if self._is_in_body else _HEAD_MOST
+        if self._size > most:
+            what = b"trailers" if self._is_in_body else b"headers"
+            self.refuse(_TOO_LARGE, b"%b exceed %d bytes" % (what, most))
+
+    def _ignore(self, data: bytes) -> None:
+        """Read what comes after the last response: unread, it would destroy the response."""
+        self._size += len(data)
+        if self._size > _IGNORED_MOST:
+            self.transport.abort()
+
+    def _read_rest(self, data: bytes) -> None:
+        """Read the body of a request that asked for an upgrade.
+
+        httptools takes the body of such a request for the other protocol, and parses whatever comes
+        later as the next request. A second parser, which does not know of the upgrade, reads it.
+        """
+        framing = [b"%b: %b\r\n" % each for each in self.headers if each[0] in _FRAMING]
+        self._rest = httptools.HttpRequestParser(_Rest(self))
+        try:
+            self._rest.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
+            if data and not self._is_deaf:
+                self._rest.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._refuse_invalid(error)
+
+    def _refuse_invalid(self, error: Exception) -> None:
+        if isinstance(error.__context__, _StopParsing):
+            most, what = _HEADERS_MOST, b"headers"
+            if self._is_in_body:
+                most, what = _TRAILERS_MOST, b"trailers"
+            self.refuse(_TOO_LARGE, b"more than %d %b" % (most, what))
+        else:
+            self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
+
+    # -- what the parser finds
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_since = self.loop.time()
+        self._is_open = self._is_new = True
+        self._is_in_body = False
+        self._size = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_body and len(self.headers) < _HEADERS_MOST:
+            super().on_header(name, value)
+            return
+        # Trailers are dropped: whoever checks headers has not seen them.
+        self._trailers += 1
+        if not self._is_in_body or self._trailers > _TRAILERS_MOST:
+            raise _StopParsing
+
+    def on_headers_complete(self) -> None:
+        self._head_since = None
+        self._is_new = True
+        self._size = self._trailers = 0
+        if self._is_deaf or len(self.pipeline) >= _PIPELINED_MOST:
+            self._end_after(self.cycle)
+            raise _StopParsing
+        self._is_upgrade = self.parser.should_upgrade()
+        before = self.cycle if self._is_serving() else None
+        super().on_headers_complete()
+        self._is_in_body = True
+        if before is not None:
+            unanswered = (each for each in self._earlier if not each.response_complete)
+            self._earlier = (*unanswered, before)
+        if self._is_upgrade:
+            self._make_last(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._is_new = True
+        self._size = 0
+        if not self._is_deaf:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._is_deaf or (self._is_upgrade and self._rest is None):
+            return
+        self._is_open = self._is_in_body = False
+        super().on_message_complete()
+        if self._is_upgrade:
+            self._is_deaf = True
+
+    # -- how it ends
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for cycle in self._earlier:  # uvicorn tells the newest alone
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
+
+    def refuse(self, status: bytes, why: bytes) -> None:
+        """Refuse what arrives, and read no more of it."""
+        if self._is_deaf or self.transport.is_closing():
+            return
+        cycle = self.cycle
+        is_served = self._is_serving()
+        if is_served and self._is_in_body:
+            cycle.disconnected = True  # the rest of its body does not come
+            cycle.message_event.set()
+        if not is_served or (self._is_in_body and not self.pipeline and not cycle.response_started):
+            self._write_refusal(status, why)
+            self.linger()
+            self._size = _IGNORED_MOST - _NONSENSE_MOST
+        elif self._is_in_body:
+            # In the midst of another response, or of this one, nothing can be said.
+            self.transport.close()
+        else:
+            self._end_after(cycle)
+
+    def _write_refusal(self, status: bytes, why: bytes) -> None:
+        body = _ERROR % why
+        self.transport.write(_REFUSAL % (status, len(body), body))
+
+    def _end_after(self, cycle: Any) -> None:
+        """Let the requests that are complete be answered, and read no more."""
+        self._is_deaf = True
+        self._make_last(cycle)
+
+    def linger(self) -> None:
+        """End the connection once the client has read the last response, or soon.
+
+        A socket that is closed with something unread is reset, and what the client has not read yet
+        is lost with it. (RFC 9112, 9.6)
+        """
+        self._is_deaf = True
+        self._size = 0
+        self._unset_keepalive_if_required()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    # -- what is not read
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._paused_since = self.loop.time()
+        self._unread = self.transport.get_write_buffer_size()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._paused_since = None
+
+    def unread(self, now: float) -> tuple[float, int]:
+        """Return since when the client has read nothing, and how many bytes wait for it."""
+        if self._paused_since is None:
+            return now, 0
+        left = self.transport.get_write_buffer_size()
+        if left < self._unread:
+            self._paused_since = now
+        self._unread = left
+        return self._paused_since, left
+
+    def tick(self, now: float, *, head_timeout: float, write_timeout: float) -> None:
+        """Give up what takes too long."""
+        if self.transport.is_closing():
+            if self._closing_since is None:
+                self._closing_since = now
+            elif now - self._closing_since > write_timeout:
+                self.transport.abort()
+        elif self._head_since is not None and now - self._head_since > head_timeout:
+            self._head_since = None
+            self.refuse(b"408 Request Timeout", b"the head did not arrive in time (body_timeout)")
+        elif now - self.unread(now)[0] > write_timeout:
+            self.transport.abort()
+
+
+class _LastTransport:
+    """Stands for the transport in a response after which the connection ends."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.linger
+
+
+class _Rest:
+    """Takes the body of a request that asked for an upgrade."""
+
+    __slots__ = ("_protocol", "on_body")
+
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        self._protocol = protocol
+        self.on_body = protocol.on_body
+
+    def on_message_complete(self) -> None:
+        """Take note of the end; what comes after it is not for this connection."""
+        self._protocol.on_message_complete()
+        raise _StopParsing

@@ -1,0 +1,47 @@
+"""Which hosts are taken, and what an address counts as."""
+
+import pytest
+
+from accord.auth.hosts import host_fault, source_of
+
+
+@pytest.mark.parametrize(
+    ("host", "fault"),
+    [
+        ("login.example.com", None),
+        ("login.example.com.", None),
+        ("auth_1", None),
+        ("127.0.0.1", None),
+        ("::1", None),
+        ("0x7f.example", None),
+        ("127.1", "number"),
+        ("0x", "number"),
+        ("1.2.3.4.", "number"),
+        ("256.1.1.1", "number"),
+        ("::1%eth0", "IPv6"),
+        ("v1.fe80::a", "IPv6"),
+        ("b\u00fccher.example", "ASCII"),
+        ("%65vil.com", "characters"),
+        ("a..b", "characters"),
+        ("a b", "characters"),
+        ("", "characters"),
+    ],
+)
+def test_a_host_is_a_name_or_a_canonical_address(host, fault):
+    found = host_fault(host)
+    assert found is None if fault is None else fault in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("testclient", "testclient"),
+        ("", ""),
+    ],
+)
+def test_an_ipv6_network_of_one_customer_counts_as_one_source(address, source):
+    assert source_of(address) == source

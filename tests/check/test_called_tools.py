@@ -1,0 +1,306 @@
+"""Which tools `accord check server` and `accord test` call, seen from inside the server."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from accord import Server
+from accord.check.probing.tools import refusal, words_of
+from support.http_server import serving
+
+
+def words(text):
+    return text.split()
+
+
+LOGGED = Path(__file__).parent / "logged_tools.py"
+# Without annotations: names that were called although they write.
+WRITING = words(
+    "add_note add_user format_disk eval_code resolve_ticket check_out request_time_off"
+    " checkout_cart addTodo add_to_cart add_comment git_add resolve_incident evaluate_script"
+    " check_in fetch_and_store translate_and_save get_and_lock list_for_sale sql_query"
+    " add_issue_comment add_observations add_paragraph add_table format_text add_footnote_to_text"
+    " add_task add_tag browser_eval compute"
+)
+# Without annotations: names that only read.
+READING = ["get_user", "listItems", "ReadFile", "search.notes", "describe-table", "count"]
+# With `readOnlyHint: true`: names with a noun that looks like a verb.
+ANNOTATED = ["get_book", "get_post", "get_run", "view_charge", "get_update", "get_set", "add"]
+# What a tool says of itself outweighs its name.
+DENIED = {
+    "get_state": {"readOnlyHint": False},
+    "list_state": {"destructiveHint": True},
+    "read_state": {"readOnlyHint": True, "destructiveHint": True},
+    "find_state": {"readOnlyHint": False, "destructiveHint": False},
+}
+TOOLS = {
+    **dict.fromkeys(WRITING),
+    **dict.fromkeys(READING),
+    **{key: {"readOnlyHint": True} for key in ANNOTATED},
+    **DENIED,
+}
+COMMANDS = {
+    "check": ["check", "server", "--revision", "2025-06-18", "--only", "tools"],
+    "test": ["test", "--examples", "2"],
+}
+
+
+def run(command, target, tools=None, log=None, **settings):
+    env = {**os.environ, "TOOLS": json.dumps(tools), "LOG": str(log)}
+    return subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", *command, str(target)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=170,
+        env=env,
+        check=False,
+        **settings,
+    )
+
+
+def calls_in(log):
+    return Counter(log.read_text().split()) if log.exists() else Counter()
+
+
+def logging_server(tools, called):
+    server = Server("logged")
+
+    def register(name, annotations):
+        def tool(text: str = "") -> str:
+            called[name] += 1
+            return "done"
+
+        server.tool(name=name, description=f"Log {name}.", annotations=annotations)(tool)
+
+    for name, annotations in tools.items():
+        register(name, annotations)
+    return server
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_launched_server_has_only_its_reading_tools_called(command, tmp_path):
+    log = tmp_path / "log"
+    done = run(COMMANDS[command], LOGGED, TOOLS, log)
+    assert done.returncode == 0, done.stderr
+    assert set(calls_in(log)) == {*READING, *ANNOTATED}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_over_a_url_only_tools_that_say_they_read_are_called(command):
+    called = Counter()
+    with serving(logging_server(TOOLS, called).asgi()) as port:
+        done = run(COMMANDS[command], f"http://127.0.0.1:{port}/mcp")
+    assert done.returncode in (0, 1), done.stderr
+    assert set(called) == set(ANNOTATED)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--tool", "add_user"], {"add_user"}),
+        (["--allow-writes"], {"add_user", "get_user", "find_state"}),
+    ],
+)
+def test_over_a_url_more_is_called_where_the_user_allows_it(command, options, expected):
+    called = Counter()
+    names = ["add_user", "get_user", "list_state", "find_state", "delete_user"]
+    tools = {name: TOOLS.get(name) for name in names}
+    with serving(logging_server(tools, called).asgi()) as port:
+        run([*COMMANDS[command], *options], f"http://127.0.0.1:{port}/mcp")
+    assert set(called) == expected
+
+
+def test_annotations_count_under_the_revision_that_has_none(tmp_path):
+    log = tmp_path / "log"
+    command = ["check", "server", "--revision", "2024-11-05", "--only", "tools"]
+    tools = {"book": {"readOnlyHint": True}, "get_state": {"readOnlyHint": False}}
+    run(command, LOGGED, tools, log)
+    assert set(calls_in(log)) == {"book"}
+
+
+# -- the plan
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_plan_is_told_before_the_first_call(command, tmp_path):
+    tools = {"get_user": None, "add_user": None}
+    done = run(COMMANDS[command], LOGGED, tools, tmp_path / "log")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("will call, each at most 100 times (--calls): get_user")
+    assert second.startswith("will not call: add_user (nothing says that it only reads")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_plan_alone_calls_no_tool(command, form, tmp_path):
+    log = tmp_path / "log"
+    tools = {"get_user": None, "add_user": None, "get_book": {"readOnlyHint": True}}
+    options = ["--plan", "--calls", "7", "--format", form]
+    done = run([*COMMANDS[command], *options], LOGGED, tools, log)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not log.exists()
+    if form == "text":
+        lines = done.stdout.splitlines()
+        assert lines[0] == "will call, each at most 7 times (--calls): get_user, get_book"
+        assert lines[1].startswith("will not call: add_user (")
+    else:
+        plan = json.loads(done.stdout)
+        assert (plan["target"], plan["calls"]) == (str(LOGGED), 7)
+        assert plan["called"] == ["get_user", "get_book"]
+        assert list(plan["not_called"]) == ["add_user"]
+
+
+def test_a_plan_has_no_other_forms_than_text_and_json():
+    done = run([*COMMANDS["check"], "--plan", "--format", "html"], LOGGED)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--plan is told as text or json, not html" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
+def test_the_report_of_a_check_names_what_was_called_and_what_not(form, tmp_path):
+    log = tmp_path / "log"
+    tools = {"get_user": None, "add_user": None}
+    done = run([*COMMANDS["check"], "--format", form], LOGGED, tools, log)
+    made = calls_in(log)["get_user"]
+    if form == "json":
+        shown = json.loads(done.stdout)
+        assert (shown["calls"], shown["called"]) == (100, {"get_user": made})
+        assert "nothing says that it only reads" in shown["not_called"]["add_user"]
+    else:
+        told = done.stdout.replace("\\_", "_")
+        assert f"calls, at most 100 of each tool: get_user ({made})" in told
+        assert "not called: add_user (nothing says that it only reads" in told
+
+
+# -- the number of calls
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_no_tool_gets_more_calls_than_allowed(command, calls, tmp_path):
+    log = tmp_path / "log"
+    tools = {"get_user": None, "get_book": {"readOnlyHint": True}}
+    options = ["--calls", str(calls), "--format", "json"]
+    done = run([*COMMANDS[command], *options], LOGGED, tools, log)
+    assert done.returncode == 0, done.stdout
+    assert calls_in(log) == Counter({"get_user": calls, "get_book": calls})
+    shown = json.loads(done.stdout)
+    assert shown["calls"] == calls
+
+
+def test_a_check_of_all_revisions_keeps_to_the_calls_and_says_what_it_left_out(tmp_path):
+    log = tmp_path / "log"
+    options = ["check", "server", "--calls", "5", "--format", "json"]
+    done = run(options, LOGGED, {"get_user": None}, log)
+    assert calls_in(log) == {"get_user": 5}
+    shown = json.loads(done.stdout)
+    assert {each["verdict"] for each in shown["results"]} <= {
+        "pass",
+        "not-exercised",
+        "not-applicable",
+        "warn",
+    }
+    left_out = [
+        each["id"]
+        for each in shown["results"]
+        if each["verdict"] == "not-exercised" and "are used up (--calls 5)" in each["message"]
+    ]
+    assert {"tools.server.validates-inputs", "tools.call.structured-conforms"} <= set(left_out)
+
+
+def test_over_http_a_check_keeps_to_the_calls():
+    called = Counter()
+    tools = {"get_user": {"readOnlyHint": True}}
+    with serving(logging_server(tools, called).asgi()) as port:
+        command = ["check", "server", "--calls", "4"]
+        done = run(command, f"http://127.0.0.1:{port}/mcp")
+    assert called == {"get_user": 4}
+    assert "FAIL" not in done.stdout
+
+
+def test_a_failing_input_is_made_smaller_only_while_there_are_calls():
+    loose = Path(__file__).parent / "contract" / "loose.py"
+    command = ["test", "--calls", "30", "--format", "json", "--", sys.executable, str(loose)]
+    done = run(command, "misfit")
+    assert done.returncode == 1
+    shown = json.loads(done.stdout)
+    assert shown["called"] == {"count": 30}
+    verdicts = {each["name"]: each["verdict"] for each in shown["tests"]}
+    assert verdicts["count answers valid arguments"] == "fail"
+    assert verdicts["count refuses an unknown argument"] == "skip"
+
+
+def test_cases_are_called_as_asked_for_and_counted(tmp_path):
+    log = tmp_path / "log"
+    cases = tmp_path / "cases.toml"
+    cases.write_text(
+        '[[case]]\nname = "one"\ncall = "add_user"\n[[case]]\nname = "two"\ncall = "get_user"\n'
+    )
+    command = ["test", "--cases", str(cases), "--format", "json"]
+    tools = {"get_user": None, "add_user": None}
+    done = run([*command, "--calls", "3"], LOGGED, tools, log)
+    assert calls_in(log) == {"add_user": 1, "get_user": 3}
+    verdicts = {each["name"]: each["verdict"] for each in json.loads(done.stdout)["tests"]}
+    assert (verdicts["one"], verdicts["two"]) == ("pass", "pass")
+    log.unlink()
+    done = run([*command, "--calls", "0", "--only-cases"], LOGGED, tools, log)
+    assert not log.exists()
+    assert {each["verdict"] for each in json.loads(done.stdout)["tests"]} == {"skip"}
+
+
+# -- the decision
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("get_user", ["get", "user"]),
+        ("get-user", ["get", "user"]),
+        ("getUser", ["get", "user"]),
+        ("GetUser", ["get", "user"]),
+        ("get.user", ["get", "user"]),
+        ("get2users", ["get", "2", "users"]),
+        ("getHTTPResponse", ["get", "http", "response"]),
+        ("GETUser", ["get", "user"]),
+        ("LIST_ALL", ["list", "all"]),
+        ("notes/getAndLock", ["notes", "get", "and", "lock"]),
+        ("", []),
+    ],
+)
+def test_a_name_has_words(name, words):
+    assert words_of(name) == words
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["getAndLock", "get2lock", "findOrCreate", "listen", "getaway", "get_löschen", "gеt_user", ""],
+)
+def test_a_name_that_does_not_promise_to_read_is_refused(name):
+    assert refusal({"name": name}) is not None
+
+
+@pytest.mark.parametrize("hint", ["true", 1, "", {}])
+def test_only_true_promises_to_read(hint):
+    assert refusal({"name": "get_user", "annotations": {"readOnlyHint": hint}}) is not None
+
+
+def test_a_tool_that_is_listed_twice_is_refused_if_one_of_the_two_is():
+    from accord.check.probing.probe import Facts
+
+    facts = Facts(revision="2025-06-18", transport="stdio")
+    facts.tools = [
+        {"name": "get_user", "inputSchema": {"type": "object"}},
+        {
+            "name": "get_user",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": False},
+        },
+    ]
+    facts.decide_calls()
+    assert facts.callable_tools() == []

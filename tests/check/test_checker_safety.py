@@ -1,0 +1,175 @@
+"""What a check never does: ask what a server has no business to name, show or lend a token."""
+
+import asyncio
+import json
+
+from msgspec.structs import replace
+
+from accord.auth.sending import AddressPolicy, GuardedSender
+from accord.bindings.challenge import parse_challenges
+from accord.check.probing.subject import Subject
+from accord.check.rendering.json import as_json
+from accord.check.scenarios.server._discovery import discover
+from accord.check.server_check import Plan, check_server
+from check.mutants.protected import OTHER, OWN, protected
+from support.http_server import free_port, serving
+from support.waiting import LONG
+
+NEW = "2025-06-18"
+ROW = "auth.role.resource-server"
+CREDENTIALS = {"AccessKeyId": "id-of-this-machine", "SecretAccessKey": "secret-of-this-machine"}
+
+
+def application(seen, status, headers, body):
+    """Return an application that answers everything alike and keeps the paths it was asked for."""
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        seen.append(scope["path"])
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+def credentials(seen):
+    body = json.dumps(CREDENTIALS).encode()
+    return application(seen, 200, {"content-type": "application/json"}, body)
+
+
+def challenging(named):
+    challenge = f'Bearer resource_metadata="{named}"'
+    return application([], 401, {"www-authenticate": challenge}, b"")
+
+
+def checked(subject, *only):
+    async def run():
+        async with asyncio.timeout(170):
+            return await check_server(subject, Plan(revisions=[NEW], only=only))
+
+    return asyncio.run(run())
+
+
+def judged(report):
+    return {result.id: result for result in report.results}
+
+
+# -- places that a server names
+
+
+def test_what_another_service_answers_is_not_in_the_report():
+    seen = []
+    with serving(credentials(seen)) as other:
+        named = f"http://127.0.0.1:{other}/latest/meta-data/iam"
+        with serving(challenging(named)) as port:
+            report = checked(Subject(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth")
+    shown = as_json(report)
+    assert not [value for value in (*CREDENTIALS, *CREDENTIALS.values()) if value in shown]
+
+
+def test_a_public_server_cannot_make_the_check_ask_this_machine():
+    seen = []
+    # Nothing of this test leaves the machine: what is public would pass a proxy that is not there.
+    nowhere = f"http://127.0.0.1:{free_port()}"
+
+    async def run(named):
+        url = "https://mcp.invalid/mcp"
+        sender = GuardedSender(AddressPolicy.beside(url), seconds=LONG, proxy=nowhere)
+        line = Subject(name="public", url=url).line(is_judged=False)
+        challenges = parse_challenges([f'Bearer resource_metadata="{named}"'])
+        return await discover(sender, line, url, challenges)
+
+    with serving(credentials(seen)) as other:
+        published = asyncio.run(run(f"http://127.0.0.1:{other}/latest/meta-data/iam"))
+    assert seen == []
+    assert published.resource is None
+    assert "was not asked" in published.refused
+
+
+def test_a_place_that_was_not_asked_is_no_breach():
+    with serving(challenging("http://169.254.169.254/latest/meta-data/iam")) as port:
+        report = checked(Subject(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth.prm")
+    row = judged(report)["auth.prm.server"]
+    assert row.verdict == "not-exercised"
+    assert "http://169.254.169.254/latest/meta-data/iam was not asked" in row.message
+
+
+# -- tokens
+
+
+def answering(queries, challenge=None):
+    """Return a hook that keeps queries, and answers those with a token by 401 and a challenge."""
+
+    def hook(web):
+        usual = web.before
+
+        def before(asked):
+            queries.append(asked.query)
+            if challenge is not None and "access_token=" in asked.query:
+                return 401, {"www-authenticate": challenge}, b""
+            return usual(asked)
+
+        web.before = before
+
+    return hook
+
+
+def checked_protected(hook, **changes):
+    async def run():
+        async with protected(hook)() as subject, asyncio.timeout(170):
+            subject = replace(subject, **changes)
+            return await check_server(subject, Plan(revisions=[NEW], only=["auth", "session"]))
+
+    return asyncio.run(run())
+
+
+def test_the_token_of_the_user_never_travels_in_a_query():
+    queries = []
+    report = checked_protected(answering(queries, "Bearer"))
+    assert any("access_token=" in query for query in queries)
+    assert not [query for query in queries if OWN in query or OTHER in query]
+    row = judged(report)[ROW]
+    assert row.verdict == "not-exercised"
+    assert "--allow-token-in-query" in row.message
+
+
+def test_the_token_of_the_user_is_tried_in_a_query_where_that_is_allowed():
+    queries = []
+    report = checked_protected(answering(queries, "Bearer"), allow_token_in_query=True)
+    assert any(OWN in query for query in queries)
+    assert judged(report)[ROW].verdict == "pass"
+
+
+def test_a_server_that_looks_for_tokens_in_the_query_is_found_without_a_good_one():
+    queries = []
+    report = checked_protected(answering(queries, 'Bearer error="invalid_token"'))
+    row = judged(report)[ROW]
+    assert (row.verdict, row.message) == ("fail", "looks for a token in the query of the URL")
+    assert not [query for query in queries if OWN in query]
+
+
+def test_a_server_that_refuses_tokens_in_the_query_as_such_passes():
+    queries = []
+    assert judged(checked_protected(answering(queries)))[ROW].verdict == "pass"
+    assert not [query for query in queries if OWN in query]
+
+
+def test_a_token_that_the_server_repeats_is_not_in_the_report():
+    def hook(web):
+        def body(asked, body):
+            if b'"tools/list"' in asked.body or asked.headers.get("mcp-session-id"):
+                told = {"heard": asked.headers.get("authorization", "")}
+                return json.dumps({"jsonrpc": "1.0", "id": 1, "error": told}).encode()
+            return body
+
+        web.body = body
+
+    async def run():
+        async with protected(hook)() as subject, asyncio.timeout(170):
+            return await check_server(subject, Plan(revisions=[NEW], only=["jsonrpc", "auth"]))
+
+    shown = as_json(asyncio.run(run()))
+    assert "(secret)" in shown
+    assert OWN not in shown

@@ -1,0 +1,116 @@
+"""Questions of a server under check: which answers are wrong, and which modes were declared."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from accord import Context, Server
+from accord.check.probing.subject import Subject
+from accord.check.scenarios.server.questions import _wrong_content
+from accord.check.server_check import Plan, check_server
+
+NEW = "2025-11-25"
+VALIDATED = "elicitation.answers.validated"
+MODES = "elicitation.mode.supported-only"
+
+
+@dataclass
+class Seat:
+    row: int
+    side: Literal["aisle", "window"] = "window"
+
+
+def asking(kind: Any) -> Server:
+    server = Server("asking")
+
+    @server.tool(annotations={"readOnlyHint": True})
+    async def get_answer(ctx: Context) -> str:
+        """Repeat what the user answers."""
+        return str(await ctx.elicit("Well?", kind))
+
+    return server
+
+
+def checked(server: Server, *only: str, revision: str = NEW) -> dict[str, Any]:
+    async def run() -> Any:
+        subject = Subject(name="asking", server=server, settling=0.05, at_once=32)
+        async with asyncio.timeout(170):
+            return await check_server(subject, Plan(revisions=[revision], only=only))
+
+    return {result.id: result for result in asyncio.run(run()).results}
+
+
+@pytest.mark.parametrize("kind", [str, Seat])
+@pytest.mark.parametrize("revision", ["2025-06-18", NEW])
+def test_a_tool_that_repeats_what_its_form_allows_is_not_accused(kind: Any, revision: str) -> None:
+    results = checked(asking(kind), VALIDATED, revision=revision)
+    assert results[VALIDATED].verdict == "pass"
+
+
+def test_a_client_without_forms_is_not_asked_by_form() -> None:
+    results = checked(asking(str), MODES)
+    assert results[MODES].verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong"),
+    [
+        ({"type": "string"}, 918273645),
+        ({"type": "integer"}, "accord-check-wrong"),
+        ({"type": "string", "enum": ["a", "b"]}, "accord-check-wrong"),
+        ({"type": "boolean"}, "accord-check-wrong"),
+    ],
+)
+def test_a_wrong_answer_is_one_that_the_form_refuses(schema: Any, wrong: Any) -> None:
+    form = {"type": "object", "properties": {"value": schema}}
+    question = {"method": "elicitation/create", "params": {"requestedSchema": form}}
+    assert _wrong_content(question) == {"value": wrong}
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": ["string", "integer"]}, {"type": "no such type"}])
+def test_a_form_that_refuses_nothing_known_gets_no_wrong_answer(schema: Any) -> None:
+    form = {"type": "object", "properties": {"value": schema}}
+    question = {"method": "elicitation/create", "params": {"requestedSchema": form}}
+    assert _wrong_content(question) is None
+
+
+# -- what was not tried
+
+
+def test_what_has_no_probe_is_not_blamed_on_the_server() -> None:
+    results = checked(asking(str), "elicitation.required-error", "schema.dialect", "tasks")
+    for id in (
+        "elicitation.required-error.used",
+        "schema.dialect.supports-2020-12",
+        "schema.dialect.default-2020-12",
+    ):
+        assert results[id].verdict == "not-exercised"
+        assert results[id].message == "accord has no probe for this yet", id
+
+
+def test_a_server_that_declares_tasks_is_not_blamed_for_what_was_never_asked() -> None:
+    from check.mutants.everything import server
+    from check.mutants.foundation import Between
+
+    def carrier() -> Between:
+        wire = Between(server, {})
+
+        def from_server(message: Any, request: Any) -> Any:
+            if request.get("method") == "initialize" and "result" in message:
+                message["result"]["capabilities"]["tasks"] = {"list": {}, "cancel": {}}
+            return message
+
+        wire.from_server = from_server
+        return wire
+
+    async def run() -> Any:
+        subject = Subject(name="tasks", carrier=carrier, settling=0.05, at_once=32)
+        async with asyncio.timeout(170):
+            return await check_server(subject, Plan(revisions=[NEW], only=["tasks"]))
+
+    results = [each for each in asyncio.run(run()).results if each.verdict == "not-exercised"]
+    blamed = [each.id for each in results if "gave no occasion" in each.message]
+    assert blamed == []
+    assert len([each for each in results if "has no probe" in each.message]) > 20

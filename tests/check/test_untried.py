@@ -1,0 +1,41 @@
+"""Reasons for what was not put to the test name the side that is to blame."""
+
+import inspect
+import re
+
+import pytest
+
+from accord.check.playing import observations
+from accord.check.scenarios.client import PLAYS
+from accord.check.untried import NO_PROBE, untried_reason
+from accord.protocol.catalogue import catalogue
+
+ROWS = catalogue()
+
+
+def test_every_requirement_that_observations_name_is_listed():
+    named = set(re.findall(r'"([a-z0-9.-]+)"', inspect.getsource(observations))) & set(ROWS)
+    assert named == observations.OBSERVED
+
+
+@pytest.mark.parametrize(
+    ("id", "probed", "reason"),
+    [
+        ("tools.list.array", (), "the server gave no occasion for it"),
+        ("tools.server.validates-inputs", ("tools.server.validates-inputs",), "the server gave"),
+        ("schema.dialect.supports-2020-12", (), NO_PROBE),
+        ("tasks.id.string", (), NO_PROBE),
+        ("tasks.create.returns-task", (), NO_PROBE),
+        ("elicitation.complete.same-client", (), NO_PROBE),
+    ],
+)
+def test_what_is_never_tried_is_told_as_such(id, probed, reason):
+    assert untried_reason(ROWS[id], probed, "server").startswith(reason)
+
+
+def test_what_no_play_tries_is_not_blamed_on_the_client():
+    probed = observations.OBSERVED | {id for play in PLAYS for id in play.ids}
+    assert untried_reason(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
+    assert untried_reason(ROWS["tools.call.method"], probed, "client") == (
+        "the client gave no occasion for it"
+    )

@@ -1,0 +1,160 @@
+"""A hostile server puts terminal escapes into every text it may choose: none reaches a terminal."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli.conftest import ACCORD, PLAIN
+from support.waiting import LONG
+
+# A server of raw JSON; what stands in EVIL clears the screen, in both forms, and rings.
+SERVER = r"""
+import json, sys
+
+EVIL = "\x1b[2J\x9b31m\x07\x7f"
+FORM = {
+    "type": "object",
+    "properties": {
+        f"name{EVIL}": {"type": "string", "default": f"default{EVIL}", "title": f"title{EVIL}"},
+    },
+}
+SCHEMA = {"type": "object", "properties": {f"arg{EVIL}": {"type": "string"}}}
+TOOLS = [
+    {"name": f"list{EVIL}", "description": EVIL, "inputSchema": SCHEMA},
+    {"name": "demanding", "inputSchema": {**SCHEMA, "required": [f"arg{EVIL}"]}},
+    {"name": "failing", "inputSchema": {"type": "object"}},
+    {"name": "asking", "inputSchema": {"type": "object"}},
+    {"name": "get_text", "inputSchema": {"type": "object"}},
+]
+PROMPTS = [
+    {"name": f"prompt{EVIL}", "description": EVIL},
+    {"name": "greet", "arguments": [{"name": f"arg{EVIL}", "required": True}]},
+]
+
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def results(method, params):
+    if method == "initialize":
+        if sys.argv[1:] == ["refusing"]:
+            return None
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}, "prompts": {}},
+            "serverInfo": {"name": f"evil{EVIL}", "version": f"1{EVIL}"},
+            "instructions": f"be kind{EVIL}",
+        }
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "prompts/list":
+        return {"prompts": PROMPTS}
+    if method == "tools/call" and params["name"] in ("asking", "get_text"):
+        return {"content": [{"type": "text", "text": f"text{EVIL}"}]}
+    if method == "ping":
+        return {}
+    return None
+
+
+print(f"not a message {EVIL}", flush=True)
+print(f"on stderr {EVIL}", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "method" not in asked or "id" not in asked:
+        continue
+    params = asked.get("params", {})
+    if params.get("name") == "asking":
+        log = {"level": "info", "logger": f"l{EVIL}", "data": f"log{EVIL}"}
+        say(method="notifications/message", params=log)
+        question = {"message": f"question{EVIL}", "requestedSchema": FORM}
+        say(id="q", method="elicitation/create", params=question)
+        sys.stdin.readline()
+    found = results(asked["method"], params)
+    if found is None:
+        say(id=asked["id"], error={"code": -32000, "message": f"error{EVIL}", "data": EVIL})
+    else:
+        say(id=asked["id"], result=found)
+"""
+# What colours are made of, and the cursor and erasing of a bar of progress; a server's own
+# escapes are others, or stand beside the texts below.
+COLOURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]")
+RAW = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    path = tmp_path / "hostile.py"
+    path.write_text(SERVER)
+    return [sys.executable, str(path)]
+
+
+def run_on_terminal(words, cwd, typed=()):
+    """Run a command on a terminal, typing an answer to each prompt; returns what it showed."""
+    main_end, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*ACCORD, *map(str, words)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=cwd,
+        env={**PLAIN, "TERM": "xterm-256color", "COLUMNS": "80", "PYTHONUTF8": "1"},
+    )
+    os.close(terminal)
+    shown, answers, deadline = b"", list(typed), time.monotonic() + 4 * LONG
+    while True:
+        assert time.monotonic() < deadline, shown
+        try:
+            chunk = os.read(main_end, 65536)
+        except OSError:  # the other end is closed
+            break
+        shown += chunk
+        if answers and answers[0][0] in shown:
+            os.write(main_end, answers.pop(0)[1])
+    os.close(main_end)
+    return process.wait(timeout=LONG), shown.decode(), answers
+
+
+CALLS = [
+    (["list"], "list\\x1b"),
+    (["list", "--format", "json"], "list\\u001b"),
+    (["lock", "--output", "-"], "list\\u001b"),
+    (["call", "nosuch"], "there is no tool nosuch; there are list\\x1b[2J"),
+    (["call", "nosuch", "--prompt"], "there is no prompt nosuch; there are prompt\\x1b[2J"),
+    (["call", "demanding"], "demanding lacks arg\\x1b[2J"),
+    (["call", "greet", "--prompt"], "greet lacks arg\\x1b[2J"),
+    (["call", "failing"], "error\\x1b[2J"),
+    (["call", "get_text"], "text\\x1b[2J"),
+    (["call", "get_text", "--format", "json"], "text\\u001b[2J\\u009b31m"),
+    (["test", "--examples", "2"], "list\\x1b"),
+    (["test", "--examples", "2", "--format", "json"], "list\\u001b"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), CALLS, ids=[" ".join(words) for words, _ in CALLS])
+def test_a_terminal_gets_no_escape_of_a_server(hostile, tmp_path, words, said):
+    _, shown, _ = run_on_terminal([*words, "--", *hostile], tmp_path)
+    assert said in " ".join(shown.split()), shown
+    assert RAW.findall(COLOURS.sub("", shown)) == []
+    assert "\x1b[2J" not in shown
+
+
+def test_an_initialize_that_is_refused_commands_no_terminal(hostile, tmp_path):
+    code, shown, _ = run_on_terminal(["list", "--", *hostile, "refusing"], tmp_path)
+    assert code != 0
+    assert "error\\x1b[2J" in shown
+    assert RAW.findall(COLOURS.sub("", shown)) == []
+
+
+def test_a_question_commands_no_terminal(hostile, tmp_path):
+    typed = [(b" [default", b"me\n")]
+    code, shown, left = run_on_terminal(["call", "asking", "--", *hostile], tmp_path, typed)
+    assert (code, left) == (0, []), shown
+    for text in ("question", "title", "name", "default", "log", "l"):
+        assert f"{text}\\x1b[2J\\x9b31m\\x07\\x7f" in shown
+    assert RAW.findall(COLOURS.sub("", shown)) == []

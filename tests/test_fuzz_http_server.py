@@ -1,0 +1,61 @@
+"""The search at the edge of the HTTP server runs, and what it finds is small and repeatable."""
+
+import random
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).parents[1] / "fuzz" / "http_server.py"
+
+
+@pytest.fixture(scope="module")
+def edge():
+    spec = spec_from_file_location("fuzz_http_server", PATH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["fuzz_http_server"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_short_search_at_the_edge_of_http_finds_nothing(edge, tmp_path, capsys):
+    assert edge.main(["--seconds", "2", "--seed", "7", "--folder", str(tmp_path)]) == 0
+    assert "nothing found (seed 7)" in capsys.readouterr().out
+
+
+def test_a_seed_gives_the_same_connections(edge):
+    seeds = edge.corpus()
+    first, second = (
+        [edge.random_case(seeds, dice) for _ in range(20)]
+        for dice in (random.Random(3), random.Random(3))
+    )
+    assert first == second
+
+
+def test_what_is_found_at_the_edge_is_made_smaller_saved_and_repeated(
+    edge, tmp_path, capsys, monkeypatch
+):
+    fatal = b"GET /fatal HTTP/1.1\r\n\r\n"
+    received = edge.BoundedProtocol.data_received
+
+    def fragile(self, data: bytes) -> None:
+        if fatal in data:
+            raise ZeroDivisionError
+        received(self, data)
+
+    monkeypatch.setattr(edge.BoundedProtocol, "data_received", fragile)
+    fine = b"GET /healthz HTTP/1.1\r\n\r\n"
+    case = edge.Case([edge.Talk([fine]), edge.Talk([fine, fatal])])
+    with edge.target() as made:
+        why = edge.failure_of(case, made)
+    assert "ZeroDivisionError" in why
+    assert edge.report(case, tmp_path, "x", why) == 1
+    path = tmp_path / "found-http-server-x.json"
+    assert f"--repeat {path}" in capsys.readouterr().err
+    assert edge.Case.load(path) == edge.Case([edge.Talk([fatal])])
+    assert edge.main(["--repeat", str(path)]) == 1
+    monkeypatch.undo()
+    assert edge.main(["--repeat", str(path)]) == 0

@@ -1,0 +1,317 @@
+"""Secrets in recordings: known by name, by form and by what stands before them; the rest stays."""
+
+import json
+
+import msgspec
+import pytest
+
+from accord.testing.masking import Masks, is_secret_name
+from accord.trace import HttpFacts, Record
+
+
+def record(message=None, raw=None, **headers):
+    http = HttpFacts("POST", None, {name.replace("_", "-"): text for name, text in headers.items()})
+    body = None if message is None else msgspec.Raw(json.dumps(message).encode())
+    return Record(sender="client", message=body, raw=raw, http=http if headers else None)
+
+
+def masked(message, masks=None):
+    return json.loads(bytes((masks or Masks()).applied(record(message)).message))
+
+
+@pytest.mark.parametrize(
+    "key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"]
+)
+def test_a_member_that_is_called_a_secret_is_masked_at_any_depth(key):
+    assert masked({"a": [{key: "hush"}]}) == {"a": [{key: "masked-1"}]}
+    assert masked({"b": {key: ""}}) == {"b": {key: ""}}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-0123456789abcdefghij",
+        "ghp_0123456789abcdefghijABCDEFGHIJ",
+        "xoxb-0123456789-abc",
+        "AKIA0123456789ABCDEF",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0abc.c2lnbmF0dXJl",
+    ],
+    ids=["sk", "ghp", "xoxb", "AKIA", "JWT"],
+)
+def test_a_secret_is_known_by_its_form_in_any_text(secret):
+    assert masked({"text": f"use {secret}, please"}) == {"text": "use masked-1, please"}
+    assert Masks().applied(record(raw=f"!{secret}")).raw == "!masked-1"
+
+
+def test_a_secret_in_a_text_that_is_json_is_masked_by_the_name_of_its_member():
+    text = json.dumps({"rows": [{"token": "hush"}]})
+    masks = Masks()
+    found = masked({"text": text, "structuredContent": {"token": "hush"}}, masks)
+    assert json.loads(found["text"]) == {"rows": [{"token": "masked-1"}]}
+    assert found["structuredContent"] == {"token": "masked-1"}
+    assert masked({"text": '{"rows": "plain"}'}) == {"text": '{"rows": "plain"}'}
+    assert masked({"text": '{"token": broken'}) == {"text": '{"token": broken'}
+
+
+def test_the_same_secret_has_the_same_number_and_another_has_another():
+    masks = Masks()
+    assert masked({"token": "one"}, masks) == {"token": "masked-1"}
+    assert masked({"token": "two"}, masks) == {"token": "masked-2"}
+    assert masked({"token": "one"}, masks) == {"token": "masked-1"}
+
+
+def test_headers_are_masked_unless_they_are_known_to_be_harmless():
+    seen = Masks().applied(
+        record(
+            None,
+            raw="",
+            authorization="Bearer hush",
+            x_api_key="hush",
+            cookie="hush=1",
+            mcp_session_id="hush",
+            content_type="application/json",
+            mcp_protocol_version="2025-06-18",
+        )
+    )
+    assert seen.http is not None
+    assert seen.http.headers == {
+        "authorization": "Bearer masked-1",
+        "x-api-key": "masked-1",
+        "cookie": "masked-2",
+        "mcp-session-id": "masked-1",
+        "content-type": "application/json",
+        "mcp-protocol-version": "2025-06-18",
+    }
+
+
+SECRET_NAMES = [
+    "password",
+    "passwd",
+    "db-password",
+    "pwd",
+    "PWD",
+    "passphrase",
+    "passcode",
+    "secret",
+    "secrets",
+    "clientSecret",
+    "token",
+    "tokens",
+    "access_token",
+    "refreshTokens",
+    "apiKey",
+    "APIKEY",
+    "x-api-key",
+    "private_key",
+    "accessKey",
+    "ssh-key",
+    "credentials",
+    "auth",
+    "basic_auth",
+    "auth_header",
+    "Authorization",
+    "otp",
+    "totp",
+    "jwt",
+    "bearer",
+    "cookie",
+    "Set-Cookie",
+    "sessionId",
+    "connection_string",
+    "connectionString",
+    "dsn",
+    "connStr",
+]
+PLAIN_NAMES = [
+    "progressToken",
+    "progress_token",
+    "maxTokens",
+    "max_tokens",
+    "input_tokens",
+    "outputTokens",
+    "total_tokens",
+    "cache_read_input_tokens",
+    "completion_tokens",
+    "nextCursor",
+    "cursor",
+    "key",
+    "keys",
+    "name",
+    "author",
+    "authority",
+    "authorization_endpoint",
+    "authorization_servers",
+    "token_type",
+    "token_endpoint",
+    "secretary",
+    "passed",
+    "session",
+    "tokenizer",
+    "connection",
+    "dsname",
+    "laptop",
+]
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_name_of_a_secret_is_known(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", PLAIN_NAMES)
+def test_an_ordinary_name_is_not_taken_for_a_secret(name):
+    assert not is_secret_name(name)
+
+
+def test_a_secret_of_any_type_is_masked_with_all_that_stands_below_it():
+    found = masked(
+        {
+            "password": 12345,
+            "secret": {"v": "a", "deep": [{"n": 1.5}, "b"]},
+            "auth": "Bearer abc",
+            "otp": 123456,
+            "tokens": ["x", {"y": "z"}],
+        }
+    )
+    assert found == {
+        "password": "masked-1",
+        "secret": {"v": "masked-2", "deep": [{"n": "masked-3"}, "masked-4"]},
+        "auth": "masked-5",
+        "otp": "masked-6",
+        "tokens": ["masked-7", {"y": "masked-8"}],
+    }
+
+
+def test_a_secret_beside_its_name_is_masked():
+    pairs = [{"name": "API_KEY", "value": "x"}, {"key": "Authorization", "value": "y"}]
+    assert [each["value"] for each in masked({"env": pairs})["env"]] == ["masked-1", "masked-2"]
+    assert masked({"env": [{"name": "HOME", "value": "/"}], "token": None})["env"] == [
+        {"name": "HOME", "value": "/"}
+    ]
+
+
+FIGURES = {
+    "params": {"maxTokens": 100, "_meta": {"progressToken": "abc"}, "cursor": "a-key-of-a-page"},
+    "result": {
+        "nextCursor": "secret-looking-token",
+        "usage": {"max_tokens": 5, "input_tokens": 7, "tokens": 12, "total_tokens": 19},
+        "tokens": {"input": 7, "output": 5},
+        "hasPassword": True,
+        "token": None,
+        "keys": ["k"],
+    },
+}
+
+
+def test_names_of_the_protocol_and_figures_stay_readable():
+    whole = record(FIGURES)
+    assert Masks().applied(whole) is whole
+    text = record({"text": json.dumps(FIGURES)})
+    assert Masks().applied(text) is text
+
+
+PROSE = [
+    "Enter your password: it must have 8 characters.",
+    "Authorization: see the section below; basic functionality and bearer authentication.",
+    "max_tokens=100, tokens=12, temperature=0.5",
+    "def f(token=None, key=lambda each: each, secret=False): ...",
+    "export API_KEY=$API_KEY password=<yours> secret=*** token=${TOKEN}",
+    "https://example.com/search?q=token&page=2#key",
+    "ssh://git@example.com/repo.git, mail me@example.com",
+    "The tokenizer makes 12 tokens of it; npm_config_registry, hf_hub, sk-learn, AIza.",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    "the key 'token': a word",
+]
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_ordinary_text_stays_as_it_is(text):
+    whole = record({"text": text})
+    assert Masks().applied(whole) is whole
+
+
+FORMS = [
+    "github_pat_11ABCDEFG0abcdefghij_KLMNOPQRSTUVWXYZ",
+    "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+    "sk_live_51HabcdefGHIJ",
+    "rk_live_51HabcdefGHIJ",
+    "sk_test_51HabcdefGHIJ",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYz",
+    "npm_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789",
+    "glpat-AbCdEfGhIjKlMnOpQrSt",
+    "xapp-1-A0123456789",
+    "ya29.a0AfH6SMBabcdefghij",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\nMIIE cut off",
+]
+
+
+@pytest.mark.parametrize("secret", FORMS)
+def test_a_key_is_known_by_its_form(secret):
+    assert masked({"text": f"use {secret}"}) == {"text": "use masked-1"}
+    assert Masks().told(f'{{"x": "{secret}') == '{"x": "masked-1'
+
+
+GIVEN = [
+    ("Authorization: Bearer abc", "Authorization: Bearer masked-1"),
+    ("-H 'Authorization: Basic dXNlcg=='", "-H 'Authorization: Basic masked-1'"),
+    ("authorization=0123abc", "authorization=masked-1"),
+    ("sent Bearer 0123456789abcdef", "sent Bearer masked-1"),
+    ("login password=hunter2 ok", "login password=masked-1 ok"),
+    ("DB_PASSWORD='two words' run", "DB_PASSWORD='masked-1' run"),
+    ('api_key="abc";', 'api_key="masked-1";'),
+    ("postgresql://me:hunter2@db/x", "postgresql://me:masked-1@db/x"),
+    ("https://0123456789abcdefghij@example.com", "https://masked-1@example.com"),
+    ("https://e.example/?a=1&token=abc&b", "https://e.example/?a=1&token=masked-1&b"),
+    ("https://e.example/?key=abc&b=2", "https://e.example/?key=masked-1&b=2"),
+    ("https://e.example/?sig=abc%3D", "https://e.example/?sig=masked-1"),
+    ("{'password': 'hunter2', 'n': 1}", "{'password': 'masked-1', 'n': 1}"),
+    ("GET / HTTP/1.1\nCookie: a=b; c=d\nHost: x", "GET / HTTP/1.1\nCookie: masked-1\nHost: x"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), GIVEN)
+def test_a_secret_is_known_by_what_stands_before_it(text, shown):
+    masks = Masks()
+    assert masked({"text": text}, masks) == {"text": shown}
+    assert masked({"text": shown}, masks) == {"text": shown}
+    assert Masks().applied(record(raw=text)).raw == shown
+
+
+def test_a_name_that_is_spelled_with_escapes_is_known():
+    body = msgspec.Raw(b'{"\\u0070asswor\\u0064": "hush"}')
+    shown = Masks().applied(Record(sender="client", message=body)).message
+    assert json.loads(bytes(shown)) == {"password": "masked-1"}
+
+
+def test_schemas_and_capabilities_keep_their_shape():
+    properties = {
+        "password": {"type": "string", "description": "the password", "default": "hush"},
+        "tokens": {"type": "integer", "default": 5},
+        "auth": {"type": "object", "properties": {"token": {"type": "string"}}},
+    }
+    message = {
+        "capabilities": {"extensions": {"example/oauth-client-credentials": {"mode": "plain"}}},
+        "tools": [{"name": "token", "inputSchema": {"type": "object", "properties": properties}}],
+        "requestedSchema": {"type": "object", "properties": properties},
+        "inputRequests": {"api_key": {"method": "elicitation/create"}},
+    }
+    expected = json.loads(json.dumps(message).replace('"hush"', '"masked-1"'))
+    assert masked(message) == expected
+
+
+def test_bytes_in_base64_stay_as_they_are():
+    image = {
+        "type": "image",
+        "data": "abc/AIzaSyA1234567890abcdefghijklmnopqrstu",
+        "mimeType": "i/p",
+    }
+    whole = record({"content": [image]})
+    assert Masks().applied(whole) is whole
+
+
+def test_a_number_that_is_secret_is_not_found_in_dates_and_longer_numbers():
+    masks = Masks()
+    masked({"otp": 2025}, masks)
+    told = masks.told('{"otp":2025} in 2025-06-18, 12025 and v2025.1')
+    assert told == '{"otp":masked-1} in 2025-06-18, 12025 and v2025.1'
