@@ -312,3 +312,18 @@ def test_a_template_is_shown_by_its_text():
     template = parse("note://{name}")
     assert str(template) == "note://{name}"
     assert repr(template) == "UriTemplate('note://{name}')"
+
+
+@pytest.mark.parametrize(
+    ("template", "spanning"),
+    [
+        ("note://{name}", set()),
+        ("note:{/name}{;id}{.kind}", set()),
+        ("note://{+path}", {"path"}),
+        ("note:{/path*}", {"path"}),
+        ("note:{#part}{?query}{&more}", {"part", "query", "more"}),
+        ("note://{name}/{+name,rest}", {"name", "rest"}),
+    ],
+)
+def test_the_variables_that_may_hold_slashes_are_known(template, spanning):
+    assert parse(template).spanning == spanning
