@@ -139,7 +139,7 @@ def test_a_large_result_names_its_tool_and_not_a_line_of_accord(caplog, mode: st
         results.__file__,
         "exec",
     )
-    exec(code, scope)  # noqa: S102  # stands for a conversion, in a file of accord
+    exec(code, scope)  # stands for a conversion, in a file of accord
     entry.returns.convert = scope["slowly"]
 
     async def main() -> None:
