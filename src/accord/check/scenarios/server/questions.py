@@ -57,6 +57,23 @@ async def answers_what_the_server_asks(probe: "Probe") -> None:
         probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
+@scenario(_MODES)
+async def asks_a_client_that_shows_pages_alone(probe: "Probe") -> None:
+    asking = await asking_tools(probe)
+    if not asking:
+        return
+    async with probe.open(capabilities={**EVERYTHING, "elicitation": {"url": {}}}) as line:
+        for tool, arguments in asking:
+            await call(probe, line, tool, arguments)
+        for question in line.heard:
+            if question.get("method") != "elicitation/create" or "id" not in question:
+                continue
+            params = question.get("params")
+            mode = params.get("mode", "form") if isinstance(params, dict) else "form"
+            why = f"asks in mode {mode!r} a client that declared url mode alone"
+            probe.holds(_MODES, mode == "url", why)
+
+
 def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
     params = question.get("params")
     params = params if isinstance(params, dict) else {}
