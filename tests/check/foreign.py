@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -155,18 +154,15 @@ def reply_to_batch(messages):
 def start():
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
-    if KIND == "one port":
-        held = socket.socket()
-        try:
-            held.bind(("127.0.0.1", int(GIVEN[0])))
-        except OSError as failed:
-            sys.exit(f"listen: {failed.strerror}")
-        held.listen()
-        return held
-    if KIND == "one lock":
-        # A second copy waits, and says nothing.
+    if KIND in ("one port", "one lock"):
         held = open(GIVEN[0], "w")  # noqa: SIM115 - the lock is held as long as it is open
-        fcntl.flock(held, fcntl.LOCK_EX)
+        # A file stands for the port: no other program can take it. Of a port a second copy dies,
+        # for a lock it waits, and says nothing.
+        at_once = fcntl.LOCK_NB if KIND == "one port" else 0
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | at_once)
+        except OSError:
+            sys.exit("listen: Address already in use")
         return held
     if KIND == "slow copies":
         with open(GIVEN[0], "a") as launches:

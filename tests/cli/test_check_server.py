@@ -1,7 +1,6 @@
 """`accord check server`, as people use it."""
 
 import json
-import socket
 import sys
 from pathlib import Path
 
@@ -110,18 +109,11 @@ def test_a_server_can_be_launched_one_at_a_time(accord):
     assert "--one-at-a-time" in report["results"][0]["repeat"]
 
 
-def test_what_is_found_out_about_copies_is_told(accord, free_port):
+def test_what_is_found_out_about_copies_is_told(accord, tmp_path):
     only = ("--only", "errors", "--revision", NEW)
-    done = accord("check", "server", *only, *foreign("one port", str(free_port)))
+    done = accord("check", "server", *only, *foreign("one port", str(tmp_path / "port")))
     assert done.returncode == 0
     assert "\nnote: a second copy of the server did not start" in done.stdout
-
-
-@pytest.fixture
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def test_a_revision_that_no_check_speaks_is_refused(accord):

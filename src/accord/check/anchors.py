@@ -1,44 +1,21 @@
 """Where the specification states a requirement, in the pages of the revision that was judged."""
 
 import re
+import tomllib
+from functools import cache
+from importlib.resources import files
 from typing import Final
 
+import msgspec
+
 from accord.protocol.catalogue import Requirement
+from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
 __all__ = ["anchor"]
 
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)/(.+)")
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_NEW_LAYOUT: Final = "2026-07-28"
-# The revisions before that one have these pages, and some of them only from a revision on.
-_PAGES: Final = {
-    "basic/authorization": "2025-03-26",
-    "basic/index": "2024-11-05",
-    "basic/lifecycle": "2024-11-05",
-    "basic/transports": "2024-11-05",
-    "basic/utilities/cancellation": "2024-11-05",
-    "basic/utilities/ping": "2024-11-05",
-    "basic/utilities/progress": "2024-11-05",
-    "basic/utilities/tasks": "2025-11-25",
-    "client/elicitation": "2025-06-18",
-    "client/roots": "2024-11-05",
-    "client/sampling": "2024-11-05",
-    "schema": "2025-06-18",
-    "server/prompts": "2024-11-05",
-    "server/resources": "2024-11-05",
-    "server/tools": "2024-11-05",
-    "server/utilities/completion": "2024-11-05",
-    "server/utilities/logging": "2024-11-05",
-    "server/utilities/pagination": "2024-11-05",
-}
-# What later pages were called before, from the beginning of their path.
-_EARLIER_NAMES: Final = {
-    "basic/patterns/cancellation": "basic/utilities/cancellation",
-    "basic/patterns/progress": "basic/utilities/progress",
-    "basic/transports/": "basic/transports",
-    "basic/authorization/": "basic/authorization",
-}
 
 
 def anchor(row: Requirement, revision: RevisionId) -> str | None:
@@ -62,13 +39,25 @@ def anchor(row: Requirement, revision: RevisionId) -> str | None:
 def _page_in(source: str, revision: RevisionId) -> str | None:
     """Return the page of a revision that has the path of a page of another one."""
     found = _PAGE.fullmatch(source)
-    if found is None or revision >= _NEW_LAYOUT:
+    if found is None or not REVISIONS[revision].handshake:
         return None
-    path = found[2]
-    for later, before in _EARLIER_NAMES.items():
+    pages, path = _pages(), found[2]
+    for later, before in pages.earlier_names.items():
         if path.startswith(later):
             path = before
-    return path if path in _PAGES and _PAGES[path] <= revision else None
+    begun = pages.since.get(path)
+    return path if begun is not None and begun <= revision else None
+
+
+class _Pages(msgspec.Struct, frozen=True):
+    since: dict[str, str]
+    earlier_names: dict[str, str]
+
+
+@cache
+def _pages() -> _Pages:
+    text = files("accord.check").joinpath("pages.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _Pages)
 
 
 def _is_later(source: str, revision: RevisionId) -> bool:

@@ -161,5 +161,5 @@ def _of_tally(tally: Tally) -> Outcome | None:
         more = f" (and {len(others)} more like it)" if others else ""
         return Outcome(tally.worst, first + more, list(ways.values())[:_SHOWN])
     if tally.exercised:
-        return Outcome("pass", tally.held)
+        return Outcome("pass", tally.held_text)
     return None

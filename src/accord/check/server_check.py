@@ -192,7 +192,7 @@ async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
         await get_to_know(facts, line)
         if tell_plan is not None:
             tell_plan(facts.call_plan())
-        probe.take_pace()
+        probe.adapt_pace()
         if subject.command:
             probe.lend(line)
         if facts.callable_tools():
@@ -204,6 +204,9 @@ async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
         if not line.opening:
             raise ConnectFailed(unspoken(subject, [with_stderr(str(error), line)])) from None
         _blame(probe, error)
+        if subject.one_at_a_time:
+            # Nobody borrows this line, and beside it no other copy would start.
+            await probe.dismiss_all()
 
 
 def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:

@@ -390,7 +390,7 @@ class Monitor:
                 more = f" (and {tally.breaches - 1} more)" if tally.breaches > 1 else ""
                 message = tally.kept[0].why + more
         elif tally.exercised:
-            name, message = "pass", tally.held
+            name, message = "pass", tally.held_text
         else:
             name, message = self._unexercised(row, is_ruled=is_ruled)
         return Verdict(

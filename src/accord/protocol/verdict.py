@@ -25,7 +25,7 @@ class Tally(msgspec.Struct):
     hint: str | None = None
 
     @property
-    def held(self) -> str:
+    def held_text(self) -> str:
         """What is said of a requirement that was put to the test and not broken."""
         told = f"held {self.exercised} times" if self.exercised > 1 else "held"
         return told if self.hint is None else f"{told}; {self.hint}, which is optional"

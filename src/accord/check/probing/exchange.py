@@ -102,7 +102,7 @@ class Heard:
 
     def evidence(self, asked: int) -> list[Evidence]:
         """Return the request, by the number of its record, and what came of it."""
-        request, *others = self._line.tape.since(asked)
+        request, *others = self._line.tape.evidence_since(asked)
         answer = list(takewhile(lambda each: each.party != request.party, others))
         if answer:
             return [request, *answer]
@@ -203,7 +203,7 @@ async def exchanging(
     body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
     line.tape.take("client", body or b"", HttpFacts(method=method, headers=sent))
     asked = line.tape.count
-    line.proof = partial(line.tape.since, asked)
+    line.proof = partial(line.tape.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
         heard = Heard(line, response)
         line.proof = partial(heard.evidence, asked)

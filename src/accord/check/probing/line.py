@@ -308,7 +308,7 @@ class Line:
         id, params = message["id"], message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
         self._requests[type(id), id] = message["method"], name
-        self.proof = partial(self.tape.exchange, id)
+        self.proof = partial(self.tape.evidence_of_exchange, id)
         try:
             await self._send(message)
         except Silence as error:
@@ -356,7 +356,7 @@ class Line:
             Silence: none came in time.
             LineEnded: the line ended first.
         """
-        self.proof = partial(self.tape.exchange, id)
+        self.proof = partial(self.tape.evidence_of_exchange, id)
         wait = self.longest if patience is None else patience
         began = asyncio.get_running_loop().time()
         try:
@@ -431,7 +431,7 @@ class Line:
 
     def point_at(self, *messages: Any) -> None:
         """Name the messages, sent or heard, that the next verdict is about."""
-        self.proof = partial(self.tape.showing, messages)
+        self.proof = partial(self.tape.evidence_of, messages)
 
     async def hush(self, seconds: float) -> list[dict[str, Any]]:
         """Listen for so long and return what came."""
@@ -462,7 +462,7 @@ class Line:
         }
         reply = await self.ask("initialize", params)
         self.opening = reply.result
-        self.opening_proof = self.tape.exchange(reply.message.get("id"))
+        self.opening_proof = self.tape.evidence_of_exchange(reply.message.get("id"))
         self.revision = self.opening.get("protocolVersion")
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(self.revision)

@@ -306,7 +306,7 @@ class Probe:
         for name, seconds in line.late.items():
             self.facts.slow.setdefault(name, f"it took longer than {seconds:.2g} s to answer")
 
-    def take_pace(self) -> None:
+    def adapt_pace(self) -> None:
         """Give the server the time that its own speed asks for."""
         habits = self.subject.habits
         habits.starting = max(habits.starting, self.line.first_answer)

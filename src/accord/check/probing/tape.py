@@ -93,7 +93,7 @@ class Tape:
         """Return the newest records as evidence, in the order they travelled."""
         return [_shown(record) for record in list(self.records)[-count:]]
 
-    def exchange(self, id: Any) -> list[Evidence]:
+    def evidence_of_exchange(self, id: Any) -> list[Evidence]:
         """Return a request and what answers it, as evidence."""
         return self._chosen(
             lambda record, message: (
@@ -103,7 +103,7 @@ class Tape:
             )
         )
 
-    def showing(self, messages: Iterable[Any]) -> list[Evidence]:
+    def evidence_of(self, messages: Iterable[Any]) -> list[Evidence]:
         """Return these messages as evidence, each as it travelled last.
 
         A message may be bytes that are none, a batch, or one that is part of a batch.
@@ -119,7 +119,7 @@ class Tape:
                 wanted = [each for each in wanted if each not in meant]
         return [_shown(record) for record in reversed(found)]
 
-    def since(self, number: int) -> list[Evidence]:
+    def evidence_since(self, number: int) -> list[Evidence]:
         """Return what travelled from a record on, as evidence: the first ones count."""
         return [_shown(each) for each in self.records if (each.number or 0) >= number][:_LAST]
 

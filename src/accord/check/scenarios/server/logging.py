@@ -61,7 +61,9 @@ async def sets_every_log_level(probe: "Probe") -> None:
                 _LEAST,
                 below is None,
                 f"logs at {below} when {level} was set",
-                evidence=None if below is None else [*asked, *line.tape.showing([spoken[below]])],
+                evidence=None
+                if below is None
+                else [*asked, *line.tape.evidence_of([spoken[below]])],
             )
 
 
@@ -82,7 +84,7 @@ async def _logged(
         if each.get("method") == "notifications/message" and isinstance(params, dict):
             found.setdefault(str(params.get("level")), each)
     spoken = {name: each for name, each in found.items() if name in _LEVELS}
-    return line.tape.exchange(reply.message.get("id")), spoken
+    return line.tape.evidence_of_exchange(reply.message.get("id")), spoken
 
 
 @scenario(_INVALID, needs="logging")
