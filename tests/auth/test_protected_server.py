@@ -671,6 +671,7 @@ def test_accord_run_serves_a_protected_server(tmp_path, talk):
 
         @server.tool
         def scopes(ctx: Context) -> str:
+            "Say what the caller may do."
             return " ".join(ctx.principal.scopes)
         """)
     )
