@@ -202,8 +202,8 @@ async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:
         raise RequestError("the user refused the sampling request", code=_REFUSED_BY_USER)
     if not isinstance(result, CreateMessageResult):
         raise TypeError(
-            f"on_sample returned {_named(result)}, expected a CreateMessageResult, or None or False "
-            "to refuse"
+            f"on_sample returned {_named(result)}, expected a CreateMessageResult, or None or "
+            "False to refuse"
         )
     return result
 

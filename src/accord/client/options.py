@@ -35,7 +35,10 @@ __all__ = [
 
 Sampled: TypeAlias = CreateMessageResult | Literal[False] | None
 OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
-"""Asks the model; None and False refuse. A plain function runs in a thread of its own, so it may wait for a human."""
+"""Asks the model; None and False refuse.
+
+A plain function runs in a thread of its own, so it may wait for a human.
+"""
 
 Elicited: TypeAlias = ElicitResult | Mapping[str, Any] | bool | None
 OnElicit: TypeAlias = Callable[[ElicitParams], Elicited | Awaitable[Elicited]]
