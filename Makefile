@@ -51,7 +51,8 @@ thorough: .venv/ready .venv-interop/ready
 	.venv-interop/bin/pytest -q -m thorough interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core start judging compare auth; do \
+	@status=0; for part in core start judging compare auth \
+		attacks/http_server attacks/stdio attacks/client; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status
 

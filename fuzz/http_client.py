@@ -38,13 +38,13 @@ from accord.protocol.codec import Limits
 from accord.transports.http import HttpClientOptions
 
 # A call gives up after this; a case takes several times as long, however busy the machine is.
-CALL_SECONDS = 0.1
+CALL_SECONDS = 0.5
 CASE_SECONDS = 60.0
 MEMORY_MB = 200
 LIMITS = Limits(message_bytes=100_000)
 SESSION = "fuzz"
 ID = b"@ID@"
-ENDINGS = ("keep", "keep", "keep", "close", "close", "reset", "hold")
+ENDINGS = (*["keep"] * 4, *["close"] * 7, "reset", "hold")
 
 
 class Answer(msgspec.Struct):
@@ -282,6 +282,8 @@ STREAM = (
     b"retry: 1\nid: 1\ndata:\n\nevent: message\nid: 2\ndata: " + ASKED + b"\n\n"
     b"data: " + SAID + b"\n\nid: 3\ndata: " + RESULT + b"\n\n"
 )
+GZIP_HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+NOTHING = b"\x00\x00\x00\xff\xff"  # a block of deflate that holds nothing
 EVENTS = {"Content-Type": "text/event-stream"}
 
 
@@ -301,6 +303,8 @@ def corpus() -> list[bytes]:
         chunked(STREAM, 5, **EVENTS),
         chunked(STREAM.replace(RESULT, SAID), 100, **EVENTS),
         chunked(streamed, 20, **EVENTS, **{"Content-Encoding": "gzip"}),
+        chunked(packed + bytes(2_000), 1, **{"Content-Encoding": "gzip"}),
+        chunked(GZIP_HEAD + NOTHING * 1_000, 5, **{"Content-Encoding": "gzip"}),
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + STREAM,
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
         b"event: endpoint\ndata: /mcp\n\ndata: " + RESULT + b"\n\n",
@@ -358,7 +362,7 @@ SCRAPS = [
     b"data: [" + b",".join([ASKED] * 20) + b"]\n\n",
     b"data: " + b"x" * 110_000 + b"\n\n",
     b"\x1f\x8b\x08",
-    b"\x00\x00\x00\xff\xff" * 500,
+    NOTHING * 500,
     gzip.compress(b"\n" * 1_000_000),
     b"{" * 200,
     b'{"jsonrpc":"2.0","id":@ID@,"error":{"code":-32603,"message":"m"}}',
@@ -418,7 +422,8 @@ def random_case(seeds: list[bytes], dice: random.Random) -> Case:
 def _answer(seeds: list[bytes], dice: random.Random) -> Answer:
     data = mutated(dice.choice(seeds), seeds, dice)
     # An id that is written in two pieces would not be recognised.
-    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice((0, 0, 1, 5))))
+    count = dice.choice((0, 0, 0, 1, 1, 5, 5, 2_000))
+    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(count))
     pieces = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     return Answer(pieces, dice.choice(ENDINGS))
 

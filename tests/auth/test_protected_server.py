@@ -187,7 +187,7 @@ def test_the_older_form_is_protected_at_both_endpoints(talk):
             assert (await client.send("GET", path="/sse")).status == 401
             stream = await client.send("GET", path="/sse", Authorization="Bearer ann")
             assert stream.status == 200
-            client.path = f"/{await stream.event()}"
+            client.path = await stream.event()
             client.transport = "sse"
             body = json.dumps(initialize("2024-11-05")).encode()
             assert (await client.send("POST", body)).status == 401
@@ -304,7 +304,7 @@ def test_a_session_of_the_older_form_lives_as_long_as_the_last_token_shown(talk)
             body = json.dumps(initialize("2024-11-05")).encode()
             while status == 404:  # on a busy machine, the first token may be over before
                 stream = await client.send("GET", path="/sse")
-                client.path = f"/{await stream.event()}"
+                client.path = await stream.event()
                 status = (await client.send("POST", body, Authorization="Bearer long")).status
             assert status == 202
             assert (await stream.event())["result"]["serverInfo"]["name"] == "reminders"
@@ -312,7 +312,7 @@ def test_a_session_of_the_older_form_lives_as_long_as_the_last_token_shown(talk)
             assert (await client.send("POST", json.dumps(call(1, "slow")).encode())).status == 202
             assert text_of(await stream.event()) == "done"
             other = await client.send("GET", path="/sse")
-            assert [place.split("?")[0] for place in await other.rest()] == ["messages"]
+            assert [place.split("?")[0] for place in await other.rest()] == ["/messages"]
 
     serve_reminders(scenario, sse=True)
 
@@ -356,7 +356,7 @@ def test_a_session_of_the_older_form_ends_once_the_last_token_shown_is_revoked(t
         async with talk(port, "first", revision="2024-11-05") as client:
             client.transport = "sse"
             stream = await client.send("GET", path="/sse")
-            client.path = f"/{await stream.event()}"
+            client.path = await stream.event()
             client.headers["Authorization"] = "Bearer second"
             await client.send("POST", json.dumps(initialize("2024-11-05")).encode())
             assert (await stream.event())["result"]["serverInfo"]["name"] == "reminders"
@@ -671,6 +671,7 @@ def test_accord_run_serves_a_protected_server(tmp_path, talk):
 
         @server.tool
         def scopes(ctx: Context) -> str:
+            "Say what the caller may do."
             return " ".join(ctx.principal.scopes)
         """)
     )

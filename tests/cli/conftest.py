@@ -1,5 +1,6 @@
 import os
 import pty
+import select
 import subprocess
 import sys
 
@@ -43,7 +44,7 @@ def on_terminal():
         )
         os.close(terminal)
         got = b""
-        while chunk := _read(main_end):
+        while chunk := read_terminal(main_end):
             got += chunk
         os.close(main_end)
         return process.wait(timeout=120), got.decode().replace("\r\n", "\n")
@@ -51,7 +52,10 @@ def on_terminal():
     return run
 
 
-def _read(terminal):
+def read_terminal(terminal):
+    """Return what came next on a terminal; nothing once its other end is closed."""
+    ready, _, _ = select.select([terminal], [], [], 120)
+    assert ready, "the command neither says anything nor ends"
     try:
         return os.read(terminal, 65536)
     except OSError:

@@ -120,6 +120,7 @@ server = Server("unguarded")
 
 @server.tool
 def add(a: int, b: int) -> int:
+    "Add two numbers."
     return a + b
 
 server.run()

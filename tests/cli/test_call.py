@@ -3,13 +3,12 @@ import os
 import pty
 import subprocess
 import sys
-import time
 
 import pytest
 
 from accord.cli.call import _show_progress
 from accord.types import ProgressParams
-from cli.conftest import ACCORD, PLAIN
+from cli.conftest import ACCORD, PLAIN, read_terminal
 from cli.servers import GOOD
 
 
@@ -182,15 +181,20 @@ def talk_on_terminal(good, answers, *words):
         env=PLAIN,
     )
     os.close(terminal)
-    seen, deadline = "", time.monotonic() + 60
-    for prompt, answer in answers:
-        while prompt not in seen:
-            assert time.monotonic() < deadline, seen
-            seen += os.read(main_end, 65536).decode()
-        seen = seen.partition(prompt)[2]
-        os.write(main_end, answer)
-    stdout, _ = process.communicate(timeout=120)
-    os.close(main_end)
+    seen = ""
+    try:
+        for prompt, answer in answers:
+            while prompt not in seen:
+                chunk = read_terminal(main_end).decode()
+                assert chunk, seen
+                seen += chunk
+            seen = seen.partition(prompt)[2]
+            os.write(main_end, answer)
+        stdout, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait(timeout=120)
+        os.close(main_end)
     return process.returncode, stdout.decode()
 
 

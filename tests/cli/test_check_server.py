@@ -112,7 +112,7 @@ def test_a_server_can_be_launched_one_at_a_time(accord):
 def test_what_is_found_out_about_copies_is_told(accord, tmp_path):
     only = ("--only", "errors", "--revision", NEW)
     done = accord("check", "server", *only, *foreign("one port", str(tmp_path / "port")))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
     assert "\nnote: a second copy of the server did not start" in done.stdout
 
 

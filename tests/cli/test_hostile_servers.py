@@ -5,11 +5,10 @@ import pty
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
-from cli.conftest import ACCORD, PLAIN
+from cli.conftest import ACCORD, PLAIN, read_terminal
 from support.waiting import LONG
 
 # A server of raw JSON; what stands in EVIL clears the screen, in both forms, and rings.
@@ -106,18 +105,17 @@ def run_on_terminal(words, cwd, typed=()):
         env={**PLAIN, "TERM": "xterm-256color", "COLUMNS": "80", "PYTHONUTF8": "1"},
     )
     os.close(terminal)
-    shown, answers, deadline = b"", list(typed), time.monotonic() + 4 * LONG
-    while True:
-        assert time.monotonic() < deadline, shown
-        try:
-            chunk = os.read(main_end, 65536)
-        except OSError:  # the other end is closed
-            break
-        shown += chunk
-        if answers and answers[0][0] in shown:
-            os.write(main_end, answers.pop(0)[1])
-    os.close(main_end)
-    return process.wait(timeout=LONG), shown.decode(), answers
+    shown, answers = b"", list(typed)
+    try:
+        while chunk := read_terminal(main_end):
+            shown += chunk
+            if answers and answers[0][0] in shown:
+                os.write(main_end, answers.pop(0)[1])
+        return process.wait(timeout=LONG), shown.decode(), answers
+    finally:
+        process.kill()
+        process.wait(timeout=LONG)
+        os.close(main_end)
 
 
 CALLS = [

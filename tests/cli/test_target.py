@@ -18,7 +18,8 @@ def folder(tmp_path):
         "failing.py": 'import json\n\ndef read():\n    return json.loads("{")\n\nread()\n',
         "wrong.py": (
             "from accord import Server\nserver = Server('x')\n\n"
-            "@server.tool\ndef a() -> None: ...\n\n@server.tool(name='a')\ndef b() -> None: ...\n"
+            "@server.tool\ndef a() -> None: 'Do it.'\n\n"
+            "@server.tool(name='a')\ndef b() -> None: ...\n"
         ),
         "syntax.py": "x = 1\ndef f(:\n    pass\n",
         "uses_syntax.py": "import syntax\n",

@@ -90,12 +90,13 @@ def test_a_block_runs_as_a_reader_copies_it(page, number, tmp_path):
 
 def test_the_servers_of_the_pages_on_authorization_hold_to_their_types(tmp_path):
     for page in (ROOT / "docs").glob("auth*.md"):
-        for number, source in enumerate(snippets_of(page)):
-            if "ctx.principal" in source and "async with" not in source:
-                # Snippets that go on from an earlier one have the names of that.
-                before = "".join(snippets_of(page)[:1]) if "import" not in source else ""
+        blocks = blocks_of(page)
+        for number, (_, source) in enumerate(blocks):
+            if "ctx.principal" in source and _ASYNC.match(source) is None:
                 file = tmp_path / f"{page.stem.replace('-', '_')}_{number}.py"
-                file.write_text(f"{before}\n{source}", encoding="utf-8")
+                file.write_text(
+                    "\n".join([*earlier_than(number, blocks), source]), encoding="utf-8"
+                )
     files = sorted(tmp_path.glob("*.py"))
     assert len(files) >= 4
     done = subprocess.run(

@@ -84,7 +84,7 @@ async def work(seconds: float) -> str:
     return "worked"
 
 if __name__ == "__main__":
-    server.run("http", port=0)
+    server.run("http", port=0, grace=float(sys.argv[1]))
     print("run has returned", file=sys.stderr, flush=True)
 """
 
@@ -265,7 +265,7 @@ def test_a_server_that_stops_takes_no_new_sessions(tmp_path, talk):
         assert server.process.wait(LONG) == 0
 
 
-STUBBORN_RUN = ("served.py",)
+STUBBORN_RUN = ("served.py", "1.5")
 ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
@@ -302,7 +302,7 @@ def test_every_signal_that_ends_lets_calls_finish(tmp_path, talk, number):
             server.process.send_signal(number)
             assert text_of(await calling) == "worked"
 
-    with running(tmp_path, *STUBBORN_RUN, code=STUBBORN) as server:
+    with running(tmp_path, *PATIENT, code=STUBBORN) as server:
         run(scenario(server))
         assert server.process.wait(LONG) == 0
         assert "run has returned" in server.log

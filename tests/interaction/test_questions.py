@@ -56,6 +56,17 @@ async def test_a_refusal_of_the_model_reaches_the_tool(connect_to: Any) -> None:
     assert text(result) == "tool think failed: the user says no"
 
 
+@pytest.mark.requirement("sampling.errors")
+@pytest.mark.parametrize("nothing", [None, False])
+async def test_a_callback_that_returns_nothing_refuses_to_sample(
+    connect_to: Any, nothing: Any
+) -> None:
+    async with connect_to(working.make, on_sample=lambda params: nothing) as client:
+        result = await client.call_tool("think", {"question": "rain"})
+    assert result.is_error
+    assert text(result) == "tool think failed: the user refused the sampling request"
+
+
 @pytest.mark.requirement(
     "elicitation.capability.declared",
     "elicitation.create.method",

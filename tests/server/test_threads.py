@@ -164,8 +164,8 @@ def test_a_call_that_finds_no_thread_is_refused_with_the_names_of_those_that_hol
 
 def test_a_queue_that_moves_is_waited_for() -> None:
     async def main() -> None:
-        workers = Workers(1, wait=0.5)
-        calls = [in_thread(workers, lambda: time.sleep(0.1), name="tool") for _ in range(12)]
+        workers = Workers(1, wait=3)
+        calls = [in_thread(workers, lambda: time.sleep(0.4), name="tool") for _ in range(12)]
         await asyncio.gather(*calls)
         workers.shutdown()
 

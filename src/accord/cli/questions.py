@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from accord.cli.arguments import read_value, split_pairs, type_name
 from accord.cli.terminal import harmless, note
@@ -11,7 +11,9 @@ from accord.types import ElicitParams
 
 __all__ = ["ask_user", "read_answers", "somebody_is_there"]
 
-_YES = ("y", "yes", "true")
+_YES: Final = ("y", "yes", "true")
+# What stands for the one field of a form that has none.
+_AGREEMENT: Final = {"agree": None}
 
 
 class _Lacking(Exception):
@@ -43,7 +45,7 @@ def ask_user(
     schema = question.requested_schema or {}
     fields: dict[str, Any] = schema.get("properties") or {}
     required = schema.get("required") or ()
-    if somebody_is_there() and not fields.keys() <= given.keys():
+    if somebody_is_there() and not (fields or _AGREEMENT).keys() <= given.keys():
         note("(Ctrl-D declines)")
     try:
         if not fields:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
-from accord.errors import InternalError, MethodNotFound, MissingExtra
+from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
 from accord.protocol.endpoint import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.json_schema import compile_schema
@@ -48,6 +48,7 @@ FEED_LENGTH: Final = 1_000
 # A server that prints into its own channel does so again and again; one line each would drown us.
 BREACHES_LOGGED: Final = 20
 _RENEWED: Final = "a renewed session"
+_REFUSED_BY_USER: Final = -1
 
 
 class Feed:
@@ -196,8 +197,14 @@ class Callbacks:
 
 async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:
     result: object = await _asked(callback, params)
+    if result is None or result is False:
+        # sampling.errors: the code that the official text gives for it.
+        raise RequestError("the user refused the sampling request", code=_REFUSED_BY_USER)
     if not isinstance(result, CreateMessageResult):
-        raise TypeError(f"on_sample returned {_named(result)}, expected a CreateMessageResult")
+        raise TypeError(
+            f"on_sample returned {_named(result)}, expected a CreateMessageResult, or None or "
+            "False to refuse"
+        )
     return result
 
 

@@ -33,10 +33,12 @@ __all__ = [
     "Settings",
 ]
 
-OnSample: TypeAlias = Callable[
-    [CreateMessageParams], CreateMessageResult | Awaitable[CreateMessageResult]
-]
-"""Asks the model. A plain function runs in a thread of its own, so it may wait for a human."""
+Sampled: TypeAlias = CreateMessageResult | Literal[False] | None
+OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
+"""Asks the model; None and False refuse.
+
+A plain function runs in a thread of its own, so it may wait for a human.
+"""
 
 Elicited: TypeAlias = ElicitResult | Mapping[str, Any] | bool | None
 OnElicit: TypeAlias = Callable[[ElicitParams], Elicited | Awaitable[Elicited]]

@@ -169,7 +169,6 @@ class Server(Generic[State]):
         returns = results.inspect(function)
         name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
         description = details.get("description") or found.description
-        warn_about_tool(name, description)
         tool = Tool(
             name=name,
             input_schema=found.listed_schema,
@@ -188,7 +187,9 @@ class Server(Generic[State]):
             raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
         scopes = words(details.get("scopes", ()))
         entry = ToolEntry(tool, function, found, returns, inline, timeout, scopes)
-        return self.tool_entries.add(entry, replace=details.get("replace", False))
+        self.tool_entries.add(entry, replace=details.get("replace", False))
+        warn_about_tool(name, description)
+        return entry
 
     def resource(
         self, uri: str, **details: Unpack[ResourceDetails]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
-from accord.errors import LocalProtocolError, MethodNotFound
+from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
 from accord.protocol.conversation import PartyState
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
@@ -222,6 +222,8 @@ class Session:
         """Send a notification; one that the protocol forbids now is left out and logged."""
         try:
             self.dispatcher.notify(name, params, within=within)
+        except MessageTooLarge as error:
+            log.warning("left out %s", error)
         except LocalProtocolError as error:
             log.debug("left out %s: %s", name, error)
 

@@ -287,12 +287,14 @@ class Workers:
         """
         with self._lock:
             before = self._threads
-            self._has_thread()
+            is_served = self._has_thread()
             extra = self._threads - max(self.size, before)
             held = self._held() if extra > 0 else ""
             stalled = time.monotonic() - max(self._moved_at, job.queued_at)
         if extra > 0:
             log.warning("a thread is added for each that a cancelled call still holds: %s", held)
+        if is_served:
+            return
         if stalled >= min(_REPORT_AFTER, self.wait):
             self._report()
         if stalled >= self.wait:

@@ -168,10 +168,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_in_body and len(self.headers) < _HEADERS_MOST:
-            super().on_header(name, value)
+        headers = self.headers
+        if self._is_in_body or len(headers) >= _HEADERS_MOST:
+            self._drop_header()
             return
-        # Trailers are dropped: whoever checks headers has not seen them.
+        # As uvicorn has it: a call more for each header would cost more than this class otherwise.
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        headers.append((name, value))
+
+    def _drop_header(self) -> None:
+        """Drop a trailer: whoever checks headers has not seen it."""
         self._trailers += 1
         if not self._is_in_body or self._trailers > _TRAILERS_MOST:
             raise _StopParsing
@@ -184,10 +192,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end_after(self.cycle)
             raise _StopParsing
         self._is_upgrade = self.parser.should_upgrade()
-        before = self.cycle if self._is_serving() else None
+        before: Any = self.cycle
         super().on_headers_complete()
         self._is_in_body = True
-        if before is not None:
+        if before is not None and not before.response_complete:
             unanswered = (each for each in self._earlier if not each.response_complete)
             self._earlier = (*unanswered, before)
         if self._is_upgrade:
