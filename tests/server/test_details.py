@@ -138,14 +138,6 @@ def test_an_unknown_setting_of_a_server_names_the_right_one(settings: Any, told:
         Server("desk", **settings)
 
 
-def test_a_keyword_by_its_name_on_the_wire_names_the_python_one() -> None:
-    hints: Any = {"readOnlyHint": True}
-    with pytest.raises(TypeError, match="no keyword 'readOnlyHint'; write read_only_hint="):
-        ToolAnnotations(**hints)
-    with pytest.raises(TypeError, match="zzz"):
-        ToolAnnotations(zzz=True)  # type: ignore[arg-type]
-
-
 def documented(ctx, n: int = 1) -> str:  # type: ignore[no-untyped-def]
     """Do it."""
     return f"{ctx} {n}"

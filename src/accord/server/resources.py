@@ -62,8 +62,18 @@ else:
 class ResourceDetails(TypedDict, total=False):
     """What an author may say about a resource; name and description default to the function's.
 
-    `allow_path_escapes` lets variables of a template have values that lead out of a path. `replace`
-    lets it take the place of a resource with the same URI.
+    Attributes:
+        name: how programs call it.
+        title: a name for people.
+        description: what it holds.
+        mime_type: of what the function returns; guessed by default.
+        size: in bytes.
+        annotations: hints such as `audience` and `priority`.
+        icons: pictures that stand for it.
+        meta: the `_meta` member of its entry.
+        scopes: what a token must hold for the resource to be seen and read.
+        allow_path_escapes: whether variables of a template may have values that lead out of a path.
+        replace: whether it takes the place of a resource with the same URI.
     """
 
     name: str
