@@ -97,9 +97,10 @@ def test_middleware_that_fails_is_answered(transport: str, way: str) -> None:
     run(main())
 
 
-def test_tasks_of_a_handler_that_exit_end_nothing_but_its_call_over_stdio() -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_tasks_of_a_handler_that_exit_end_nothing_but_its_call(transport: str) -> None:
     async def main() -> None:
-        async with client_of("stdio") as client:
+        async with client_of(transport) as client:
             for way in failing.FAILURES:
                 outcome = await outcome_of(client.call_tool("group_tool", {"how": way}))
                 # A task that is cancelled does not fail its group.

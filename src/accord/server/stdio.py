@@ -1,13 +1,12 @@
 """Serving one client over stdin and stdout, to a clean end."""
 
-import asyncio
 import logging
-from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.bindings.lines import LineTooLong
 from accord.runtime import forks
+from accord.runtime.main_task import run_to_end
 from accord.server.threads import finished, is_working
 from accord.transports.ending import Stop, exit_at_once, leave_threads
 from accord.transports.stdio import StdioConnection, claim
@@ -29,7 +28,7 @@ def run(server: "Server[Any]", *, grace: float) -> None:
     stop = Stop(grace=grace)
     try:
         with stop.signals():
-            _run(serve(server, stop))
+            run_to_end(serve(server, stop))
     except BaseException:
         log.critical("the server stopped", exc_info=True)
         exit_at_once(1)
@@ -40,26 +39,6 @@ def run(server: "Server[Any]", *, grace: float) -> None:
     if executor is not None:
         executor.shutdown(wait=False, cancel_futures=True)
     leave_threads(grace)
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run the server to its end, whatever the tasks of its handlers raise.
-
-    Exits and interrupts leave the loop from any task. Those of handlers' tasks end that task alone:
-    what awaits it learns of it, and the loop goes on.
-    """
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        asyncio.set_event_loop(loop)
-        main = loop.create_task(work)
-        while not main.done():
-            try:
-                loop.run_until_complete(main)
-            except (SystemExit, KeyboardInterrupt) as error:
-                if main.done():
-                    raise
-                log.exception("a task of a handler raised %s", type(error).__name__)
-        main.result()
 
 
 async def serve(server: "Server[Any]", stop: Stop) -> None:

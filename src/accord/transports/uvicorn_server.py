@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 import uvicorn
 
 from accord.errors import TransportError
+from accord.runtime.main_task import run_to_end
 from accord.transports.ending import exit_at_once, exit_later, take_signals
 from accord.transports.uvicorn_protocol import BoundedProtocol
 
@@ -87,7 +88,7 @@ class BoundedServer(uvicorn.Server):
         Signals are taken for longer than the loop lives: what hangs may keep the loop from ending.
         """
         with take_signals(self.handle_exit):
-            super().run(sockets)
+            run_to_end(self.serve(sockets), loop_factory=_loop_factory(self.config))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -101,6 +102,13 @@ class BoundedServer(uvicorn.Server):
         self.should_exit = True
         grace = self._app.options.grace
         exit_later(grace, grace + END_SLACK)
+
+
+def _loop_factory(config: uvicorn.Config) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if hasattr(config, "get_loop_factory"):
+        return config.get_loop_factory()
+    config.setup_event_loop()  # before uvicorn 0.36 it is a policy
+    return None
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
