@@ -5,7 +5,7 @@ Each is taken at the speed of C, because a peer chooses the text.
 
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate
 from typing import Any, Final
@@ -30,10 +30,10 @@ def nests_deeper(data: bytes, depth: int) -> bool:
     """
     if not _opens_more_often(data, depth):
         return False
-    steps = array("b", _without_strings(data).translate(_STEPS, _NOT_BRACKETS))
     level = 0
-    for start in range(0, len(steps), _AT_ONCE):
-        levels = list(accumulate(steps[start : start + _AT_ONCE], initial=level))
+    for piece in _outside_strings(data):
+        steps = array("b", piece.translate(_STEPS, _NOT_BRACKETS))
+        levels = list(accumulate(steps, initial=level))
         if max(levels) > depth:
             return True
         level = levels[-1]
@@ -54,8 +54,7 @@ def _opens_more_often(data: bytes, times: int) -> bool:
 
 def balance(data: bytes) -> int:
     """Return how many brackets are left open; negative where more are closed than opened."""
-    bare = _without_strings(data)
-    return _count(bare, b"[{") - _count(bare, b"]}")
+    return sum(_count(piece, b"[{") - _count(piece, b"]}") for piece in _outside_strings(data))
 
 
 def holds_more_values(data: bytes, most: int) -> bool:
@@ -72,20 +71,19 @@ def holds_more_values(data: bytes, most: int) -> bool:
         strings -= data.count(b'\\"') // 2 + 1
         if strings - min(strings // 2, data.count(b":")) > most + 1:
             return True
-    return _count(_without_strings(data), _SEPARATORS) > most
+    return sum(_count(piece, _SEPARATORS) for piece in _outside_strings(data)) > most
 
 
-def _without_strings(data: bytes) -> bytes:
-    """Return the text between the strings; a string without an end reaches to the end."""
+def _outside_strings(data: bytes) -> Iterator[bytes]:
+    """Yield the text between the strings, in pieces; a string without an end reaches to the end."""
     if b"\\" in data:
         # Backslashes escape in pairs from the left; without these only quotes of strings are left.
         data = data.replace(rb"\\", b"").replace(b'\\"', b"")
-    is_inside, kept = 0, []
+    is_inside = 0
     for start in range(0, len(data), _AT_ONCE):
         parts = data[start : start + _AT_ONCE].split(b'"')
-        kept.append(b"".join(parts[is_inside::2]))
+        yield b"".join(parts[is_inside::2])
         is_inside ^= (len(parts) - 1) & 1
-    return b"".join(kept)
 
 
 def _count(text: bytes, wanted: bytes) -> int:
