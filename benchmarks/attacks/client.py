@@ -283,10 +283,11 @@ async def attack(name: str) -> bool:
         limit = ENDING_SECONDS if bound == "end" else SECONDS
         while time.monotonic() - began < limit and not told.done():
             await asyncio.sleep(0.05)
-            if process.poll() is not None:
+            try:
+                most = max(most, memory_of(process.pid) - memory)
+                sockets = max(sockets, _sockets(process.pid))
+            except (RuntimeError, OSError):  # it has ended
                 break
-            most = max(most, memory_of(process.pid) - memory)
-            sockets = max(sockets, _sockets(process.pid))
         took = time.monotonic() - began
         cpu = cpu_of(process.pid) - cpu if process.poll() is None else 0.0
     finally:
