@@ -16,7 +16,11 @@ _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 # Long texts are taken in parts, so that what is made of them takes little memory.
 _AT_ONCE: Final = 64 * 1024
+_OPENING: Final = (b"[", b"{")
 _SEPARATORS: Final = b",[{"
+_EACH_SEPARATOR: Final = (b",", *_OPENING)
+# To search for so many takes less than to go through 1 MB once.
+_FEW: Final = 1_000
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 # A message has four members; what others add to it is no more than a few.
 _MEMBERS_MOST: Final = 256
@@ -28,7 +32,7 @@ def nests_deeper(data: bytes, depth: int) -> bool:
 
     Without its strings a JSON text is brackets and filler; the brackets are steps up and down.
     """
-    if not _opens_more_often(data, depth):
+    if not _occur_more_often(data, _OPENING, depth):
         return False
     level = 0
     for piece in _outside_strings(data):
@@ -40,15 +44,15 @@ def nests_deeper(data: bytes, depth: int) -> bool:
     return False
 
 
-def _opens_more_often(data: bytes, times: int) -> bool:
-    """Count by searching: where brackets are rare, as in long texts, that takes a tenth."""
-    for bracket in (b"[", b"{"):
-        at = data.find(bracket)
+def _occur_more_often(data: bytes, characters: tuple[bytes, ...], times: int) -> bool:
+    """Count by searching: where a character is rare, as in long texts, that takes a tenth."""
+    for character in characters:
+        at = data.find(character)
         while at >= 0:
             if times == 0:
                 return True
             times -= 1
-            at = data.find(bracket, at + 1)
+            at = data.find(character, at + 1)
     return False
 
 
@@ -62,7 +66,9 @@ def holds_more_values(data: bytes, most: int) -> bool:
 
     Every value but the outermost follows a comma or an opening bracket.
     """
-    if len(data) <= most or _count(data, _SEPARATORS) <= most:
+    if len(data) <= most or not _occur_more_often(data, _EACH_SEPARATOR, min(most, _FEW)):
+        return False
+    if _count(data, _SEPARATORS) <= most:
         return False
     strings = data.count(b'"') // 2
     if strings > most:
