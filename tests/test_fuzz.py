@@ -104,7 +104,7 @@ def test_a_seed_gives_the_http_client_the_same_cases():
     assert first == second
 
 
-def test_what_the_http_client_does_not_survive_is_made_smaller_saved_and_repeated(
+def test_a_case_that_the_http_client_does_not_survive_is_made_smaller_saved_and_repeated(
     tmp_path, capsys, monkeypatch
 ):
     def fragile(case):

@@ -35,7 +35,7 @@ def test_a_seed_gives_the_same_connections(edge):
     assert first == second
 
 
-def test_what_is_found_at_the_edge_is_made_smaller_saved_and_repeated(
+def test_a_finding_at_the_edge_is_made_smaller_saved_and_repeated(
     edge, tmp_path, capsys, monkeypatch
 ):
     fatal = b"GET /fatal HTTP/1.1\r\n\r\n"

@@ -133,7 +133,7 @@ def test_a_message_that_does_not_end_is_reported_without_an_id_and_again_by_its_
     assert errors(*cut(endless, 1_000), b'"}\n') == [(None, RESULT)]
 
 
-def test_what_is_kept_of_a_skipped_line_is_small() -> None:
+def test_little_is_kept_of_a_skipped_line() -> None:
     reader = LineReader(10_000)
     for part in cut(b'{"result":"' + b"x" * 1_000_000, 100):
         list(reader.feed(part))

@@ -59,7 +59,7 @@ def judged(report):
 # -- places that a server names
 
 
-def test_what_another_service_answers_is_not_in_the_report():
+def test_the_answer_of_another_service_is_not_in_the_report():
     seen = []
     with serving(credentials(seen)) as other:
         named = f"http://127.0.0.1:{other}/latest/meta-data/iam"

@@ -79,7 +79,7 @@ def test_a_form_that_refuses_nothing_known_gets_no_wrong_answer(schema: Any) -> 
 # -- what was not tried
 
 
-def test_what_has_no_probe_is_not_blamed_on_the_server() -> None:
+def test_a_requirement_without_a_probe_is_not_blamed_on_the_server() -> None:
     results = checked(asking(str), "elicitation.required-error", "schema.dialect", "tasks")
     for id in (
         "elicitation.required-error.used",

@@ -29,11 +29,11 @@ def test_every_requirement_that_observations_name_is_listed():
         ("elicitation.complete.same-client", (), NO_PROBE),
     ],
 )
-def test_what_is_never_tried_is_told_as_such(id, probed, reason):
+def test_a_requirement_that_is_never_tried_says_so(id, probed, reason):
     assert untried_reason(ROWS[id], probed, "server").startswith(reason)
 
 
-def test_what_no_play_tries_is_not_blamed_on_the_client():
+def test_a_requirement_that_no_play_tries_is_not_blamed_on_the_client():
     probed = observations.OBSERVED | {id for play in PLAYS for id in play.ids}
     assert untried_reason(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
     assert untried_reason(ROWS["tools.call.method"], probed, "client") == (

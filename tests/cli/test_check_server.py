@@ -109,7 +109,7 @@ def test_a_server_can_be_launched_one_at_a_time(accord):
     assert "--one-at-a-time" in report["results"][0]["repeat"]
 
 
-def test_what_is_found_out_about_copies_is_told(accord, tmp_path):
+def test_a_server_that_runs_once_is_named_in_a_note(accord, tmp_path):
     only = ("--only", "errors", "--revision", NEW)
     done = accord("check", "server", *only, *foreign("one port", str(tmp_path / "port")))
     assert done.returncode == 0

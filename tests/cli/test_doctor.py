@@ -287,7 +287,7 @@ def test_the_newest_revision_is_offered_and_what_the_server_speaks_is_named():
         ("package.mod:server", "doctor examines servers at a URL"),
     ],
 )
-def test_what_is_used_for_other_targets_is_said(target, said):
+def test_the_command_for_another_target_is_named(target, said):
     code, _, err = run(accord("doctor", target))
     assert code == 2
     assert err.startswith(f"accord: {said}")

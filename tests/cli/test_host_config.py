@@ -158,7 +158,7 @@ def test_the_file_is_not_run(accord, project):
         (["desk.py", "--http", "--port", "0"], "--print-config needs the port"),
     ],
 )
-def test_what_cannot_be_launched_is_said_in_one_line(accord, project, words, said):
+def test_a_target_that_cannot_be_launched_is_explained_in_one_line(accord, project, words, said):
     done = accord("run", *words, "--print-config", cwd=project)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"accord: {said}")

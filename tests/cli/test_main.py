@@ -168,7 +168,7 @@ def test_a_value_is_found_in_any_spelling():
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("ctrl_c", ["heeded", "ignored"])
-def test_what_a_command_launched_ends_with_it_when_it_is_told_to_end(tmp_path, ctrl_c, number):
+def test_a_signal_ends_a_command_and_the_server_it_launched(tmp_path, ctrl_c, number):
     """A shell makes what it starts in the background ignore Ctrl-C."""
     told = tmp_path / "pid"
     code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"

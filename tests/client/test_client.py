@@ -178,7 +178,7 @@ def test_a_text_names_the_template_or_the_prompt_to_complete(given, sent, waywar
     run(main())
 
 
-def test_what_cannot_be_completed_is_refused_before_anything_is_sent(wayward, run):
+def test_a_reference_that_cannot_be_completed_is_refused_before_anything_is_sent(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             with pytest.raises(TypeError, match=r"PromptReference\(name\)"):

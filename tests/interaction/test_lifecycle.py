@@ -121,7 +121,7 @@ async def test_nothing_but_pings_is_served_before_the_opening(
 
 
 @ONCE
-async def test_what_a_second_opening_agrees_on_counts_from_then_on(accord_link: Any) -> None:
+async def test_the_revision_of_a_second_opening_counts_from_then_on(accord_link: Any) -> None:
     async with RawClient(tools.make()) as raw:
         await raw.open("2025-06-18")
         params = {

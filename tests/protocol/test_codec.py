@@ -640,7 +640,7 @@ ONCE = {
 
 
 @pytest.mark.parametrize("data", ONCE.values(), ids=ONCE)
-def test_what_only_looks_as_if_a_member_occurred_twice_is_read(data):
+def test_text_that_only_looks_like_a_repeated_member_is_read(data):
     frame = decoded(data)
     assert frame.id == json.loads(data)["id"]
 

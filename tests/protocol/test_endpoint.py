@@ -721,7 +721,7 @@ def test_limits_are_those_that_were_given():
     assert "message_bytes" in event.why
 
 
-def test_what_the_transport_could_not_keep_is_answered_by_its_id():
+def test_a_line_that_the_transport_dropped_is_answered_by_its_id():
     server = opened(LATEST).server
     malformed = MalformedMessage("too large", code=-32600, requirement="any", id=7, kind=REQUEST)
     assert error_of(only(server.receive_malformed(malformed))) == (7, -32600)

@@ -57,7 +57,7 @@ def test_the_id_is_found_at_either_end(message, kind, id, separators) -> None:
         ({}, (None, None)),
     ],
 )
-def test_what_has_no_readable_id_has_none(message, expected) -> None:
+def test_a_message_without_a_readable_id_has_none(message, expected) -> None:
     assert read_envelope(*ends(message)) == expected
 
 
@@ -70,7 +70,7 @@ def test_before_its_end_a_message_without_id_may_still_have_one() -> None:
 @pytest.mark.parametrize(
     "head", [b'{"id" 1', b'{"id":', b'{"a":"', b'{"a":{"b', b'{"a":]', b'{"a":?,"id":1}', b"{"]
 )
-def test_what_is_not_json_is_no_message(head: bytes) -> None:
+def test_text_that_is_not_json_is_not_a_message(head: bytes) -> None:
     assert read_envelope(head, head)[1] is None
 
 

@@ -128,7 +128,7 @@ BY_PATTERN = {
     ],
     ids=["definitions", "recursion", "arrays", "tuples", "patterns"],
 )
-def test_what_doubles_with_each_level_of_the_instance_is_refused_where_it_is_deep(schema, around):
+def test_a_schema_that_doubles_with_each_level_is_refused_for_deep_instances(schema, around):
     cost = Cost(schema)
     assert cost.excess(nested(10, around)) is None
     assert cost.excess(nested(40, around)) == TOO_LONG
@@ -201,7 +201,7 @@ def test_positions_are_told_apart():
 @pytest.mark.parametrize(
     "value", [10**30, {1: 2}, object(), {"x": {1, 2}}], ids=["integer", "key", "object", "set"]
 )
-def test_what_is_no_json_is_walked_through(value):
+def test_values_that_are_not_json_are_walked_through(value):
     assert Cost({"additionalProperties": {"type": "string"}}).excess(value) is None
 
 
@@ -315,5 +315,5 @@ def test_a_large_result_under_a_plain_schema_is_not_walked_through():
     ],
     ids=str,
 )
-def test_what_is_wrong_with_a_schema_is_left_to_the_validator(schema):
+def test_mistakes_in_a_schema_are_left_to_the_validator(schema):
     assert Cost(schema).excess({"x": [1]}) is None

@@ -46,7 +46,7 @@ def test_lines_that_cannot_be_written_are_dropped_and_counted(gate: Gate) -> Non
         until_sync(lambda: any("dropped" in line for line in gate.lines))
     assert gate.threads == {"accord-log"}
     assert gate.lines[:1_000] == [f"line {number}" for number in range(1_000)]
-    assert gate.lines[1_000] == ("500 log lines were dropped because nobody read the ones before")
+    assert gate.lines[1_000] == ("500 log lines were dropped because stderr was not read")
 
 
 def test_all_is_as_before_afterwards(gate: Gate) -> None:

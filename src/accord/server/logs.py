@@ -86,7 +86,7 @@ class _Background(logging.Handler):
                 dropped = self._dropped if self._waiting == 0 else 0
                 self._dropped -= dropped
             if dropped:
-                text = f"{dropped} log lines were dropped because nobody read the ones before"
+                text = f"{dropped} log lines were dropped because stderr was not read"
                 self._pass_on(_record_of(text))
 
     def _pass_on(self, record: logging.LogRecord) -> None:

@@ -265,7 +265,7 @@ def _reason(error: BaseException, aiohttp: Any) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the connection broke in the middle of the answer"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"the answer is no HTTP: {' '.join(error.message.split())[:120]}"
+        return f"the answer is not HTTP: {' '.join(error.message.split())[:120]}"
     return _first_line(error) or type(error).__name__
 
 

@@ -227,12 +227,12 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except Exception as error:  # of the parser; whatever it is, nothing more can be read
             if self._response is response:
-                response.end(f"the answer is no HTTP: {' '.join(str(error).split())[:120]}")
+                response.end(f"the answer is not HTTP: {' '.join(str(error).split())[:120]}")
             self.abort()
         else:
             if self._head_size > _HEAD_MOST and self._response is response:
                 part = "what surrounds its body" if response.head.done() else "its head"
-                response.end(f"the answer is no HTTP: {part} exceeds {_HEAD_MOST} bytes")
+                response.end(f"the answer is not HTTP: {part} exceeds {_HEAD_MOST} bytes")
                 self.abort()
         return None
 
