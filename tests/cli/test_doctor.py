@@ -122,7 +122,7 @@ def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, ch
             "warning",
             "redirects to, http://127.0.0.1:{port}/login",
         ),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "failed", "the answer is no HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "failed", "the answer is not HTTP"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<h1>!",
             "warning",

@@ -134,10 +134,10 @@ def test_a_body_comes_whole_however_it_is_framed(how):
 
 
 BROKEN = {
-    "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "the answer is no HTTP"),
+    "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "the answer is not HTTP"),
     "a length that is none": (
         [b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
-        "the answer is no HTTP",
+        "the answer is not HTTP",
     ),
     "a head without end": (
         [b"HTTP/1.1 200 OK\r\n", *[b"X: " + b"y" * 4_000 + b"\r\n"] * 20],

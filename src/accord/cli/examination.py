@@ -258,7 +258,7 @@ class Examination:
                     await _end(session, self.url, {**headers, SESSION: opened})
                 return response.status, response.headers, body
         except aiohttp.ClientResponseError:
-            raise OSError(None, "the answer is no HTTP") from None
+            raise OSError(None, "the answer is not HTTP") from None
         except aiohttp.ClientError as error:
             raise OSError(None, _reason(error)) from None
 
