@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from accord import connect
+from accord import Context, Server, connect
 from accord.transports.pipes import ANSWERS_MOST, ThreadedPipes
+from accord.types import CreateMessageResult, TextContent
 from support.waiting import LONG, run, until
 
 ASKING = Path(__file__).parents[1] / "transports" / "servers" / "asking.py"
@@ -57,5 +58,39 @@ def test_a_server_that_catches_up_is_read_again(monkeypatch: Any) -> None:
             await client.ping()
             await until(lambda: wire._resuming is None)
             assert wire._queued > 40 * 5_000
+
+    run(main())
+
+
+def test_questions_that_wait_for_answers_are_bounded_in_bytes(monkeypatch: Any) -> None:
+    monkeypatch.setattr("accord.client.callbacks._QUESTIONS_MOST", 100_000)
+    server = Server("curious")
+
+    @server.tool
+    async def ask_often(ctx: Context) -> list[str]:
+        """Ask for ten answers at once."""
+        asked = (ctx.sample("x" * 30_000, max_tokens=5) for _ in range(10))
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        return [str(outcome) if isinstance(outcome, Exception) else "" for outcome in outcomes]
+
+    async def main() -> None:
+        waiting, answered = 0, asyncio.Event()
+
+        async def think(params: Any) -> CreateMessageResult:
+            nonlocal waiting
+            waiting += 1
+            await answered.wait()
+            return CreateMessageResult("assistant", TextContent("y"), "slow")
+
+        async with connect(server, on_sample=think, timeout=LONG) as client:
+            call = asyncio.ensure_future(client.call_tool("ask_often", result_type=list[str]))
+            await until(lambda: waiting == 3)
+            answered.set()
+            said = await call
+            assert said.count("") == 3
+            assert all("bytes of questions wait for answers" in each for each in said if each)
+            # Once they are answered, there is room again.
+            again = await client.call_tool("ask_often", result_type=list[str])
+            assert again.count("") >= 3
 
     run(main())

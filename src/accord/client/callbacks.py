@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,8 @@ FEED_LENGTH: Final = 1_000
 BREACHES_LOGGED: Final = 20
 _RENEWED: Final = "a renewed session"
 _REFUSED_BY_USER: Final = -1
+# Bytes of questions that may wait for a model or a person; one question may be of any size.
+_QUESTIONS_MOST: Final = 32 * 1024 * 1024
 
 
 class Feed:
@@ -118,6 +120,7 @@ class Callbacks:
             self._feeds[_RENEWED] = Feed(settings.on_renewed, _RENEWED)
         self._progress: set[Feed] = set()
         self._breaches = 0
+        self._question_bytes = 0
         self.latest = b""
         self.stray = ""
         self.on_tools_changed: Callable[[], None] | None = None
@@ -161,12 +164,22 @@ class Callbacks:
         if exchange.name == "ping":
             return EmptyResult()
         if exchange.name == "sampling/createMessage" and self._on_sample is not None:
-            return _sample(self._on_sample, params)
+            return self._bounded(partial(_sample, self._on_sample, params), len(self.latest))
         if exchange.name == "elicitation/create" and self._on_elicit is not None:
-            return _elicit(self._on_elicit, params)
+            return self._bounded(partial(_elicit, self._on_elicit, params), len(self.latest))
         if exchange.name == "roots/list" and self.roots is not None:
             return _list_roots(self.roots)
         raise MethodNotFound(f"method {exchange.name!r} is not served by this client")
+
+    async def _bounded(self, answer: Callable[[], Coroutine[Any, Any, Value]], size: int) -> Value:
+        """Answer a question, unless those that wait for an answer already hold too many bytes."""
+        if self._question_bytes and self._question_bytes + size > _QUESTIONS_MOST:
+            raise InternalError(f"busy: {self._question_bytes} bytes of questions wait for answers")
+        self._question_bytes += size
+        try:
+            return await answer()
+        finally:
+            self._question_bytes -= size
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Pass on what the server tells."""
