@@ -21,8 +21,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ TICK: Final = 0.002
 GROWTH_MOST: Final = 256 * 1024 * 1024
 THOROUGH_EVERY: Final = 100
 SESSION: Final = b"@SESSION@"
+WITNESS: Final = b"X-Witness: yes"
 HOST: Final = b"Host: localhost\r\n"
 BOTH: Final = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
 INFO: Final = {"name": "fuzz", "version": "1"}
@@ -92,6 +94,12 @@ def post(body: bytes, *lines: bytes, path: bytes = b"/mcp") -> bytes:
     return b"POST %b HTTP/1.1\r\n" % path + HOST + BOTH + given + b"\r\n" + body
 
 
+def _caller(scope: Mapping[str, Any]) -> bytes | None:
+    """Tell the witness from the callers of the cases."""
+    name = WITNESS.partition(b":")[0].lower()
+    return next((value for each, value in scope["headers"] if each == name), None)
+
+
 class Complaints(logging.Handler):
     """Keeps what is logged as an error."""
 
@@ -124,7 +132,13 @@ class Target:
             return "told"
 
         self.app = server.asgi(
-            sse=True, body_timeout=0.5, sessions=200, grace=0.0, write_timeout=2.0, keep_alive=2.0
+            sse=True,
+            body_timeout=0.5,
+            sessions=200,
+            grace=0.0,
+            write_timeout=2.0,
+            keep_alive=2.0,
+            principal=_caller,
         )
         config = uvicorn.Config(
             self.app, http=BoundedProtocol, ws="none", log_config=None, access_log=False
@@ -137,7 +151,8 @@ class Target:
         self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         self.thread.start()
         wait_until(lambda: self.server.started, "the server does not start")
-        self.witness = self.open()
+        # A caller of its own: however many sessions the cases open, its session must stay.
+        self.witness = self.open(WITNESS)
         self.session = self.open()
         self._number = 0
         self.memory = memory()
@@ -162,12 +177,13 @@ class Target:
                 body += _received(wire)
             return int(head.split(b" ")[1]), head, body
 
-    def open(self) -> bytes:
-        status, head, _ = self.ask(post(OPENING))
+    def open(self, *lines: bytes) -> bytes:
+        status, head, _ = self.ask(post(OPENING, *lines))
         named = re.search(rb"mcp-session-id: (\S+)", head)
         if status != 200 or named is None:
             raise AssertionError(f"initialize is answered by {head!r}")
-        ready = post(message("notifications/initialized", id=None), b"Mcp-Session-Id: " + named[1])
+        session = b"Mcp-Session-Id: " + named[1]
+        ready = post(message("notifications/initialized", id=None), session, *lines)
         if self.ask(ready)[0] != 202:
             raise AssertionError("initialized is not accepted")
         return named[1]
@@ -177,7 +193,8 @@ class Target:
         if not self.thread.is_alive():
             raise AssertionError("the server is gone")
         self._number += 1
-        asked = post(message("ping", id=self._number), b"Mcp-Session-Id: " + self.witness)
+        session = b"Mcp-Session-Id: " + self.witness
+        asked = post(message("ping", id=self._number), session, WITNESS)
         status, head, body = self.ask(asked)
         if status != 200 or json.loads(body) != {
             "jsonrpc": "2.0",
@@ -198,6 +215,10 @@ class Target:
             "requests are left under way",
         )
         wait_until(lambda: not state.connections and not state.tasks, "connections are left open")
+        wait_until(
+            lambda: all(session.is_idle(inf) for session in app.sessions),
+            "sessions are left in use",
+        )
         if memory() - self.memory > GROWTH_MOST:
             raise AssertionError(f"memory grew from {self.memory} to {memory()} bytes")
 
