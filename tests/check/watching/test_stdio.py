@@ -161,7 +161,7 @@ def test_an_interrupt_at_the_terminal_reaches_the_server_once():
     script = (
         "import os, signal, sys\n"
         "caught = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: caught.append(os.write(1, b'caught\\n')))\n"
+        "signal.signal(signal.SIGINT, lambda *_: (caught.append(1), os.write(1, b'caught\\n')))\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(len(caught)))\n"
         "os.write(1, b'ready\\n')\n"
         "while True: signal.pause()"

@@ -120,6 +120,7 @@ class AnswersWhatWasCancelled(_Stuck):
     def __init__(self, revision: Any = None) -> None:
         super().__init__(revision)
         self.survived: bool | None = None
+        self._has_answered = False
 
     async def stick(self, line: Line, request: dict[str, Any]) -> None:
         await line.until(
@@ -135,6 +136,7 @@ class AnswersWhatWasCancelled(_Stuck):
         method, params = str(request.get("method")), request.get("params")
         result = await self.result(line, method, params if isinstance(params, dict) else {})
         answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+        self._has_answered = True
         await line.say(answer)
         if line.tape.transport == "http" and not self.stage.streaming:
             return  # there is no way to ask whether it survived
@@ -145,6 +147,9 @@ class AnswersWhatWasCancelled(_Stuck):
 
     async def judge(self, show: "Performance") -> None:
         id = "cancellation.sender.ignores-late"
+        if show.transport == "http" and self.is_cancelled(show) and not self._has_answered:
+            # It may have gone before it was looked for: it left the answer's stream all the same.
+            self.survived = True
         if self.survived is None:
             show.skip(id, "the client cancelled nothing, or left at once")
         else:
