@@ -142,6 +142,8 @@ def test_an_answer_to_a_question_of_a_stream_that_broke_is_dropped():
             question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params}
             next(iter(server.streams.values())).event(question)
             await asked.wait()
+            # Else its session would be unknown, which is another way to lose it.
+            await until(lambda: server.seen("notifications/initialized"))
             form = client._link.wire._form
             server.drop()
             await until(lambda: form._broken is form.session)
