@@ -6,32 +6,52 @@ import sys
 
 import pytest
 
+from support.command_line import PLAIN, CommandLine
+
+__all__ = ["ACCORD", "PLAIN", "read_terminal"]
+
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "80"}
 ACCORD = [sys.executable, "-m", "accord.cli.main"]
-PLAIN = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+
+
+@pytest.fixture(scope="session")
+def command_line():
+    """The command line, ready to be forked."""
+    made = CommandLine()
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def accord():
-    """Run the command line as a process of its own; returns what it printed and its exit code."""
+def accord(command_line):
+    """Run a command in a process of its own; returns what it printed and its exit code."""
 
     def run(*args, data=None, cwd=None, **env):
-        return subprocess.run(
-            [*ACCORD, *map(str, args)],
-            input=data,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-            cwd=cwd,
-            env={**PLAIN, "PYTHONUTF8": "1", **env},
-            check=False,
-        )
+        return command_line.run(args, data=data, cwd=cwd, env=env)
 
     return run
 
 
 @pytest.fixture
-def on_terminal():
-    """Run the command line on a terminal of 80 columns; returns what the terminal got."""
+def on_terminal(command_line):
+    """Run a command on a terminal of 80 columns; returns its exit code and what was printed."""
+
+    def run(*args, **env):
+        main_end, terminal = pty.openpty()
+        with open(os.devnull, "rb") as nothing:
+            wait = command_line.start(
+                args, (nothing.fileno(), terminal, terminal), env={**TERMINAL, **env}
+            )
+        os.close(terminal)
+        printed = read_all(main_end)
+        return wait(), printed
+
+    return run
+
+
+@pytest.fixture
+def launched_on_terminal():
+    """Do the same with a new interpreter, for what is decided when it starts."""
 
     def run(*args, **env):
         main_end, terminal = pty.openpty()
@@ -40,16 +60,22 @@ def on_terminal():
             stdin=subprocess.DEVNULL,
             stdout=terminal,
             stderr=terminal,
-            env={**PLAIN, "TERM": "xterm-256color", "COLUMNS": "80", **env},
+            env={**PLAIN, **TERMINAL, **env},
         )
         os.close(terminal)
-        got = b""
-        while chunk := read_terminal(main_end):
-            got += chunk
-        os.close(main_end)
-        return process.wait(timeout=120), got.decode().replace("\r\n", "\n")
+        printed = read_all(main_end)
+        return process.wait(timeout=120), printed
 
     return run
+
+
+def read_all(terminal):
+    """Return everything that is written to a terminal until its other end is closed."""
+    got = b""
+    while chunk := read_terminal(terminal):
+        got += chunk
+    os.close(terminal)
+    return got.decode().replace("\r\n", "\n")
 
 
 def read_terminal(terminal):

@@ -154,13 +154,13 @@ def test_a_terminal_without_colours_gets_plain_text(on_terminal, bad):
     assert "\x1b" not in shown
 
 
-def test_without_rich_the_terminal_gets_plain_text(on_terminal, bad, tmp_path):
+def test_without_rich_the_terminal_gets_plain_text(launched_on_terminal, bad, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\n"
         "found = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'rich' else found(name, *more)\n"
     )
-    code, shown = on_terminal("check", "trace", bad, PYTHONPATH=str(tmp_path))
+    code, shown = launched_on_terminal("check", "trace", bad, PYTHONPATH=str(tmp_path))
     assert code == 1
     assert "\x1b" not in shown
 
