@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: run test lint core rest foreign thorough bench fuzz format clean
+.PHONY: run test lint core rest foreign thorough bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -60,6 +60,10 @@ fuzz: .venv/ready
 	@status=0; for part in core http_client http_server; do \
 		$(BIN)/python fuzz/$$part.py --seconds 300 || status=1; \
 	done; exit $$status
+
+# A release without publishing: build, install into clean environments, follow the README.
+release-check: .venv/ready
+	@$(BIN)/python tools/release_check.py $(if $(TAG),--tag $(TAG))
 
 format: .venv/ready
 	$(BIN)/ruff format .

@@ -1,5 +1,5 @@
-"""The version of accord, not of the protocol."""
+"""The version of accord, not of the protocol; the build reads it from here."""
 
 from typing import Final
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0.dev0"
