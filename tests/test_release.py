@@ -1,4 +1,4 @@
-"""The version, the fragments of the changelog, the workflows and the release recipe hold together."""
+"""The version, the changelog, the workflows and the release recipe hold together."""
 
 import importlib.metadata
 import importlib.util
