@@ -24,10 +24,6 @@ NOT_REACHED: Final = ["the suite did not come to it"]
 SELDOM: Final = pytest.mark.thorough
 
 
-def is_seldom(revision: str, scenario: str) -> bool:
-    return revision != "newest" and scenario.startswith("auth/") and revision not in scenario
-
-
 Runs = Callable[[str], dict[str, list[str]]]
 
 
@@ -52,7 +48,7 @@ def runs(
 @pytest.mark.parametrize(
     ("form", "scenario"),
     [
-        pytest.param(form, scenario, marks=SELDOM if form == "streams" else ())
+        pytest.param(form, scenario, marks=SELDOM if form != "as-it-comes" else ())
         for form in FORMS
         for scenario in conformance.scenarios("server", form)
     ],
@@ -62,7 +58,7 @@ def test_the_suite_finds_no_fault_with_the_server(runs: Runs, form: str, scenari
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=SELDOM if form == "streams" else ()) for form in FORMS]
+    "form", [pytest.param(form, marks=SELDOM if form != "as-it-comes" else ()) for form in FORMS]
 )
 def test_the_server_has_nothing_to_complain_of(runs: Runs, form: str) -> None:
     assert runs(form)["log"] == []
@@ -76,8 +72,7 @@ def test_what_is_not_yet_there_is_missed(runs: Runs, scenario: str) -> None:
 @pytest.mark.parametrize(
     ("revision", "scenario"),
     [
-        # How tokens are got does not depend on the revision, but for the oldest way.
-        pytest.param(each, scenario, marks=SELDOM if is_seldom(each, scenario) else ())
+        pytest.param(each, scenario, marks=SELDOM if each != "newest" else ())
         for each in REVISIONS
         for scenario in conformance.scenarios("client", each)
     ],
