@@ -8,8 +8,8 @@ from sessions import HERE, Pairing, Session
 from stage import Stage
 
 FINDINGS = HERE / "findings.toml"
-# The pairings of the gate: each peer in each role over stdio and HTTP under the newest revision that
-# all of them speak, and each older revision and other form of HTTP in both roles with one peer.
+# The pairings of the gate: each peer in each role over stdio and HTTP under the newest revision of
+# all, and each older revision and other form of HTTP in both roles with one peer.
 EVERY_DAY = {
     *(f"{peer}-to-accord-2025-06-18" for peer in ("mcp", "fastmcp", "sdk-1", "sdk-2")),
     *(f"{peer}-to-accord-2025-06-18-auto" for peer in ("mcp", "fastmcp", "sdk-1", "sdk-2")),
