@@ -46,8 +46,9 @@ PERSON = (
 )
 PATTERNS = {
     "say what it is": re.compile(
-        r"\b(?:is|are|was|were|be|being) (?:no|none)\b"
-        r"(?! (?:longer|more|fewer|less|better|later|earlier|matter)\b)",
+        r"(?<!there )\b(?:is|are|was|were|be|being) (?:no|none)\b"
+        r"(?! (?:longer|more|fewer|less|better|later|earlier|matter)\b)"
+        r"|\bthere (?:is|are|was|were) none\b",
         re.IGNORECASE,
     ),
     "name the one who acts": re.compile(
@@ -68,7 +69,9 @@ def is_bare_participle(name: str) -> bool:
 
 
 def faults_of_prose(text: str) -> Iterator[str]:
-    flat = " ".join(text.split())
+    flat = " ".join(re.sub(r"\{[^{}]*\}", "{}", text).split())
+    if " " not in flat:
+        return  # a key or a name, not a sentence
     for advice, pattern in PATTERNS.items():
         for match in pattern.finditer(flat):
             yield f"{advice}: {flat[max(0, match.start() - 40) : match.end() + 40]!r}"
@@ -165,6 +168,7 @@ def test_a_bare_participle_is_noticed(name, is_bare):
     [
         ("'x' is no tool", 1),
         ("None where there is none", 1),
+        ("None when there is no session", 0),
         ("the session is no longer open", 0),
         ("whoever asks", 1),
         ("who asks is refused", 1),
