@@ -35,7 +35,7 @@ def main() -> int:
     unknown = sorted({*options.figures} - {*MEASURES})
     if unknown:
         parser.error(f"no figure {unknown[0]!r}; there are {', '.join(MEASURES)}")
-    # A contender that never answers must not hold up anybody.
+    # A contender that never answers must not hold up the others.
     faulthandler.dump_traceback_later(LONGEST, exit=True)
     effort = Effort.of(quick=options.quick)
     started = time.perf_counter()

@@ -16,7 +16,7 @@ from accord.trace import Record
 EVERYTHING = Path(__file__).parents[1] / "examples" / "everything.py"
 CALLS = 2_000
 ROUNDS = 7
-# A message is decoded, told apart, followed through the conversation, and held to some forty rules.
+# A message is decoded, classified, followed through the conversation, and held to some forty rules.
 MOST_TIMES = 100.0
 MOST_SECONDS = 60.0
 

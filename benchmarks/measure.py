@@ -64,7 +64,7 @@ def memory_of(pid: int) -> float:
 
 @contextmanager
 def one_core(*pids: int) -> Iterator[None]:
-    """Keep processes on one core: who waits for whom decides, not where the kernel puts them."""
+    """Keep processes on one core, so that the kernel's placement does not decide the result."""
     before = os.sched_getaffinity(0)
     _pin({max(before)}, os.getpid(), *pids)
     try:
@@ -186,7 +186,7 @@ def served(
 
 
 class Worker:
-    """A process that makes calls in rounds when told to, for what cannot be driven by bytes."""
+    """A process that makes calls in rounds on command, for what cannot be driven by bytes."""
 
     def __init__(self, script: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -228,7 +228,7 @@ class Worker:
 
 
 async def worker(opening: AbstractAsyncContextManager[Callable[[], Awaitable[Any]]]) -> None:
-    """Be such a process: open the connection, then make calls as told until the input ends."""
+    """Be such a process: open the connection, then make calls on command until the input ends."""
     report = os.fdopen(os.dup(1), "w")
     async with opening as call:
 

@@ -78,7 +78,7 @@ class Web:
     def close(self) -> None:
         for connection in self.connections:
             connection.close()
-        self.process.kill()  # nobody is interested in how each of them ends
+        self.process.kill()  # how it ends does not matter
         self.process.wait()
 
 

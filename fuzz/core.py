@@ -6,7 +6,7 @@
 
 A case is a conversation: messages of either party, fed to the codec, to both endpoints, to a
 monitor and to the reader of recordings. The first exception that is not the documented error, the
-first reply that is no message, or a case that takes seconds, ends the search: the case is made
+first reply that is not a message, or a case that takes seconds, ends the search: the case is made
 smaller, saved and reported. Exit codes: 0 nothing found, 1 found, 2 could not be run.
 """
 
@@ -55,7 +55,7 @@ SCRAPS = [
 
 
 class Case(msgspec.Struct):
-    """One conversation: who said what, and whether a handshake was before it."""
+    """One conversation: its messages with their senders, and whether a handshake precedes them."""
 
     revision: str
     opened: bool
@@ -317,7 +317,7 @@ def random_case(seeds: list[bytes], dice: random.Random) -> Case:
 
 
 def case_from_bytes(data: bytes) -> Case:
-    """Read a case from bytes that somebody else mutates: a line is a message."""
+    """Read a case from bytes that another tool mutates: a line is a message."""
     choice = data[0] if data else 0
     handshake = [row.id for row in REVISIONS.values() if row.handshake]
     opened = bool(choice & 1)

@@ -37,7 +37,7 @@ from accord.transports.uvicorn_server import BoundedServer, listen
 
 # Nothing that is awaited takes longer, however busy the machine.
 PATIENCE: Final = 30.0
-# How long a connection is listened to once it was told everything.
+# How long a connection is listened to once everything was sent.
 QUIET: Final = 0.01
 TICK: Final = 0.002
 # The whole process grows by no more than this.
@@ -279,7 +279,7 @@ def run(case: Case, target: Target, *, thorough: bool = False) -> None:
             wire = socket.create_connection(("127.0.0.1", target.port), timeout=PATIENCE)
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wire.setblocking(False)
-            # A response to HEAD has a length and no body, which only who asked can tell.
+            # A response to HEAD has a length and no body, which only the sender of the request knows.
             is_head = b"HEAD" in b"".join(talk.parts)
             wires.append((wire, talk, Heard(is_head=is_head)))
         for number in range(max((len(talk.parts) for talk in case.talks), default=0)):

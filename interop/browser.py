@@ -273,7 +273,7 @@ def _unpack() -> None:
                 part.unlink()
         # Theirs looks for the fonts in a place of its own; without any, pages have no text.
         (Path(folder) / "fonts.conf").write_text(FONTS, encoding="utf-8")
-        # Whoever else unpacks at the same time has the same.
+        # Another process that unpacks at the same time writes the same.
         with contextlib.suppress(OSError):
             Path(folder).rename(UNPACKED)
             Path(folder).mkdir()

@@ -60,7 +60,7 @@ async def call_protected(client: Client) -> None:
 
 
 def agree_in_browser(url: str) -> None:
-    """Be the person in front of a browser who agrees: the suite redirects at once."""
+    """Play a user who agrees in the browser: the suite redirects at once."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     opener.open(url, timeout=TIMEOUT).read()
 

@@ -111,7 +111,7 @@ async def test_sampling(ctx: Context, prompt: str) -> str:
 
 @dataclass
 class Account:
-    """Who the user is."""
+    """The user, by name and address."""
 
     username: str
     email: str

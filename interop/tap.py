@@ -97,7 +97,7 @@ class Recording:
         return exchange
 
     def write(self, sender: Party, exchange: Exchange, body: bytes) -> Any:
-        """Write down one message, or that there was none; return it decoded."""
+        """Record one message, or its absence; return it decoded."""
         facts = exchange.facts(answered=sender == "server")
         when = asyncio.get_running_loop().time()
         told, message, raw = None, None, None
@@ -193,7 +193,7 @@ class Answering(_Side):
         if exchange.is_stream:
             return
         content = exchange.answer_headers.get("content-type", "")
-        # The older form says a word in plain text, which is no message.
+        # The older form answers with a word of plain text, which is not a message.
         body = bytes(self.body) if content.startswith("application/json") else b""
         exchange.answer = self.recording.write("server", exchange, body)
 

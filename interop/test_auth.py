@@ -50,7 +50,7 @@ def serving(auth: AuthorizationServer) -> Iterator[str]:
 
     @server.tool
     def whoami(ctx: Context[Any]) -> str:
-        """Say who asks."""
+        """Return the name of the caller."""
         assert ctx.principal is not None
         return ctx.principal.subject
 
@@ -132,7 +132,7 @@ def test_the_official_python_client_obtains_a_token_and_refreshes_it(method: str
         provider = official(url, storage, method)
         assert await who(url, provider) == "ada"
         first = storage.tokens
-        # As if its time were over: it is refreshed before anybody is asked.
+        # As if its time were over: it is refreshed before the user is asked.
         provider.context.token_expiry_time = 1.0
         assert await who(url, provider) == "ada"
         assert storage.tokens.refresh_token not in (None, first.refresh_token)
@@ -220,7 +220,7 @@ def await_port(port: int) -> None:
             time.sleep(0.02)
         else:
             return
-    raise AssertionError(f"nobody listens on port {port}")
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 def test_our_client_uses_the_typescript_example_server() -> None:

@@ -35,7 +35,7 @@ SCOPES = ["notes:read", "notes:write"]
 
 
 class Provider:
-    """Keeps everything in memory, and lets everybody in; refresh tokens are good once."""
+    """Keeps everything in memory, and accepts every user; refresh tokens are good once."""
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}

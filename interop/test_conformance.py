@@ -65,7 +65,7 @@ def test_the_server_has_nothing_to_complain_of(runs: Runs, form: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", conformance.SCENARIOS["server"]["not_yet"])
-def test_what_is_not_yet_there_is_missed(runs: Runs, scenario: str) -> None:
+def test_scenarios_of_missing_features_fail(runs: Runs, scenario: str) -> None:
     assert runs("as-it-comes").get(scenario), "it passes: move it to those that are run"
 
 

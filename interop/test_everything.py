@@ -57,7 +57,7 @@ def test_the_user_of_the_client_answers(session: Session, pairing: Pairing) -> N
         assert session["elicit"]["error"] is True
 
 
-def test_the_roots_of_the_client_are_told(session: Session) -> None:
+def test_the_server_learns_the_roots_of_the_client(session: Session) -> None:
     assert "URI: file:///work" in session["roots"]["text"]
 
 

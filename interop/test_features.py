@@ -98,7 +98,7 @@ def test_a_tool_answers(session: Session, pairing: Pairing) -> None:
 def test_structured_results_arrive(session: Session, pairing: Pairing) -> None:
     weather = session["weather"]
     if pairing.foreign == "server":
-        # Typed by the caller, from structured content or, where there is none, from the text.
+        # Typed by the caller, from structured content or, without it, from the text.
         assert weather == ["Oslo", 21.5, "clear"]
         assert session["typed result"] == 3
     elif has(pairing, "2025-06-18"):
@@ -200,7 +200,7 @@ def test_calls_at_once_get_their_own_answers(session: Session) -> None:
     assert session["at once"] == [str(2 * number) for number in range(20)]
 
 
-def test_a_cursor_that_nobody_gave_is_refused(session: Session, pairing: Pairing) -> None:
+def test_an_unknown_cursor_is_refused(session: Session, pairing: Pairing) -> None:
     if pairing.foreign == "client":
         assert raised(session["invalid cursor"])["code"] == CODE_INVALID
     else:
@@ -245,13 +245,13 @@ def test_the_user_of_the_client_answers(
     if has(pairing, "2025-06-18"):
         assert answered(outcome) == answer
     else:
-        # The method does not exist yet, and whoever tries is told so.
+        # The method does not exist yet, and a call of it is refused.
         assert outcome["error"]
 
 
 @pytest.mark.needs_session
 @pytest.mark.needs_stream
-def test_the_roots_of_the_client_are_told(session: Session) -> None:
+def test_the_server_learns_the_roots_of_the_client(session: Session) -> None:
     assert answered(session["roots"]) == "file:///work"
     assert session["roots changed"] is None
 

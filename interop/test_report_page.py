@@ -1,4 +1,4 @@
-"""The page of a report in a real browser: it filters, unfolds and searches, and asks nobody."""
+"""The page of a report in a real browser: it filters, unfolds and searches, and requests nothing."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from browser import Chromium, Page, browser
 Look = Callable[..., Any]
 TRACES = Path(__file__).parents[1] / "examples" / "traces"
 FAULTY = TRACES / "2025-06-18-faulty.jsonl"
-# Told to the page before anything of its own runs.
+# Given to the page before anything of its own runs.
 WATCH = """
 window.troubles = [];
 addEventListener('error', (event) => troubles.push(`error: ${event.message}`), true);
@@ -248,7 +248,7 @@ def test_the_page_is_readable_without_scripts(look: Look, address: str) -> None:
     assert "progress grows" in look(address, at, scripts=False)
 
 
-def test_what_is_broken_is_printed_unfolded(look: Look, address: str) -> None:
+def test_breaches_are_printed_unfolded(look: Look, address: str) -> None:
     async def at(page: Page) -> None:
         await page.run(
             "document.querySelector('#fold').click(); dispatchEvent(new Event('beforeprint'))"

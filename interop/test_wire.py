@@ -49,7 +49,7 @@ def test_http_says_what_the_session_is_and_ends_it(session: Session, pairing: Pa
         assert ends[0] in (200, 204)
 
 
-def test_a_server_answers_in_the_form_it_was_told(session: Session, pairing: Pairing) -> None:
+def test_a_server_answers_in_the_configured_form(session: Session, pairing: Pairing) -> None:
     streams = [each.is_stream for each in session.exchanges if each.status == 200 and each.sent]
     if pairing.form == "json":
         assert not any(streams)
@@ -59,7 +59,7 @@ def test_a_server_answers_in_the_form_it_was_told(session: Session, pairing: Pai
         assert 0 < sum(streams) < len(streams)
 
 
-def test_what_the_foreign_peer_breaks_is_known(
+def test_breaches_of_the_foreign_peer_are_in_the_table(
     session: Session, pairing: Pairing, findings: dict[str, dict[str, str]]
 ) -> None:
     known = findings.get(pairing.peer, {})

@@ -56,7 +56,10 @@ PATTERNS = {
     ),
     "say reported, said or informed": re.compile(r"\btold\b", re.IGNORECASE),
 }
-WHO_OF_A_PERSON = re.compile(rf"\b(?:{PERSON})s?,? who\b", re.IGNORECASE)
+# A word for a person or a program, a name, or a placeholder for one.
+WHO_OF_A_PERSON = re.compile(
+    rf"(?:\b(?:{PERSON})s?|(?-i:\b[A-Z][a-z]+)|\{{\}}),? who\b", re.IGNORECASE
+)
 
 
 def is_bare_participle(name: str) -> bool:
@@ -173,6 +176,7 @@ def test_a_bare_participle_is_noticed(name, is_bare):
         ("whoever asks", 1),
         ("who asks is refused", 1),
         ("the user who signed in", 0),
+        ("Greet Ada, who is happy", 0),
         ("the client is told", 1),
     ],
 )

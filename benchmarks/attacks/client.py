@@ -230,7 +230,7 @@ async def pages(server: Server, head: bytes, message: Any, writer: asyncio.Strea
 
 
 async def schema(server: Server, head: bytes, message: Any, writer: asyncio.StreamWriter) -> None:
-    """Give a tool an output schema that nobody finishes."""
+    """Give a tool an output schema that takes forever to apply."""
     if message["method"] == "tools/list":
         definitions = {
             f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)

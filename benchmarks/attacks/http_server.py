@@ -225,7 +225,7 @@ async def _call(wire: Wire) -> None:
 
 
 async def left_streams(port: int) -> None:
-    """Have 8 MB told by each call, and leave after the first event."""
+    """Have each call send 8 MB, and leave after the first event."""
 
     async def once(wire: Wire) -> None:
         await _call(wire)
@@ -235,7 +235,7 @@ async def left_streams(port: int) -> None:
 
 
 async def unread_streams(port: int) -> None:
-    """Have 8 MB told by each call, and read nothing."""
+    """Have each call send 8 MB, and read nothing."""
 
     async def once(wire: Wire) -> None:
         await _call(wire)
@@ -350,7 +350,7 @@ def p99(took: list[float]) -> float:
 def measure(attack: Callable[[int], Awaitable[None]]) -> tuple[float, float]:
     """Run one attack; returns the growth in MB and the p99 of another caller's pings in ms."""
     with serving() as (port, pid):
-        # What is allocated once is no growth.
+        # Memory that is allocated once is not growth.
         asyncio.run(ping(port, 0.5))
         peak = Peak(pid)
         with subprocess.Popen(

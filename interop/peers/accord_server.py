@@ -64,7 +64,7 @@ class Weather:
 
 @dataclass
 class Person:
-    """Who is asked."""
+    """The answer of the user."""
 
     name: str
     age: int
@@ -249,7 +249,7 @@ async def note(name: str) -> str:
 
 @server.prompt
 def greet(name: str, mood: str = "happy") -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Greet {name}, who is {mood}."
 
 

@@ -90,8 +90,8 @@ class Player:
         return {"revision": self.client.revision, "server": self.client.server_info.name}
 
     async def tools(self) -> Any:
-        # Tools that ask the client are registered when the opening is over. Over HTTP that is told
-        # to nobody, where it happens before the client listens.
+        # Tools that ask the client are registered when the opening is over. Over HTTP the
+        # notification is lost where that happens before the client listens.
         names: list[str] = []
         while "trigger-sampling-request" not in names:
             names = [tool.name async for tool in self.client.tools()]

@@ -2,7 +2,7 @@
 
     python fastmcp_client.py REVISION COMMAND... | URL
 
-FastMCP cannot be told which revision to offer: the server is started with the one to agree on.
+FastMCP has no option for the revision to offer: the server is started with the one to agree on.
 """
 
 import asyncio

@@ -105,7 +105,7 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
 
 async def _add(ctx: Any, a: Any, b: Any) -> Any:
     if not isinstance(a, int):
-        return text("a is no integer", is_error=True)
+        return text("a is not an integer", is_error=True)
     return structured({"result": a + b}, text(str(a + b)))
 
 

@@ -184,7 +184,7 @@ def note(name: str) -> str:
 
 @server.prompt()
 def greet(name: str, mood: str = "happy") -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Greet {name}, who is {mood}."
 
 

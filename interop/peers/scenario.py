@@ -23,11 +23,11 @@ NEEDS_SESSION: Final = {"cancel", "time-out", "log", "grow", "subscribe", "sampl
 # How often, and how long in all, we look whether a notification has come.
 TURN: Final = 0.005
 TURNS: Final = 100 if IS_POOR else 1000
-# A call to be cancelled tells that it has begun, where that can be told.
+# A call to be cancelled reports that it has begun, where the form of HTTP allows it.
 BEGUN: Final = 0.5 if IS_POOR else PATIENCE
 
 WHO: Final = {"question": "who?"}
-# More than a pipe holds, in characters of every length, with a line break that is none in JSON.
+# More than a pipe holds, in characters of every length, with a line separator that JSON allows unescaped.
 LARGE: Final = "a\u00e4\u20ac\U0001f600\u2028" * 80_000
 SCENARIO: Final[list[tuple[str, str, tuple[Any, ...]]]] = [
     ("opened", "opened", ()),
