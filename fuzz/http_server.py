@@ -279,7 +279,7 @@ def run(case: Case, target: Target, *, thorough: bool = False) -> None:
             wire = socket.create_connection(("127.0.0.1", target.port), timeout=PATIENCE)
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wire.setblocking(False)
-            # A response to HEAD has a length and no body, which only the sender of the request knows.
+            # A response to HEAD has a length and no body; only its requester knows that.
             is_head = b"HEAD" in b"".join(talk.parts)
             wires.append((wire, talk, Heard(is_head=is_head)))
         for number in range(max((len(talk.parts) for talk in case.talks), default=0)):

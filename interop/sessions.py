@@ -1,4 +1,4 @@
-"""The pairings of clients and servers: every session is a client process, a server process and a recorder between.
+"""The pairings: every session is a client process, a server process and a recorder between them.
 
 A client plays its scenario and prints what came of each step. Over stdio the client launches the
 recorder with the server behind it; `http_sessions` has what is different over HTTP.

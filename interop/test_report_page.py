@@ -1,4 +1,4 @@
-"""The page of a report in a real browser: it filters, unfolds and searches, and requests nothing."""
+"""The page of a report in a real browser: it filters, unfolds, searches, and requests nothing."""
 
 import asyncio
 import json
