@@ -27,7 +27,7 @@ TURNS: Final = 100 if IS_POOR else 1000
 BEGUN: Final = 0.5 if IS_POOR else PATIENCE
 
 WHO: Final = {"question": "who?"}
-# More than a pipe holds, in characters of every length, with a separator that JSON leaves unescaped.
+# More than a pipe holds, in characters of every length, with a separator that JSON need not escape.
 LARGE: Final = "a\u00e4\u20ac\U0001f600\u2028" * 80_000
 SCENARIO: Final[list[tuple[str, str, tuple[Any, ...]]]] = [
     ("opened", "opened", ()),
