@@ -9,6 +9,7 @@ A crossing is a call from one layer into another. docs/design.md describes the s
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import subprocess
 import sys
@@ -78,7 +79,7 @@ class Walk(NamedTuple):
     def row(self) -> str:
         files = [path for path, _ in self.calls]
         layers = [_layer(path) for path in files]
-        crossings = sum(one != other for one, other in zip(layers, layers[1:], strict=False))
+        crossings = sum(one != other for one, other in itertools.pairwise(layers))
         counts = (len(self.calls), len(set(self.calls)), len(set(files)), len(set(layers)))
         return f"| {self.name} | {' | '.join(map(str, counts))} | {crossings} |"
 
