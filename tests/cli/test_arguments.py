@@ -1,6 +1,6 @@
 import pytest
 
-from accord.cli.arguments import described, read_tool_arguments, read_value, type_name
+from accord.cli.arguments import describe, read_tool_arguments, read_value, type_name
 from accord.cli.options import UsageError
 
 ROOT = {"$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}}}
@@ -103,5 +103,5 @@ def test_arguments_are_described_in_order():
         "properties": {"a": {"type": "integer"}, "b": {"type": "string", "default": "x"}, "c": {}},
         "required": ["a"],
     }
-    assert described(schema) == ["a: integer", 'b: string = "x"', "c?: any"]
-    assert described({}) == []
+    assert describe(schema) == ["a: integer", 'b: string = "x"', "c?: any"]
+    assert describe({}) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.main import _described, main
+from accord.cli.main import _describe_fault, main
 from accord.cli.options import one_of
 from support.waiting import until_sync
 
@@ -116,7 +116,7 @@ def _shell(line):
 def test_a_fault_of_ours_does_not_look_like_a_failed_check():
     with pytest.raises(ValueError) as caught:
         int("x")
-    described = _described(caught.value)
+    described = _describe_fault(caught.value)
     assert described.startswith("ValueError: invalid literal for int() with base 10: 'x' at ")
     assert f"{__file__}:" in described
 

@@ -3,7 +3,7 @@ import shlex
 
 import pytest
 
-from accord.cli.main import _parsed, _split, main
+from accord.cli.main import _parse, _split, main
 
 COMMANDS = (
     *("", "run", "list", "call", "check", "check server", "check client", "check trace", "watch"),
@@ -34,7 +34,7 @@ def test_the_examples_in_the_help_of_a_command_are_commands(command, capsys):
     for line in examples.splitlines():
         given = re.search(r"accord [^|>]*", re.split(r" {3,}", line.strip())[0])
         words, _ = _split(shlex.split(given[0], comments=True)[1:])
-        assert _parsed(words).run, line
+        assert _parse(words).run, line
 
 
 @pytest.mark.parametrize("command", COMMANDS)

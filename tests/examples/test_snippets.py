@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from accord.check.contract.cases import read_cases
-from accord.cli.main import _parsed, _split
+from accord.cli.main import _parse, _split
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -121,7 +121,7 @@ def test_the_servers_of_the_pages_on_authorization_hold_to_their_types(tmp_path)
 def test_the_commands_of_a_page_are_those_that_there_are(page):
     for found in _COMMANDS.finditer(page.read_text(encoding="utf-8")):
         words, _ = _split(shlex.split(found[1], comments=True)[1:])
-        assert _parsed(words).run, found[1]  # ends the process where there is no such option
+        assert _parse(words).run, found[1]  # ends the process where there is no such option
 
 
 def test_the_cases_of_the_page_on_testing_can_be_read(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from accord.cli.options import UsageError
 from accord.types import JsonObject
 
-__all__ = ["described", "read_tool_arguments", "read_value", "split_pairs", "type_name"]
+__all__ = ["describe", "read_tool_arguments", "read_value", "split_pairs", "type_name"]
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _BOOLEANS: Final = {
@@ -35,7 +35,7 @@ def type_name(schema: Any, root: JsonObject | None = None) -> str:
     >>> type_name({"type": "array", "items": {"type": "integer"}}), type_name({"enum": ["a", "b"]})
     ('list of integer', 'a|b')
     """
-    schema = _resolved(schema, root or {})
+    schema = _resolve(schema, root or {})
     if "enum" in schema or "const" in schema:
         return _choices(schema.get("enum") or [schema.get("const")])
     for key in ("anyOf", "oneOf"):
@@ -58,7 +58,7 @@ def _choices(values: Sequence[Any]) -> str:
     return "|".join(shown[:_CHOICES_SHOWN] + more)
 
 
-def described(schema: JsonObject) -> list[str]:
+def describe(schema: JsonObject) -> list[str]:
     """Describe the arguments of a tool, one text each.
 
     >>> described({"properties": {"a": {"type": "integer"}, "b": {"default": 2}}})
@@ -81,7 +81,7 @@ def _properties(schema: JsonObject) -> JsonObject:
     return _object(schema.get("properties"))
 
 
-def _resolved(schema: Any, root: JsonObject) -> JsonObject:
+def _resolve(schema: Any, root: JsonObject) -> JsonObject:
     for _ in range(_DEEPEST):
         reference = _object(schema).get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -160,7 +160,7 @@ def _refuse_unknown(name: str, schema: JsonObject, keys: Iterable[str]) -> None:
     for key in keys:
         if key not in properties and schema.get("additionalProperties", False) is False:
             close = get_close_matches(key, properties, n=2, cutoff=0.6)
-            takes = f"it takes {', '.join(described(schema)) or 'none'}"
+            takes = f"it takes {', '.join(describe(schema)) or 'none'}"
             hint = f"did you mean {' or '.join(close)}?" if close else takes
             raise UsageError(f"{name} has no argument {key}; {hint}")
 
@@ -196,7 +196,7 @@ def _read_all(texts: Sequence[str], schema: Any, root: JsonObject) -> Any:
 
 
 def _options(schema: Any, root: JsonObject) -> list[JsonObject]:
-    schema = _resolved(schema, root)
+    schema = _resolve(schema, root)
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return [option for each in schema[key] for option in _options(each, root)]

@@ -145,13 +145,13 @@ async def _ask(
     if options.prompt:
         return await _get_prompt(client, name, pairs)
     if "://" in name or "{" in name:
-        return await client.read_resource(_expanded(name, pairs))
+        return await client.read_resource(_expand(name, pairs))
     tools = [each async for each in client.tools()] if client.capabilities.tools else []
     if _URI.match(name) and all(each.name != name for each in tools):
-        return await client.read_resource(_expanded(name, pairs))
+        return await client.read_resource(_expand(name, pairs))
     if all(each.name != name for each in tools):
         raise UsageError(await _unknown_tool(client, name, tools))
-    tool = _named(name, tools)
+    tool = _find_entry(name, tools)
     schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
     arguments = read_tool_arguments(name, schema, pairs, options.json)
     return await client.call_tool(name, arguments)
@@ -175,11 +175,11 @@ def _unknown(kind: str, name: str, known: list[str]) -> str:
     return f"there is no {kind} {name}; there are {shown}" if known else f"it has no {kind}s"
 
 
-def _named(name: str, entries: Iterable[Entry]) -> Entry:
+def _find_entry(name: str, entries: Iterable[Entry]) -> Entry:
     return next(each for each in entries if each.name == name)
 
 
-def _expanded(uri: str, pairs: list[str]) -> str:
+def _expand(uri: str, pairs: list[str]) -> str:
     values = {key: value for key, value, _ in split_pairs(pairs)}
     if "{" not in uri:
         if values:
@@ -202,7 +202,7 @@ async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromp
     prompts = [each async for each in client.prompts()] if client.capabilities.prompts else []
     if all(each.name != name for each in prompts):
         raise UsageError(_unknown("prompt", name, [each.name for each in prompts]))
-    known = _named(name, prompts).arguments or []
+    known = _find_entry(name, prompts).arguments or []
     values = {key: value for key, value, _ in split_pairs(pairs)}
     missing = [each.name for each in known if each.required and each.name not in values]
     if missing:
@@ -251,7 +251,7 @@ def _show_contents(contents: ResourceContents) -> None:
         text = contents.text or ""
         _say(text if text.endswith("\n") else f"{text}\n")
     elif sys.stdout is None or sys.stdout.isatty():
-        _say(f"{_held(contents)}; redirect the output to keep it\n")
+        _say(f"{_describe_blob(contents)}; redirect the output to keep it\n")
     else:
         sys.stdout.buffer.write(base64.b64decode(contents.blob))
         sys.stdout.buffer.flush()
@@ -270,10 +270,12 @@ def _block(block: ContentBlock) -> str:
     if isinstance(block, ResourceLink):
         return f"[{block.title or block.name}: {block.uri}]"
     assert isinstance(block, EmbeddedResource)
-    return block.resource.text if block.resource.text is not None else _held(block.resource)
+    return (
+        block.resource.text if block.resource.text is not None else _describe_blob(block.resource)
+    )
 
 
-def _held(contents: ResourceContents) -> str:
+def _describe_blob(contents: ResourceContents) -> str:
     kind = contents.mime_type or "bytes"
     return f"[{contents.uri}: {kind}, {_size(contents.blob or '')} bytes]"
 

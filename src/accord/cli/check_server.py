@@ -132,7 +132,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.plan:
             show_plan(
-                asyncio.run(_reached(options, partial(_plan_calls, plan))), form, _name(options)
+                asyncio.run(_run_with_target(options, partial(_plan_calls, plan))),
+                form,
+                _name(options),
             )
             return 0
         report = asyncio.run(_check(options, plan))
@@ -174,14 +176,16 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
         told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, _name(options))}
         if not options.quiet:
             told["tell_plan"] = tell_plan
-        return await _reached(options, lambda subject: check_server(subject, plan, **told))
+        return await _run_with_target(options, lambda subject: check_server(subject, plan, **told))
 
 
 def _name(options: argparse.Namespace) -> str:
     return reporting.shown_target(options.target) or " ".join(options.command)
 
 
-async def _reached(options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]") -> _T:
+async def _run_with_target(
+    options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]"
+) -> _T:
     """Find out how the server is reached, serve it where it has to be, and do the work."""
     from accord.check.probing.subject import Subject, served
 
@@ -202,7 +206,7 @@ async def _reached(options: argparse.Namespace, work: "Callable[[Subject], Await
     }
     if isinstance(found, str):
         subject = Subject(url=found, form=transport, **settings)
-        return await work(await _authorized(subject, options))
+        return await work(await _authorize(subject, options))
     if transport == "stdio":
         return await work(Subject(command=found, **settings))
     if options.command:
@@ -210,10 +214,10 @@ async def _reached(options: argparse.Namespace, work: "Callable[[Subject], Await
     place = locate(options.target, options.rest).target
     async with served(place, transport, settings["env"]) as url:
         subject = Subject(url=url, form=transport, is_launched=True, **settings)
-        return await work(await _authorized(subject, options))
+        return await work(await _authorize(subject, options))
 
 
-async def _authorized(subject: "Subject", options: argparse.Namespace) -> "Subject":
+async def _authorize(subject: "Subject", options: argparse.Namespace) -> "Subject":
     """Return a server that is told who we are, by tokens that are given or obtained."""
     subject = replace(
         subject,

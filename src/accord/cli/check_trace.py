@@ -87,7 +87,7 @@ def _judge(options: argparse.Namespace) -> "Report":
     revision = (
         None if options.revision is None else one_of(options.revision, REVISION_IDS, "revision")
     )
-    with _opened(options.file) as file:
+    with _open(options.file) as file:
         # A pipe has neither a length nor a place in it.
         is_measured = file.seekable() and options.file != "-"
         total = os.fstat(file.fileno()).st_size if is_measured else None
@@ -106,7 +106,7 @@ def _judge(options: argparse.Namespace) -> "Report":
             )
 
 
-def _opened(name: str) -> "nullcontext[IO[bytes]] | IO[bytes]":
+def _open(name: str) -> "nullcontext[IO[bytes]] | IO[bytes]":
     if name == "-":
         if sys.stdin is None:
             raise TraceError("standard input is closed")

@@ -421,7 +421,7 @@ class Examination:
         return self._note("list", "ok", asked="ping", came="an answer; it declares nothing to list")
 
     @property
-    def _shown(self) -> str:
+    def _format(self) -> str:
         return shown_url(self.url)
 
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from accord.cli.arguments import described
+from accord.cli.arguments import describe
 from accord.cli.connection import add_options, talk
 from accord.cli.options import one_of
 from accord.cli.target import add_target, demand_target
@@ -119,16 +119,16 @@ def _rows(lists: "Lists") -> list[_Row]:
     tools, resources, templates, prompts = (lists.entries.get(kind, []) for kind in _KINDS)
     return [
         *(
-            _Row("tool", _called(each.name, described(each.input_schema)), _about(each))
+            _Row("tool", _signature(each.name, describe(each.input_schema)), _about(each))
             for each in tools
         ),
         *(_Row("resource", each.uri, _about(each)) for each in resources),
         *(_Row("resource template", each.uri_template, _about(each)) for each in templates),
-        *(_Row("prompt", _called(each.name, _texts(each)), _about(each)) for each in prompts),
+        *(_Row("prompt", _signature(each.name, _texts(each)), _about(each)) for each in prompts),
     ]
 
 
-def _called(name: str, arguments: Sequence[str]) -> str:
+def _signature(name: str, arguments: Sequence[str]) -> str:
     return f"{name}({', '.join(arguments)})"
 
 

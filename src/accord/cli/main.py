@@ -78,7 +78,7 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         be_lenient()
         words, command = _split(sys.argv[1:] if args is None else args)
-        options = _parsed(words)
+        options = _parse(words)
         options.command = command
         # A server logs as it likes, and starts sooner without this.
         with (
@@ -96,7 +96,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     except Exception as error:
         # Exit code 1 means that the thing checked failed; a fault of ours must not look like it.
-        complain(f"internal error, please report it: {_described(error)}")
+        complain(f"internal error, please report it: {_describe_fault(error)}")
         return 2
     return code
 
@@ -138,7 +138,7 @@ def _interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = _parser(words[0] if words else "")
     options, rest = parser.parse_known_args(words)
     if options.named is None:
@@ -161,7 +161,7 @@ def _split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return args[:at], args[at + 1 :]
 
 
-def _described(error: Exception) -> str:
+def _describe_fault(error: Exception) -> str:
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

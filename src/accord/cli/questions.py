@@ -49,7 +49,7 @@ def ask_user(
         note("(Ctrl-D declines)")
     try:
         if not fields:
-            return {} if _agreed(given) else False
+            return {} if _ask_agreement(given) else False
         answers = {
             name: _field(name, field, given.get(name), is_required=name in required)
             for name, field in fields.items()
@@ -68,7 +68,7 @@ def somebody_is_there() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
-def _agreed(given: Mapping[str, tuple[str, bool]]) -> bool:
+def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
     if "agree" in given:
         return given["agree"][0].lower() in _YES
     if not somebody_is_there():
@@ -91,7 +91,7 @@ def _field(
 ) -> Any:
     default = schema.get("default")
     if given is not None:
-        return _given(name, schema, given)
+        return _take_given(name, schema, given)
     if not somebody_is_there():
         if default is not None or not is_required:
             return default
@@ -114,7 +114,7 @@ def _field(
             note(f"  {error}")
 
 
-def _given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
+def _take_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
     text, is_json = given
     try:
         return json.loads(text) if is_json else read_value(text, schema)

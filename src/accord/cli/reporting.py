@@ -29,10 +29,10 @@ __all__ = [
     "chosen_form",
     "deliver",
     "demand_requirements",
-    "rendered",
+    "render",
     "shown_file",
     "shown_target",
-    "written",
+    "write_report",
 ]
 
 
@@ -156,15 +156,15 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
 
     code = 1 if report.has_failed else 0
     if not options.output:
-        say(_for_screen(report, quiet=options.quiet) if form == "text" else rendered(report, form))
+        say(_for_screen(report, quiet=options.quiet) if form == "text" else render(report, form))
         return code
-    if not written(report, form, options):
+    if not write_report(report, form, options):
         return 2
     say(f"{summary(report)}\n")
     return code
 
 
-def written(
+def write_report(
     report: "Report", form: str, options: argparse.Namespace, *, is_private: bool = False
 ) -> bool:
     """Write a report to the files asked for, none or more; False after a complaint about one.
@@ -180,7 +180,7 @@ def written(
     for path in options.output:
         own = form if len(options.output) == 1 else _form_of(path, form)
         try:
-            text = rendered(report, own, quiet=options.quiet)
+            text = render(report, own, quiet=options.quiet)
             with open_private(path) if is_private else path.open("wb") as file:
                 file.write(text.encode("utf-8", errors="backslashreplace"))
         except OSError as error:
@@ -189,11 +189,11 @@ def written(
     return True
 
 
-def rendered(report: "Report", form: str, *, quiet: bool = False) -> str:
+def render(report: "Report", form: str, *, quiet: bool = False) -> str:
     """Return a report in one of its forms, as a file has it."""
     module, name = _FORMS[form].function.split(".")
     render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
-    report = _dated(report)
+    report = _add_date(report)
     return render(report, quiet=quiet) if form == "text" else render(report)
 
 
@@ -203,7 +203,7 @@ def _for_screen(report: "Report", *, quiet: bool) -> str:
     return as_text(report, quiet=quiet, width=width(), paint=painter())
 
 
-def _dated(report: "Report") -> "Report":
+def _add_date(report: "Report") -> "Report":
     from msgspec.structs import replace
 
     if report.setting.at is not None:

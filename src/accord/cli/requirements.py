@@ -151,7 +151,7 @@ def _card(row: "Requirement", paint: Paint) -> str:
     lines = [paint("bold", row.id)]
     for label, values in facts:
         for place, value in enumerate(values):
-            lines += _labelled("" if place else label, value)
+            lines += _label_lines("" if place else label, value)
     return "\n".join(lines) + "\n"
 
 
@@ -170,7 +170,7 @@ def _official(row: "Requirement") -> list[str]:
     return [] if row.official_level is None else [row.official_level]
 
 
-def _labelled(label: str, value: str) -> list[str]:
+def _label_lines(label: str, value: str) -> list[str]:
     head = f"  {label.ljust(11)}  "
     columns = width()
     if columns is None:

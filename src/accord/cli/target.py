@@ -235,7 +235,7 @@ def load(place: Place) -> "Server[Any]":
     """
     sys.argv = [place.shown]
     try:
-        module = _imported(place)
+        module = _import(place)
     except SyntaxError as error:
         raise UsageError(_syntax(error, place)) from None
     except SystemExit as error:
@@ -246,7 +246,7 @@ def load(place: Place) -> "Server[Any]":
         ) from None
     except Exception as error:
         raise UsageError(_failed_import(error, place)) from None
-    return _named(module, place) if place.object else _only(module, place)
+    return _find_object(module, place) if place.object else _only(module, place)
 
 
 def _look_in(folder: Path) -> None:
@@ -254,7 +254,7 @@ def _look_in(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _imported(place: Place) -> ModuleType:
+def _import(place: Place) -> ModuleType:
     if place.file is None:
         _look_in(Path.cwd())
         return import_module(place.module)
@@ -340,7 +340,7 @@ def _short(file: str) -> str:
 # -- the server in it
 
 
-def _named(module: ModuleType, place: Place) -> "Server[Any]":
+def _find_object(module: ModuleType, place: Place) -> "Server[Any]":
     from accord.server import Server
 
     found: Any = module
@@ -351,7 +351,7 @@ def _named(module: ModuleType, place: Place) -> "Server[Any]":
             raise UsageError(f"{place.shown} has no {place.object}{known}")
         found = getattr(found, part)
     if not isinstance(found, Server) and callable(found):
-        found = _made(found, place)
+        found = _call_factory(found, place)
     if not isinstance(found, Server):
         raise UsageError(
             f"{place.shown}:{place.object} is a {_kind(found)}, expected a Server or a function "
@@ -360,7 +360,7 @@ def _named(module: ModuleType, place: Place) -> "Server[Any]":
     return found
 
 
-def _made(factory: Any, place: Place) -> Any:
+def _call_factory(factory: Any, place: Place) -> Any:
     try:
         return factory()
     except Exception as error:

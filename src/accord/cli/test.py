@@ -119,16 +119,16 @@ def run(options: argparse.Namespace) -> int:
         from accord.check.contract.contact import Contact
 
         patience = file.timeout if options.timeout is None else options.timeout
-        target = _reached(options, found, settings)
+        target = _target_over(options, found, settings)
         contacting = Contact(target, settings, patience=patience, way=_way(options))
         with _nothing_kept(), contacting as contact:
-            tests, plan = _planned(contact, options, file)
+            tests, plan = _plan_tests(contact, options, file)
             if options.plan:
                 show_plan(plan, plan_form(form), _target(options))
                 return 0
             if not options.quiet:
                 tell_plan(plan)
-            ran.extend(_ran(contact, tests))
+            ran.extend(_run_tests(contact, tests))
             limits.append(contact.limit)
         return 0
 
@@ -167,7 +167,7 @@ def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
     options.revision = options.revision or file.revision
 
 
-def _reached(options: argparse.Namespace, found: Any, settings: Any) -> Any:
+def _target_over(options: argparse.Namespace, found: Any, settings: Any) -> Any:
     if options.transport is None:
         return found
     transport = one_of(options.transport, _TRANSPORTS, "transport")
@@ -218,7 +218,7 @@ def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
     )
 
 
-def _planned(
+def _plan_tests(
     contact: "Contact", options: argparse.Namespace, file: "CaseFile"
 ) -> "tuple[list[Test], CallPlan]":
     from accord.check.contract.running import planned_tests
@@ -231,7 +231,7 @@ def _planned(
             raise UsageError(str(error)) from None
 
 
-def _ran(contact: "Contact", tests: "list[Test]") -> "list[Ran]":
+def _run_tests(contact: "Contact", tests: "list[Test]") -> "list[Ran]":
     from accord.check.contract.running import run_tests
 
     with interruptible(), progress("testing", len(tests)) as done:
@@ -251,7 +251,7 @@ def _deliver(
     for path in options.output:
         chosen = form if form and len(options.output) == 1 else _ENDINGS.get(path.suffix, "text")
         try:
-            path.write_text(_rendered(chosen, target, ran, limit, quiet=options.quiet), "utf-8")
+            path.write_text(_render(chosen, target, ran, limit, quiet=options.quiet), "utf-8")
         except OSError as error:
             complain(f"{path}: {error.strerror or error}")
             return 2
@@ -261,11 +261,11 @@ def _deliver(
         say(rendering.as_text(target, ran, limit, quiet=options.quiet, paint=painter()))
     else:
         assert form is not None
-        say(_rendered(form, target, ran, limit, quiet=options.quiet))
+        say(_render(form, target, ran, limit, quiet=options.quiet))
     return 1 if rendering.has_failed(ran) else 0
 
 
-def _rendered(
+def _render(
     form: str, target: str, ran: "Sequence[Ran]", limit: "CallLimit", *, quiet: bool
 ) -> str:
     render = import_module("accord.check.contract.rendering").FORMS[form]

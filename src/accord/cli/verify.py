@@ -87,10 +87,10 @@ def _show(found: "list[Change]", form: str, options: argparse.Namespace) -> None
             style = _STYLES.get(line.strip()[:2])
             say((paint(style, line) if style else line) + "\n")
     count = f"{len(found)} change{'s' if len(found) > 1 else ''}"
-    say(f"{count} since {options.lock}; if they are wanted:\n  {_accepting(options)}\n")
+    say(f"{count} since {options.lock}; if they are wanted:\n  {_accept_command(options)}\n")
 
 
-def _accepting(options: argparse.Namespace) -> str:
+def _accept_command(options: argparse.Namespace) -> str:
     """Return the command that writes the file anew."""
     from shlex import join
 

@@ -226,7 +226,7 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
         return 0
     report = merged(reports)
     # Not to stdout, which is the host's.
-    if not reporting.written(report, form, options, is_private=True):
+    if not reporting.write_report(report, form, options, is_private=True):
         return 2
     log.tell(summary(report))
     return 1 if report.has_failed else 0
