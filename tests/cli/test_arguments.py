@@ -6,6 +6,9 @@ from accord.cli.options import UsageError
 ROOT = {"$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}}}
 
 
+INTEGERS = {"type": "array", "items": {"type": "integer"}}
+
+
 @pytest.mark.parametrize(
     ("schema", "text", "value"),
     [
@@ -42,15 +45,19 @@ def test_a_text_becomes_the_value_that_the_schema_means(schema, text, value):
 @pytest.mark.parametrize(
     ("schema", "text", "said"),
     [
-        ({"type": "integer"}, "1.5", "'1.5' is no integer"),
-        ({"type": "number"}, "nan", "'nan' is no number"),
-        ({"type": "number"}, "many", "'many' is no number"),
-        ({"type": "boolean"}, "maybe", "'maybe' is no boolean"),
-        ({"type": "null"}, "x", "'x' is no null"),
-        ({"enum": ["red", "blue"]}, "green", "'green' is no red|blue"),
-        ({"type": "object"}, "x", "'x' is no object; write key:=JSON for nested values"),
-        ({"type": "array"}, "[", "'[' is no array; write key:=JSON for nested values"),
-        ({"type": "array", "items": {"type": "integer"}}, "1,x", "'1,x' is no list of integer"),
+        ({"type": "integer"}, "1.5", "expected integer, got '1.5'"),
+        ({"type": "number"}, "nan", "expected number, got 'nan'"),
+        ({"type": "number"}, "many", "expected number, got 'many'"),
+        ({"type": "boolean"}, "maybe", "expected boolean, got 'maybe'"),
+        ({"type": "null"}, "x", "expected null, got 'x'"),
+        ({"enum": ["red", "blue"]}, "green", "expected red|blue, got 'green'"),
+        ({"type": "object"}, "x", "expected object, got 'x'; write key:=JSON for nested values"),
+        ({"type": "array"}, "[", "expected array, got '['; write key:=JSON for nested values"),
+        (INTEGERS, "1,x", "expected list of integer, got '1,x'"),
+            {"type": "array", "items": {"type": "integer"}},
+            "1,x",
+            "expected list of integer, got '1,x'",
+        ),
     ],
 )
 def test_a_text_that_is_no_such_value_is_refused(schema, text, said):
@@ -94,7 +101,7 @@ def test_a_value_may_hold_an_equals_sign():
 
 
 def test_a_key_is_needed():
-    with pytest.raises(UsageError, match="'=1' is no argument"):
+    with pytest.raises(UsageError, match="'=1' is not an argument"):
         read_tool_arguments("t", {}, ["=1"], None)
 
 

@@ -152,7 +152,7 @@ def test_a_question_is_answered_by_options_where_there_is_no_terminal(accord, go
 def test_an_answer_that_does_not_fit_declines_and_says_why(accord, good):
     done = accord("call", good, "book", "--answer", "row=seven")
     assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
-    assert "declined: --answer row: 'seven' is no integer" in done.stderr
+    assert "declined: --answer row: expected integer, got 'seven'" in done.stderr
 
 
 def test_a_question_without_fields_takes_an_agreement(accord, tmp_path):
@@ -201,7 +201,7 @@ def talk_on_terminal(good, answers, *words):
 def test_a_question_is_asked_on_the_terminal(good):
     answers = [
         ("row (integer): ", b"seven\n"),
-        ("'seven' is no integer", b"7\n"),
+        ("expected integer, got 'seven'", b"7\n"),
         ("side (aisle|window) [window]: ", b"aisle\n"),
     ]
     assert talk_on_terminal(good, answers) == (0, "row 7, aisle\n")
@@ -220,7 +220,7 @@ def test_an_empty_answer_takes_the_default_and_is_refused_without_one(good):
 def test_a_boolean_is_answered_with_a_letter(good, typed, meant):
     answers = [
         ("sure (boolean, y or n): ", b"perhaps\n"),
-        ("'perhaps' is no boolean; expected true or false, yes or no, y or n", b""),
+        ("expected boolean, got 'perhaps'; write true or false, yes or no, y or n", b""),
         ("sure (boolean, y or n): ", f"{typed}\n".encode()),
         ("mood (string) [calm]: ", b"\n"),
     ]
@@ -243,18 +243,18 @@ MISTAKES = [
     (["ad", "a=1"], "there is no tool ad; did you mean add?"),
     (["zzzzzz"], "there is no tool zzzzzz; there are add, kinds, work, refuse, book, decide"),
     (["greet", "name=x"], "there is no tool greet, but a prompt: add --prompt"),
-    (["add", "a=one"], "argument a of add: 'one' is no integer"),
+    (["add", "a=one"], "argument a of add: expected integer, got 'one'"),
     (["add", "a=1", "a=2"], "argument a of add: given 2 times, expected one integer"),
     (["add", "a=1", "bb=2"], "add has no argument bb; did you mean b?"),
     (["add", "a=1", "zzz=2"], "add has no argument zzz; it takes a: integer, b: integer = 2"),
-    (["add", "1"], "'1' is no argument; expected key=value, or key:=JSON"),
-    (["add", "a:=x"], "a:= takes JSON, and 'x' is none: "),
+    (["add", "1"], "'1' is not an argument; expected key=value, or key:=JSON"),
+    (["add", "a:=x"], "a:= takes JSON; 'x' is not JSON: "),
     (["add", "--json", "[1]"], "--json takes an object of arguments, such as '{\"a\": 1}'"),
     (["greet", "--prompt"], "greet lacks name; add name=..."),
     (["gret", "--prompt"], "there is no prompt gret; did you mean greet?"),
     (["note://{name}"], "note://{name} lacks name; add name=..."),
     (["note://x", "name=y"], "note://x takes no arguments; only a template has {variables}"),
-    (["note://{", "name=y"], "note://{ is no URI template: "),
+    (["note://{", "name=y"], "note://{ is not a URI template: "),
     ([], "call needs the NAME of a tool; accord list good.py shows them"),
 ]
 

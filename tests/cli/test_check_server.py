@@ -120,7 +120,7 @@ def test_a_revision_that_no_check_speaks_is_refused(accord):
     for check in (("server", "x.py"), ("client", "--", "x", "{url}")):
         done = accord("check", check[0], "--revision", "2026-07-28", *check[1:])
         assert done.returncode == 2
-        assert "nobody can be checked under 2026-07-28 yet" in done.stderr
+        assert "2026-07-28 opens without a handshake, and cannot be checked yet" in done.stderr
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_check(accord, tmp_path):
@@ -181,8 +181,8 @@ def test_a_chosen_tool_is_called_whatever_it_does_and_no_other(accord, good, tmp
         (("--revision", "2023-01-01"), "2023-01-01"),
         (("--format", "pdf"), "pdf"),
         (("--transport", "carrier-pigeon"), "carrier-pigeon"),
-        (("--header", "no colon"), "'no colon' is no header, expected 'Name: value'"),
-        (("--env", "=x"), "'=x' is no variable, expected K=V"),
+        (("--header", "no colon"), "'no colon' is not a header, expected 'Name: value'"),
+        (("--env", "=x"), "'=x' is not a variable, expected K=V"),
         (("--timeout", "soon"), "soon"),
     ],
     ids=["only", "revision", "format", "transport", "header", "env", "timeout"],

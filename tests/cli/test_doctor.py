@@ -77,7 +77,7 @@ def test_every_step_of_a_good_server_is_told():
             assert token not in str(steps)
             script.is_open = True
             code, steps, _ = await examined(script.url)
-            assert (code, "open to everybody" in steps["http"]["came"]) == (0, True)
+            assert (code, "open to every caller" in steps["http"]["came"]) == (0, True)
             assert "challenge" not in steps
 
     run(main())
@@ -166,8 +166,8 @@ def test_a_token_is_read_and_compared_with_what_the_server_says_of_itself():
     good = token()
     facts = token_facts(good, about, time.time())
     assert facts.faults == ()
-    assert "'https://issuer.example' for 'https://desk.example/mcp'" in facts.told
-    assert good not in facts.told
+    assert "'https://issuer.example' for 'https://desk.example/mcp'" in facts.description
+    assert good not in facts.description
     wrong = token(aud="account", iss="https://other.example", exp=1_000)
     late, foreign, elsewhere = token_facts(wrong, about, 1_060.0).faults
     assert "expired 60 s ago" in late

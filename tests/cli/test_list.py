@@ -167,15 +167,15 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
         (["good.py", "more"], "list takes one TARGET; more is too much"),
         (["--", "no-such-command"], "no-such-command: could not be started: 'no-such-command' was"),
         (["good.py", "--cwd", "nowhere"], "--cwd: there is no folder nowhere"),
-        (["good.py", "--env", "X"], "argument --env: 'X' is no variable, expected K=V"),
-        (["good.py", "--timeout", "x"], "argument --timeout: 'x' is no number of seconds"),
+        (["good.py", "--env", "X"], "argument --env: 'X' is not a variable, expected K=V"),
+        (["good.py", "--timeout", "x"], "argument --timeout: 'x' is not a number of seconds"),
         (
             ["good.py", "--revision", "1"],
             "unknown revision '1'; known: 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25\n",
         ),
         (
             ["good.py", "--revision", "2026-07-28"],
-            "nobody can be spoken to under 2026-07-28 yet, which opens without a handshake",
+            "2026-07-28 opens without a handshake, and cannot be spoken yet",
         ),
         (["good.py", "--format", "xml"], "unknown format 'xml'; known: text, json"),
     ],

@@ -60,9 +60,9 @@ def test_help_fits_a_narrow_terminal_but_for_what_is_to_be_copied(command, capsy
         ("check trace a b", "b is too much"),
         (
             "run x.py --http --port 65536",
-            "argument --port: '65536' is no port, expected 0 to 65535",
+            "argument --port: '65536' is not a port, expected 0 to 65535",
         ),
-        ("watch --listen x http://y/", "argument --listen: 'x' is no port, expected 0 to 65535"),
+        ("watch --listen x http://y/", "argument --listen: 'x' is not a port, expected 0 to 65535"),
         ("check server", "check server needs a TARGET: a URL, a Python file, a module, or -- and"),
         ("check server http://x/ y", "check server takes one TARGET; y is too much"),
         ("lock http://x/ y", "lock takes one TARGET; y is too much"),

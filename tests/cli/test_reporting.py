@@ -114,7 +114,7 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
     ],
 )
 def test_urls_are_named_without_what_may_be_secret(target, shown):
-    assert reporting.shown_target(target) == shown
+    assert reporting.display_target(target) == shown
 
 
 def test_there_may_be_no_file_to_show(monkeypatch, tmp_path):

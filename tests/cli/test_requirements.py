@@ -57,7 +57,7 @@ def test_an_id_gives_a_full_card(accord):
     for expected in (
         "roots.item.name\n  text         A root has a name for display.\n",
         "2024-11-05 MAY (a breach is a failure)",
-        "2025-06-18 MAY (what is absent is told, and is not a breach)",
+        "2025-06-18 MAY (its absence is reported, and is not a breach)",
         "official     2025-06-18 MAY",
         "source       2024-11-05: 3.1.2",
         "\n\njsonrpc.request.id-unique\n",

@@ -156,8 +156,11 @@ def test_a_closed_stream_is_exit_code_2(good, closed):
         (["good.py", "more"], "run takes one TARGET; more is too much"),
         (["python", "good.py"], "run takes the file alone, without python: accord run good.py"),
         (["--", "python", "good.py"], "run serves a Python file or module; a command needs no"),
-        (["good.py", "--grace", "soon"], "argument --grace: 'soon' is no number of seconds"),
-        (["good.py", "--grace", "-1"], "argument --grace: '-1' is no number of seconds"),
+        (
+            ["good.py", "--grace", "soon"],
+            "argument --grace: 'soon' is not a number of seconds",
+        ),
+        (["good.py", "--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
         (["good.py", "--wat"], "there is no option --wat"),
     ],
 )

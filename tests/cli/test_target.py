@@ -88,7 +88,7 @@ MISTAKES = [
     ("folder", "folder is a folder; name the file in it: folder/one.py"),
     ("empty", "empty is a folder; name the file in it, such as server.py"),
     ("package", "package is a folder; name the file in it: package/parts.py"),
-    ("script.js", "script.js is no Python file; a command stands after --: -- node script.js"),
+    ("script.js", "script.js is not a Python file; a command stands after --: -- node script.js"),
     (f"{sys.executable} good.py", "is a command line, and commands stand after --: -- "),
     ("sh", "sh is a command, and commands stand after --: -- sh"),
 ]

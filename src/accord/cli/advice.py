@@ -1,14 +1,12 @@
-"""What a program is told to pass, in the words of the command line."""
+"""Advice for programs, in the options of the command line."""
 
 import re
 from typing import Final
 
-__all__ = ["in_options"]
-
-# From what is told in Python to what is typed in a shell, the longest first.
+# From parameters in Python to options in a shell, the longest first.
 _WORDS: Final = tuple(
-    (re.compile(told), typed)
-    for told, typed in (
+    (re.compile(advice), typed)
+    for advice, typed in (
         (
             r'pass auth="oauth" to obtain a token, or auth="\.\.\." with one',
             "add --oauth to obtain a token, or --bearer TOKEN",
@@ -52,13 +50,13 @@ _OF_PROGRAMS: Final = re.compile(r"\b(?:OAuth|ClientKey)\((?:[^()]|\([^()]*\))*\
 
 
 def in_options(text: str) -> str:
-    """Say with options of the command line what a program would be told with parameters.
+    """Replace the parameters in an error message by options of the command line.
 
-    What only a program can do is named as that.
+    What has no option is marked as something for a program.
 
     >>> in_options("ask for other scopes with OAuth(scopes=[...])")
     'ask for other scopes with --scope S'
     """
-    for told, typed in _WORDS:
-        text = told.sub(typed, text)
+    for advice, typed in _WORDS:
+        text = advice.sub(typed, text)
     return _OF_PROGRAMS.sub(r"\g<0> in a program", text)

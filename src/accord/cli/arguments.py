@@ -10,20 +10,18 @@ from typing import Any, Final
 from accord.cli.options import UsageError
 from accord.types import JsonObject
 
-__all__ = ["describe", "read_tool_arguments", "read_value", "split_pairs", "type_name"]
-
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "y", "on", "1"), True),
     **dict.fromkeys(("false", "no", "n", "off", "0"), False),
 }
-# A schema that refers to itself is as deep as anybody likes.
+# A schema that refers to itself has no depth of its own.
 _DEEPEST: Final = 20
 _CHOICES_SHOWN: Final = 8
 
 
 class _Misfit(ValueError):
-    """A text is no value of a type; the message says what was expected."""
+    """The text does not fit the type; the message says what was expected."""
 
 
 # -- schemas in words
@@ -103,7 +101,7 @@ def split_pairs(words: Iterable[str]) -> list[tuple[str, str, bool]]:
         is_json = key.endswith(":")
         key = key.removesuffix(":").strip()
         if not equals or not key:
-            raise UsageError(f"{word!r} is no argument; expected key=value, or key:=JSON")
+            raise UsageError(f"{word!r} is not an argument; expected key=value, or key:=JSON")
         pairs.append((key, value, is_json))
     return pairs
 
@@ -152,7 +150,7 @@ def _json(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{where} takes JSON, and {text[:60]!r} is none: {error}") from None
+        raise UsageError(f"{where} takes JSON; {text[:60]!r} is not JSON: {error}") from None
 
 
 def _refuse_unknown(name: str, schema: JsonObject, keys: Iterable[str]) -> None:
@@ -181,7 +179,7 @@ def read_value(text: str, schema: JsonObject) -> Any:
     """Read one value by its schema.
 
     Raises:
-        ValueError: it is none; the message says what was expected.
+        ValueError: the text does not fit the schema; the message says what was expected.
     """
     return _read(text, schema, schema)
 
@@ -218,7 +216,7 @@ def _read(text: str, schema: Any, root: JsonObject) -> Any:
             return _read_as(text, option, root)
         except _Misfit:
             continue
-    raise _Misfit(f"{text[:60]!r} is no {type_name(schema, root)}{_advice(options)}")
+    raise _Misfit(f"expected {type_name(schema, root)}, got {text[:60]!r}{_advice(options)}")
 
 
 def _kind(schema: JsonObject) -> str | None:
@@ -228,7 +226,7 @@ def _kind(schema: JsonObject) -> str | None:
 
 def _advice(options: Sequence[JsonObject]) -> str:
     if any(each.get("type") == "boolean" for each in options):
-        return "; expected true or false, yes or no, y or n"
+        return "; write true or false, yes or no, y or n"
     structured = any(each.get("type") in ("object", "array") for each in options)
     return "; write key:=JSON for nested values" if structured else ""
 
@@ -270,7 +268,7 @@ def _number(text: str) -> int | float:
         value = float(text)
     except ValueError:
         raise _Misfit from None
-    if value - value != 0:  # infinities and what is no number are no JSON
+    if value - value != 0:  # JSON has neither infinities nor NaN
         raise _Misfit
     return value
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from accord.cli.arguments import read_tool_arguments, split_pairs
 from accord.cli.connection import add_options, talk
 from accord.cli.options import UsageError, one_of
-from accord.cli.questions import ask_user, read_answers, somebody_is_there
+from accord.cli.questions import ask_user, is_interactive, read_answers
 from accord.cli.terminal import harmless, note, say
 from accord.errors import RequestError
 from accord.types import (
@@ -37,7 +37,6 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.client import Client
 
-__all__ = ["register"]
 
 Entry = TypeVar("Entry", Tool, Prompt)
 
@@ -122,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
     # A person may think longer than any default, and can interrupt.
-    patience = {"timeout": math.inf} if somebody_is_there() else {}
+    patience = {"timeout": math.inf} if is_interactive() else {}
     return talk(
         options,
         target,
@@ -195,7 +194,7 @@ def _expand(uri: str, pairs: list[str]) -> str:
             raise UsageError(f"{uri} lacks {', '.join(missing)}; add {example}")
         return template.expand(values)
     except ValueError as error:
-        raise UsageError(f"{uri} is no URI template: {error}") from None
+        raise UsageError(f"{uri} is not a URI template: {error}") from None
 
 
 async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromptResult:

@@ -8,8 +8,6 @@ from accord.cli.terminal import note, say
 if TYPE_CHECKING:
     from accord.check.probing.calls import CallPlan
 
-__all__ = ["plan_form", "show_plan", "tell_plan"]
-
 
 def plan_form(form: str | None) -> str:
     """Return the form of a plan: text, or JSON where that was asked for.
@@ -18,7 +16,7 @@ def plan_form(form: str | None) -> str:
         UsageError: it has no such form.
     """
     if form not in (None, "text", "json"):
-        raise UsageError(f"--plan is told as text or json, not {form}")
+        raise UsageError(f"--plan is shown as text or json, not {form}")
     return form or "text"
 
 
@@ -29,8 +27,8 @@ def show_plan(plan: "CallPlan", form: str, target: str) -> None:
     say(as_json(plan, target) if form == "json" else f"{as_text(plan)}\n")
 
 
-def tell_plan(plan: "CallPlan") -> None:
-    """Tell a plan on stderr, before the result; nothing where the server lists no tools."""
+def announce_plan(plan: "CallPlan") -> None:
+    """Print a plan to stderr before the result; nothing if the server lists no tools."""
     from accord.check.rendering.plan import as_text
 
     if plan.called or plan.not_called:

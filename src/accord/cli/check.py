@@ -7,7 +7,6 @@ from accord.cli import check_client, check_server, check_trace
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["register"]
 
 _ABOUT = """\
 Check that the rules of the protocol are kept, clause by clause.

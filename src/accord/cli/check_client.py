@@ -1,4 +1,4 @@
-"""`accord check client`: be the server for somebody's client, and judge it."""
+"""`accord check client`: run a client against our servers and judge it."""
 
 import argparse
 import asyncio
@@ -12,7 +12,6 @@ from accord.errors import ConnectFailed, MissingExtra
 if TYPE_CHECKING:
     from accord.check.client_check import ClientPlan
 
-__all__ = ["register"]
 
 _TRANSPORTS: Final = ("http", "sse")
 _ABOUT: Final = """\
@@ -90,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     except (ConnectFailed, MissingExtra) as error:
         complain(str(error))
         return 2
-    return reporting.deliver(report, reporting.chosen_form(options), options)
+    return reporting.deliver(report, reporting.report_format(options), options)
 
 
 def _plan(options: argparse.Namespace) -> "ClientPlan":

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from accord.cli import reporting
 from accord.cli.advice import in_options
-from accord.cli.call_plans import plan_form, show_plan, tell_plan
+from accord.cli.call_plans import announce_plan, plan_form, show_plan
 from accord.cli.connection import add_auth_options, auth_of, oauth_of
 from accord.cli.options import (
     UsageError,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from accord.check.server_check import Plan, Stage
     from accord.cli.terminal import Advance
 
-__all__ = ["register"]
 
 _T = TypeVar("_T")
 _TRANSPORTS: Final = ("stdio", "http", "sse")
@@ -45,7 +44,7 @@ TARGET is a URL, a Python file or module with a Server, or a command line after 
 tools, resources and prompts are found and used with plain valid arguments. A tool is called only
 if it says that it reads (readOnlyHint: true); or, without annotations and not behind a URL, if its
 name begins with a word such as get, list, read or search and no other word may mean a change.
-Which tools are called is told before the first call; --plan tells it and calls none.
+The plan of calls is shown before the first call; --plan shows it and calls none.
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the server could not be reached.
@@ -127,7 +126,7 @@ def _add_reaching(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check a server and print the report."""
     demand_target(options, "check server")
-    form = plan_form(options.format) if options.plan else reporting.chosen_form(options)
+    form = plan_form(options.format) if options.plan else reporting.report_format(options)
     plan = _plan(options)
     try:
         if options.plan:
@@ -173,14 +172,19 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
     from accord.check.server_check import check_server
 
     with progress("checking", 1000) as done:
-        told: dict[str, Any] = {"step": _step(done), "setting": _setting(options, _name(options))}
+        callbacks: dict[str, Any] = {
+            "step": _step(done),
+            "setting": _setting(options, _name(options)),
+        }
         if not options.quiet:
-            told["tell_plan"] = tell_plan
-        return await _run_with_target(options, lambda subject: check_server(subject, plan, **told))
+            callbacks["tell_plan"] = announce_plan
+        return await _run_with_target(
+            options, lambda subject: check_server(subject, plan, **callbacks)
+        )
 
 
 def _name(options: argparse.Namespace) -> str:
-    return reporting.shown_target(options.target) or " ".join(options.command)
+    return reporting.display_target(options.target) or " ".join(options.command)
 
 
 async def _run_with_target(
@@ -218,7 +222,7 @@ async def _run_with_target(
 
 
 async def _authorize(subject: "Subject", options: argparse.Namespace) -> "Subject":
-    """Return a server that is told who we are, by tokens that are given or obtained."""
+    """Add the tokens that were given on the command line, or obtain one."""
     subject = replace(
         subject,
         other_token=options.other_bearer,
@@ -247,7 +251,7 @@ def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
 
 
 def _setting(options: argparse.Namespace, target: str) -> "Setting":
-    """Return what the report says of this check; secrets are named there, and never told."""
+    """Describe this check for the report, with the names of secrets but not their values."""
     from accord.check.report import Setting
 
     words = ["accord check server", *([quote(target)] if options.target else [])]

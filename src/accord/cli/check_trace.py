@@ -9,7 +9,7 @@ from shlex import quote
 from typing import IO, TYPE_CHECKING, Any
 
 from accord.cli.options import one_of
-from accord.cli.reporting import add_options, chosen_form, deliver, demand_requirements
+from accord.cli.reporting import add_options, deliver, demand_requirements, report_format
 from accord.cli.terminal import complain, progress
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
@@ -17,7 +17,6 @@ from accord.types import REVISION_IDS
 if TYPE_CHECKING:
     from accord.check.report import Report
 
-__all__ = ["register"]
 
 _ABOUT = """\
 Judge a recorded session: one JSON object per line, such as accord watch --record writes.
@@ -69,7 +68,7 @@ def register(kinds: "argparse._SubParsersAction[Any]") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Judge a recording and print the report."""
-    form = chosen_form(options)
+    form = report_format(options)
     demand_requirements(options.only)
     try:
         report = _judge(options)
@@ -118,8 +117,8 @@ def _open(name: str) -> "nullcontext[IO[bytes]] | IO[bytes]":
 
 
 def _stepwise(done: Callable[[int], None], amount: Callable[[int], int]) -> Callable[[int], None]:
-    def seen(count: int) -> None:
+    def report(count: int) -> None:
         if count % _RECORDS_PER_STEP == 0:
             done(amount(count))
 
-    return seen
+    return report

@@ -1,4 +1,4 @@
-"""A server for the length of one command: launched, asked, stopped, and quoted when it fails."""
+"""A connection to a server for the length of one command."""
 
 import argparse
 import os
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from accord.client import Client, ConnectOptions
     from accord.transports.http_authorization import Auth
 
-__all__ = ["add_auth_options", "add_options", "auth_of", "oauth_of", "reach", "talk"]
 
 _STDERR_SHOWN: Final = 15
 _SECRET: Final = "ACCORD_CLIENT_SECRET"  # noqa: S105  # the name of a variable
@@ -68,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_auth_options(parser: argparse.ArgumentParser, then: str = "and keep it") -> None:
-    """Add what says how a server at a URL is told who we are, and what becomes of a token."""
+    """Add the options for headers, tokens and OAuth; `then` says what becomes of a token."""
     add_header(parser)
     add_bearer(parser)
     parser.add_argument(
@@ -148,7 +147,7 @@ def oauth_of(
             client_name=name,
             store=None if is_kept else MemoryStore(),
             client_id=options.client_id,
-            # Never an argument: everybody on this machine can read those.
+            # Never an argument: every user of this machine can read those.
             client_secret=os.environ.get(_SECRET) if options.client_id else None,
             issuer=options.issuer,
             redirect_uri=options.redirect_uri,
@@ -160,7 +159,7 @@ def oauth_of(
 
 
 class _Stderr:
-    """What the server says on stderr: kept until somebody wants to see it."""
+    """What the server prints to stderr, kept until it is shown."""
 
     def __init__(self) -> None:
         self.kept: deque[str] = deque(maxlen=_STDERR_SHOWN)
@@ -267,7 +266,7 @@ def _settings(
     if options.cwd is not None and not options.cwd.is_dir():
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {
-        # Whoever types a command expects it to see what the shell has.
+        # A command typed in a shell is expected to see the shell's variables.
         "env": {**os.environ, **dict(options.env)},
         "cwd": options.cwd,
         "stderr": stderr,

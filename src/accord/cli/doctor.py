@@ -12,7 +12,6 @@ from accord.cli.terminal import harmless, painter, say
 if TYPE_CHECKING:
     from accord.cli.examination import Examination, Step
 
-__all__ = ["register"]
 
 _ABOUT = """\
 Walk from the name of a server to its first list, and print every step: DNS, TCP, TLS, HTTP, the

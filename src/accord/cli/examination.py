@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
     from multidict import CIMultiDictProxy
 
-__all__ = ["Examination", "Step", "Verdict"]
 
 Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
@@ -170,7 +169,7 @@ class Examination:
                 continue
             writer.close()
             if refused:
-                change = "clients lose time on addresses that nobody listens at"
+                change = "clients lose time on addresses where nothing listens"
                 came = "; ".join(refused)[:300]
                 return self._note("tcp", "warning", asked=asked, came=came, change=change)
             return self._note("tcp", "ok", asked=asked, came=f"connected to {address}")
@@ -203,7 +202,7 @@ class Examination:
 
     async def _ask(self) -> None:
         """Send `initialize` without a token and see what the server makes of it."""
-        asked = f"POST {self._shown} initialize, without a token"
+        asked = f"POST {self._format} initialize, without a token"
         try:
             async with asyncio.timeout(self._seconds):
                 status, headers, body = await self._post()
@@ -216,7 +215,7 @@ class Examination:
             change = "is it the URL of an MCP server? they often end in /mcp"
             self._note("http", "warning", asked=asked, came=came, change=change)
         elif status < 300:
-            self._note("http", "ok", asked=asked, came=f"{came}: open to everybody")
+            self._note("http", "ok", asked=asked, came=f"{came}: open to every caller")
         elif status == 401:
             self._is_protected = True
             self._note("http", "ok", asked=asked, came=f"HTTP {status}: protected")
@@ -298,7 +297,7 @@ class Examination:
         try:
             found = await sender.run(find_resource_metadata(self.url, named=named))
         except FlowFailed as error:
-            # Where nobody said that it is there, clients go on without it.
+            # Clients go on without metadata that the server did not announce.
             verdict: Verdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
             self._note(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
@@ -378,7 +377,7 @@ class Examination:
             self._read_token(self._auth)
         elif self._is_protected:
             self._auth = _Watched(self._auth, self._read_token)
-        asked = f"initialize at {self._shown}"
+        asked = f"initialize at {self._format}"
         try:
             connecting = connect(
                 self.url,
@@ -400,11 +399,11 @@ class Examination:
             self._note(name, "failed", asked=asked, came=str(error))
 
     def _read_token(self, token: str) -> None:
-        asked = "the token itself, which nobody has verified"
+        asked = "the token itself, not verified here"
         facts = token_facts(token, self._resource, time.time())
         verdict: Verdict = "warning" if facts.faults else "ok"
         change = "; ".join(facts.faults)
-        self._note("token", verdict, asked=asked, came=facts.told, change=change)
+        self._note("token", verdict, asked=asked, came=facts.description, change=change)
 
     async def _list(self, client: Any) -> None:
         can = client.capabilities
@@ -463,7 +462,7 @@ def _advice(body: bytes) -> str:
 
 
 async def _end(http: "ClientSession", url: str, headers: dict[str, str]) -> None:
-    """End a session to which nobody will come back, if the server lets us."""
+    """End the session, which is not used again, if the server allows it."""
     import aiohttp
 
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):

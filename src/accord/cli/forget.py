@@ -10,7 +10,6 @@ from accord.errors import MissingExtra
 if TYPE_CHECKING:
     from accord.auth import FileStore
 
-__all__ = ["register"]
 
 _ABOUT = """\
 Remove the tokens that commands with --oauth have stored for a server, and the client that was

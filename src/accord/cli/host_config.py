@@ -12,8 +12,6 @@ from typing import Any, Final
 from accord.cli.options import UsageError
 from accord.cli.target import Place
 
-__all__ = ["launch_config", "url_config"]
-
 # Hosts on this machine cannot connect to the address that means all addresses.
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104
 _LISTING: Final = 30.0
@@ -60,7 +58,7 @@ def _module_target(place: Place) -> str:
 
 
 def _import_folders(place: Place) -> list[str]:
-    """Return the folders that Python has to be told of: hosts start it without our environment."""
+    """Return the import folders that the host must set: our environment does not reach it."""
     wanted = [Path(__file__).parents[2]]
     if place.file is None:
         wanted += _folders_of(place.module.partition(".")[0])

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from accord.client import Client
     from accord.testing.surface import Lists
 
-__all__ = ["register"]
 
 _FORMATS = ("text", "json")
 _KINDS: Final = ("tools", "resources", "resourceTemplates", "prompts")
@@ -25,9 +24,9 @@ _ABOUT = """\
 Show the tools, resources, resource templates and prompts of a server.
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
-package.module:name); a command line stands after --. Where stdout is no terminal, every entry is
-one line: kind, name and description with tabs between them. Where a server answers one of its lists
-with an error, the others are shown, and the error is told on stderr.
+package.module:name); a command line stands after --. If stdout is not a terminal, every entry
+is one line: kind, name and description, separated by tabs. If the server answers one of its lists
+with an error, the others are shown, and the error is printed to stderr.
 
 Exit code: 0 something could be listed, 1 every list failed, 2 the server could not be reached.
 """

@@ -13,7 +13,6 @@ from accord.errors import MethodNotFound
 if TYPE_CHECKING:
     from accord.client import Client
 
-__all__ = ["LOCK", "register"]
 
 LOCK: Final = Path("accord.lock")
 _ABOUT: Final = """\

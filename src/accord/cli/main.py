@@ -13,11 +13,9 @@ from threading import current_thread, main_thread
 from typing import Final, NoReturn
 
 from accord.cli.parsing import Parser
-from accord.cli.terminal import be_lenient, complain, hear_warnings, say
+from accord.cli.terminal import complain, escape_unencodable, say, show_warnings
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
-
-__all__ = ["main"]
 
 _ABOUT = """\
 The Model Context Protocol for Python: serve, call, check, look at the rules.
@@ -76,13 +74,13 @@ def _parser(asked: str) -> argparse.ArgumentParser:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        be_lenient()
+        escape_unencodable()
         words, command = _split(sys.argv[1:] if args is None else args)
         options = _parse(words)
         options.command = command
         # A server logs as it likes, and starts sooner without this.
         with (
-            nullcontext() if options.named == "run" else hear_warnings(),
+            nullcontext() if options.named == "run" else show_warnings(),
             _end_as_interrupted(_signals_of(options)),
         ):
             code: int = options.run(options)
@@ -132,7 +130,7 @@ def _end_as_interrupted(names: Sequence[str]) -> Iterator[None]:
 
 
 def _interrupt(*_: object) -> None:
-    # Shells let what they start in the background ignore Ctrl-C, but nobody ignores this.
+    # Shells make background jobs ignore Ctrl-C; this exception is never ignored.
     if not callable(signal.getsignal(signal.SIGINT)):
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)

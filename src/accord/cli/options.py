@@ -11,22 +11,6 @@ from accord.types import REVISION_IDS, RevisionId
 if TYPE_CHECKING:
     import argparse
 
-__all__ = [
-    "UsageError",
-    "add_bearer",
-    "add_env",
-    "add_header",
-    "add_only",
-    "add_tools",
-    "did_you_mean",
-    "given_token",
-    "one_of",
-    "output_file",
-    "port",
-    "seconds",
-    "spoken_revision",
-    "spoken_revisions",
-]
 
 Value = TypeVar("Value", bound=str)
 
@@ -51,20 +35,20 @@ def spoken_revisions() -> tuple[RevisionId, ...]:
     return tuple(row.id for row in REVISIONS.values() if row.handshake)
 
 
-def spoken_revision(named: str, *, done: str = "spoken to") -> RevisionId:
-    """Return the revision that was meant, one in which somebody can be spoken to.
+def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:
+    """Return the revision that the user named, one that accord speaks.
 
     Args:
         named: what the user wrote.
-        done: what cannot be done to anybody in other revisions.
+        done: what cannot be done in other revisions, for the message.
 
     Raises:
-        UsageError: there is none of that name, or it opens without a handshake.
+        UsageError: the revision is unknown, or accord does not speak it.
     """
     spoken = spoken_revisions()
     if named.strip() in REVISION_IDS and named.strip() not in spoken:
         raise UsageError(
-            f"nobody can be {done} under {named.strip()} yet, which opens without a handshake; "
+            f"{named.strip()} opens without a handshake, and cannot be {done} yet; "
             "accord check trace judges recordings of it"
         )
     return one_of(named, spoken, "revision")
@@ -90,7 +74,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value
 
 
@@ -114,7 +98,7 @@ def port(text: str) -> int:
     import argparse
 
     if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port, expected 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, expected 0 to 65535")
     return int(text)
 
 
@@ -216,7 +200,7 @@ def _header(text: str) -> tuple[str, str]:
 
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is no header, expected 'Name: value'")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a header, expected 'Name: value'")
     return name.strip().lower(), value.strip()
 
 
@@ -225,5 +209,5 @@ def _variable(text: str) -> tuple[str, str]:
 
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no variable, expected K=V")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable, expected K=V")
     return name, value

@@ -1,4 +1,4 @@
-"""The parser of every command: help that fits the terminal, and mistakes told in one line."""
+"""The parser of every command: help that fits the terminal, and mistakes in one line."""
 
 import argparse
 import sys
@@ -8,8 +8,6 @@ from typing import Any, Final, NoReturn
 
 from accord.cli.options import did_you_mean
 from accord.cli.terminal import complain
-
-__all__ = ["Parser"]
 
 # Longer lines are hard to read, however wide the terminal is.
 _WIDEST: Final = 100

@@ -9,8 +9,6 @@ from accord.cli.arguments import read_value, split_pairs, type_name
 from accord.cli.terminal import harmless, note
 from accord.types import ElicitParams
 
-__all__ = ["ask_user", "read_answers", "somebody_is_there"]
-
 _YES: Final = ("y", "yes", "true")
 # What stands for the one field of a form that has none.
 _AGREEMENT: Final = {"agree": None}
@@ -45,7 +43,7 @@ def ask_user(
     schema = question.requested_schema or {}
     fields: dict[str, Any] = schema.get("properties") or {}
     required = schema.get("required") or ()
-    if somebody_is_there() and not (fields or _AGREEMENT).keys() <= given.keys():
+    if is_interactive() and not (fields or _AGREEMENT).keys() <= given.keys():
         note("(Ctrl-D declines)")
     try:
         if not fields:
@@ -63,7 +61,7 @@ def ask_user(
     return {name: value for name, value in answers.items() if value is not None}
 
 
-def somebody_is_there() -> bool:
+def is_interactive() -> bool:
     """Tell whether a person can read what is asked and type an answer."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
@@ -71,7 +69,7 @@ def somebody_is_there() -> bool:
 def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
     if "agree" in given:
         return given["agree"][0].lower() in _YES
-    if not somebody_is_there():
+    if not is_interactive():
         raise _Lacking("there is no terminal to answer on; add --answer agree=yes")
     return _line("agree? [y/N] ").lower() in _YES
 
@@ -92,7 +90,7 @@ def _field(
     default = schema.get("default")
     if given is not None:
         return _take_given(name, schema, given)
-    if not somebody_is_there():
+    if not is_interactive():
         if default is not None or not is_required:
             return default
         kind = type_name(schema)

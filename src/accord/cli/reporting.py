@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from accord.check.report import Report
     from accord.types import RevisionId
 
-__all__ = [
-    "add_options",
-    "checked_revisions",
-    "chosen_form",
-    "deliver",
-    "demand_requirements",
-    "render",
-    "shown_file",
-    "shown_target",
-    "write_report",
-]
-
 
 class _Form(NamedTuple):
     """A form of a report: its function in `accord.check.rendering`, its files' endings."""
@@ -55,7 +43,7 @@ _FORMS: Final[dict[str, _Form]] = {
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER: Final = re.compile(r"//[^/?#\s]*@")
 _VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
-# Files that stand for a project where the target is none of its files.
+# Files that stand for a project if the target is not one of its files.
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
@@ -79,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_form(options: argparse.Namespace) -> str:
+def report_format(options: argparse.Namespace) -> str:
     """Return the form of what is printed, or of the one file that is written.
 
     Raises:
@@ -105,16 +93,16 @@ def checked_revisions(named: "Iterable[str]") -> "list[RevisionId]":
     """Return the revisions that a user chose to check under.
 
     Raises:
-        UsageError: there is none of that name, or none that a check of a party speaks.
+        UsageError: a revision is unknown, or a check cannot speak it.
     """
     return [spoken_revision(each, done="checked") for each in named]
 
 
 def demand_requirements(only: "Iterable[str]") -> None:
-    """Take care that each of what a user chose names requirements.
+    """Demand that every `--only` names at least one requirement.
 
     Raises:
-        UsageError: there is nothing of that name, and what may have been meant.
+        UsageError: one names nothing; the message says what may have been meant.
     """
     from accord.check.outcomes import is_chosen
     from accord.protocol.catalogue import catalogue
@@ -127,10 +115,10 @@ def demand_requirements(only: "Iterable[str]") -> None:
             raise UsageError(f"there is no requirement {each!r}{hint}")
 
 
-def shown_target(target: str) -> str:
+def display_target(target: str) -> str:
     """Return a target as reports name it: a URL without what may be secret in it.
 
-    >>> shown_target("https://me:word@example.com/mcp?key=1#x")
+    >>> display_target("https://me:word@example.com/mcp?key=1#x")
     'https://...@example.com/mcp?key=...#x'
     """
     if not _URL.match(target):
@@ -141,7 +129,7 @@ def shown_target(target: str) -> str:
 def shown_file(target: str) -> str | None:
     """Return the file that tools for source code are to show breaches of a target in.
 
-    It is relative to the current folder, as such tools expect; None where there is none to show.
+    It is relative to the current folder, as such tools expect; None if there is no such file.
     """
     for name in (target, target.rpartition(":")[0], *target.split(), *_PROJECT_FILES):
         path = Path(os.path.relpath(name)) if name and "\0" not in name else Path()

@@ -13,17 +13,16 @@ from accord.types import REVISION_IDS, RevisionId
 if TYPE_CHECKING:
     from accord.protocol.catalogue import Requirement
 
-__all__ = ["register"]
 
 _ABOUT = """\
-Show the requirements of the protocol: what each says, whom it binds, where it holds.
+Show the requirements of the protocol: what each says, which party it binds, where it holds.
 
-Exit code: 0 shown, also where none fits; 2 there is no such requirement, level, area or party.
+Exit code: 0 shown, even if none fits; 2 there is no such requirement, level, area or party.
 """
 _EXAMPLES = f"""\
 examples:
   accord requirements                                          all of them
-  accord requirements --revision {REVISION_IDS[2]} --level must-not   what nobody may do there
+  accord requirements --revision {REVISION_IDS[2]} --level must-not   what is forbidden there
   accord requirements --area tools --party server              what binds servers about tools
   accord requirements --check wire --format json               what recorded traffic can decide
   accord requirements tools.call.content-array                 all about one of them
@@ -159,7 +158,7 @@ def _breach(row: "Requirement", revision: RevisionId) -> str:
     words = {
         "fail": "a breach is a failure",
         "warn": "a breach is a warning",
-        None: "what is absent is told, and is not a breach",
+        None: "its absence is reported, and is not a breach",
     }
     return words[row.severity_in(revision)]
 

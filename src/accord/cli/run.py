@@ -8,8 +8,6 @@ from accord.cli.options import UsageError, port, seconds
 from accord.cli.target import Place, load, locate
 from accord.cli.terminal import complain, say
 
-__all__ = ["register"]
-
 _ABOUT = """\
 Serve a server over stdin and stdout, as hosts launch it, or over HTTP.
 
@@ -117,7 +115,7 @@ def _host_config(place: Place, options: argparse.Namespace) -> str:
 
 
 def _refuse_command(words: list[str]) -> None:
-    """Notice that somebody wrote how the file would be run without accord."""
+    """Refuse a whole command line, such as `python server.py`."""
     files = [word for word in words[1:] if word.endswith(".py")]
     if files and not words[0].endswith(".py"):
         raise UsageError(f"run takes the file alone, without {words[0]}: accord run {files[0]}")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from accord.server import Server
 
-__all__ = ["Place", "add_target", "command_of", "demand_target", "load", "locate", "suggest_url"]
 
 _USUAL_NAMES: Final = ("server", "mcp", "app")
 _OBJECT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -32,7 +31,7 @@ _ADDRESS: Final = re.compile(
     rf"|(?:{_LOCAL})",
     re.IGNORECASE,
 )
-# More than this helps nobody to find theirs.
+# A longer list does not help to choose.
 _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
 
@@ -113,7 +112,7 @@ def locate(target: str, following: Sequence[str] = ()) -> Place:
     """Find the file or module that was meant, without importing it.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such file or module.
     """
     where, name = _split(target)
     path = Path(where)
@@ -163,7 +162,7 @@ def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
     if path.is_file():
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "
-        return f"{where} is no Python file; a command stands after --: -- {runner}{where}"
+        return f"{where} is not a Python file; a command stands after --: -- {runner}{where}"
     if _is_command(where):
         from shlex import join
 

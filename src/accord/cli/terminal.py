@@ -1,4 +1,4 @@
-"""Where results and complaints go: plain text everywhere, colours only where a person looks on."""
+"""Output of the commands: results and complaints, with colours on a terminal only."""
 
 import errno
 import os
@@ -9,19 +9,6 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Final, Protocol, TextIO
 
-__all__ = [
-    "Advance",
-    "complain",
-    "harmless",
-    "hear_warnings",
-    "interruptible",
-    "note",
-    "painter",
-    "progress",
-    "say",
-    "width",
-]
-
 # Seconds after which an interruption that was lost is tried again.
 _AGAIN: Final = 0.05
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -30,7 +17,7 @@ _LATE_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def say(text: str) -> None:
-    r"""Print to stdout; a reader that has gone away is no error.
+    r"""Print to stdout; a reader that has gone away is ignored.
 
     On a terminal, control characters beyond ASCII become `\u009b` and the like, which means the
     same in JSON. Other text of a server has to pass through `harmless` first.
@@ -60,7 +47,7 @@ def harmless(text: str) -> str:
 
 
 @contextmanager
-def hear_warnings() -> Iterator[None]:
+def show_warnings() -> Iterator[None]:
     """Show the warnings of the library as complaints: they may quote what a server sent."""
     import logging
 
@@ -96,7 +83,7 @@ def _print(stream: TextIO | None, text: str) -> None:
             raise
 
 
-def be_lenient() -> None:
+def escape_unencodable() -> None:
     """Spell out what the terminal's encoding lacks instead of failing on it."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -114,7 +101,7 @@ def _is_rich(stream: TextIO | None) -> bool:
 
 
 def width() -> int | None:
-    """Return the columns of the terminal; None where stdout is no terminal."""
+    """Return the columns of the terminal; None if stdout is not a terminal."""
     from shutil import get_terminal_size
 
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
@@ -166,7 +153,7 @@ class Advance(Protocol):
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """Show how far a long task is, on stderr; nothing where nobody looks on."""
+    """Show how far a long task is, on stderr, if stderr is a terminal."""
     if not _is_rich(sys.stderr):
         yield lambda _done, _now="": None
         return

@@ -7,10 +7,10 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.call_plans import plan_form, show_plan, tell_plan
+from accord.cli.call_plans import announce_plan, plan_form, show_plan
 from accord.cli.connection import add_options, reach
 from accord.cli.options import UsageError, add_tools, one_of, output_file
-from accord.cli.reporting import shown_target
+from accord.cli.reporting import display_target
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, interruptible, painter, progress, say
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from accord.check.contract.tools import Rules
     from accord.check.probing.calls import CallLimit, CallPlan
 
-__all__ = ["register"]
 
 _FORMS: Final = ("text", "json", "junit")
 _ENDINGS: Final = {".json": "json", ".xml": "junit"}
@@ -38,7 +37,7 @@ small as possible and shown as the command that repeats it. The same run gives t
 TARGET is a URL, a Python file or module with a Server, or a command line after --. A tool is
 called only if it says that it reads (readOnlyHint: true); or, without annotations and not behind a
 URL, if its name begins with a word such as get, list, read or search and no other word may mean a
-change. Which tools are called is told before the first call; --plan tells it and calls none.
+change. The plan of calls is shown before the first call; --plan shows it and calls none.
 
 --cases adds your own: a TOML (or YAML) file with [[case]] tables; see the page on testing.
 
@@ -96,7 +95,9 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def _count(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of examples, expected 1 or more")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of examples, expected 1 or more"
+        )
     return int(text)
 
 
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
                 show_plan(plan, plan_form(form), _target(options))
                 return 0
             if not options.quiet:
-                tell_plan(plan)
+                announce_plan(plan)
             ran.extend(_run_tests(contact, tests))
             limits.append(contact.limit)
         return 0
@@ -145,7 +146,7 @@ def _nothing_kept() -> "Iterator[None]":
 
     try:
         from hypothesis.configuration import set_hypothesis_home_dir
-    except ImportError:  # whoever needs it says so
+    except ImportError:  # the generator reports it when it is needed
         yield
         return
     with TemporaryDirectory(prefix="accord-test-") as folder:
@@ -188,7 +189,7 @@ def _target_over(options: argparse.Namespace, found: Any, settings: Any) -> Any:
 
 
 def _way(options: argparse.Namespace) -> "Way":
-    """Say how `accord call` reaches the same server; secrets are named there, and never told."""
+    """Return how `accord call` reaches the same server; secrets by name, without their values."""
     from accord.check.contract.contact import Way
 
     words = [f" --env {quote(name)}=..." for name, _ in options.env]
@@ -199,7 +200,7 @@ def _way(options: argparse.Namespace) -> "Way":
     words += [f" --revision {options.revision}"] * (options.revision is not None)
     if options.command:
         return Way(after=f"{''.join(words)} -- {join(options.command)}")
-    return Way(before=f"{quote(shown_target(options.target))} ", after="".join(words))
+    return Way(before=f"{quote(display_target(options.target))} ", after="".join(words))
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
@@ -239,7 +240,7 @@ def _run_tests(contact: "Contact", tests: "list[Test]") -> "list[Ran]":
 
 
 def _target(options: argparse.Namespace) -> str:
-    return shown_target(options.target) or join(options.command)
+    return display_target(options.target) or join(options.command)
 
 
 def _deliver(

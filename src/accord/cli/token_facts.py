@@ -11,13 +11,11 @@ import msgspec
 from accord.auth.discovery import ResourceMetadata, is_same_issuer
 from accord.auth.resource import is_for
 
-__all__ = ["TokenFacts", "token_facts"]
-
 
 class TokenFacts(msgspec.Struct, frozen=True):
     """What a token is, and what of it does not fit the server."""
 
-    told: str
+    description: str
     faults: tuple[str, ...] = ()
 
 
@@ -44,8 +42,10 @@ def token_facts(token: str, about: ResourceMetadata | None, now: float) -> Token
         faults.append(f"the server is protected by {', '.join(issuers)}: obtain it there")
     scopes = claims.get("scope", claims.get("scp"))
     ending = "no end" if left is None else f"{max(left, 0):.0f} s left"
-    told = f"a JWT of {issuer!r:.200} for {audience!r:.200}, {ending}, scopes {scopes!r:.200}"
-    return TokenFacts(told, tuple(faults))
+    description = (
+        f"a JWT of {issuer!r:.200} for {audience!r:.200}, {ending}, scopes {scopes!r:.200}"
+    )
+    return TokenFacts(description, tuple(faults))
 
 
 def _claims(token: str) -> Mapping[str, Any] | None:

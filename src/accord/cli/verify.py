@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.cli.connection import add_options, talk
 from accord.cli.lock import LOCK
 from accord.cli.options import one_of
-from accord.cli.reporting import shown_target
+from accord.cli.reporting import display_target
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import harmless, painter, say
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from accord.check.contract.changes import Change
     from accord.client import Client
 
-__all__ = ["register"]
 
 _FORMS: Final = ("text", "json")
 _ABOUT: Final = """\
@@ -94,7 +93,7 @@ def _accept_command(options: argparse.Namespace) -> str:
     """Return the command that writes the file anew."""
     from shlex import join
 
-    words = ["accord", "lock", *([shown_target(options.target)] if options.target else [])]
+    words = ["accord", "lock", *([display_target(options.target)] if options.target else [])]
     if options.lock != LOCK:
         words += ["--output", str(options.lock)]
     return join([*words, *(["--", *options.command] if options.command else [])])

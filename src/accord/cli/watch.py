@@ -18,11 +18,10 @@ from accord.protocol.violation import Violation
 if TYPE_CHECKING:
     from accord.check.watching.watcher import Watcher
 
-__all__ = ["register"]
 
 _ABOUT: Final = """\
 Sit between a client and a server: pass everything on as it is, judge both sides while they talk,
-and record the conversation if wanted. Breaches are told on stderr as they happen.
+and record the conversation if wanted. Breaches are printed to stderr as they happen.
 
 Over stdio, write `accord watch --` before the command in the host's configuration. Over HTTP, start
 `accord watch --listen PORT URL` and point the client to http://127.0.0.1:PORT with the same path.
@@ -64,7 +63,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
         help="write a trace, secrets masked; where FILE exists, into FILE-2 and so on",
     )
     parser.add_argument(
-        "--log", metavar="FILE", type=Path, help="tell breaches there instead of on stderr"
+        "--log", metavar="FILE", type=Path, help="write breaches there instead of to stderr"
     )
     add_header(parser)
     add_bearer(parser)
@@ -75,7 +74,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until the conversation ends."""
-    form = reporting.chosen_form(options)
+    form = reporting.report_format(options)
     if options.command and (options.url or options.listen is not None):
         raise UsageError("watch takes a command after --, or --listen PORT with a URL, not both")
     if not options.command and (not options.url or options.listen is None):
@@ -91,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Log:
-    """Where breaches are told: stderr, or a file."""
+    """The log of breaches: stderr, or a file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -108,7 +107,7 @@ class _Log:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def tell(self, line: str) -> None:
+    def write(self, line: str) -> None:
         # A full disk, or a host that reads no stderr, must not stop what we only look at.
         with contextlib.suppress(OSError):
             if self._file is not None:
@@ -127,10 +126,10 @@ class _Log:
         self._is_stuck = not ready
         return bool(ready)
 
-    def found(self, violation: Violation) -> None:
+    def add(self, violation: Violation) -> None:
         where = "" if violation.number is None else f" (message {violation.number})"
         severity = (violation.severity or "fail").upper()
-        self.tell(f"{severity} {violation.requirement}{where}: {violation.party} {violation.why}")
+        self.write(f"{severity} {violation.requirement}{where}: {violation.party} {violation.why}")
 
 
 # Ends of processes that leave nothing behind.
@@ -144,8 +143,8 @@ _PLAIN_ENDS: Final = tuple(
 def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     from accord.check.watching.watcher import Watcher
 
-    target = reporting.shown_target(options.url) or " ".join(options.command)
-    watcher = Watcher(target, found=log.found, recording=options.record)
+    target = reporting.display_target(options.url) or " ".join(options.command)
+    watcher = Watcher(target, found=log.add, recording=options.record)
     try:
         if options.command:
             from accord.check.watching.stdio import watch_command
@@ -183,7 +182,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
 
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{options.url!r} is no URL of a server, http(s)://host/path")
+        raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
     headers = dict(options.header)
     token = given_token(options)
     if token:
@@ -200,8 +199,8 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
         timeout_graceful_shutdown=1,
     )
     port = sockets[0].getsockname()[1]
-    shown = reporting.shown_target(options.url)
-    log.tell(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
+    shown = reporting.display_target(options.url)
+    log.write(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets)
 
@@ -211,22 +210,22 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
     from accord.check.watching.watcher import merged
 
     if watcher.trouble:
-        log.tell(watcher.trouble)
+        log.write(watcher.trouble)
     if watcher.dropped:
-        log.tell(
+        log.write(
             f"{watcher.dropped} messages came too fast, were too long or could not be read; from "
             "the first of them on, that conversation is not judged"
         )
     others = [each for each in watcher.recordings if each != options.record]
     if others:
-        log.tell(f"recorded in {', '.join(map(str, others))}")
+        log.write(f"recorded in {', '.join(map(str, others))}")
     reports = watcher.reports()
     if not reports:
-        log.tell("nothing was said")
+        log.write("nothing was said")
         return 0
     report = merged(reports)
     # Not to stdout, which is the host's.
     if not reporting.write_report(report, form, options, is_private=True):
         return 2
-    log.tell(summary(report))
+    log.write(summary(report))
     return 1 if report.has_failed else 0
