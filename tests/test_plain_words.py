@@ -37,7 +37,7 @@ proceed seed setting string succeed timing warning
 IRREGULAR = frozenset(PARTICIPLES.split())
 VERBS_AND_NOUNS = frozenset(WORDS.split())
 # Names of the public API, which stay.
-PUBLIC = frozenset({"challenged", "connected", "unattended"})
+PUBLIC = frozenset({"broken", "challenged", "connected", "unattended"})
 
 PERSON = (
     "administrator|anyone|attacker|author|beginner|caller|client|developer|handler|host|listener|"
@@ -48,8 +48,7 @@ PATTERNS = {
     "say what it is": re.compile(
         r"(?<!there )\b(?:is|are|was|were|be|being) (?:no|none)\b"
         r"(?! (?:longer|more|fewer|less|better|later|earlier|matter)\b)"
-        r"|\bthere (?:is|are|was|were) none\b",
-        re.IGNORECASE,
+        r"|\bthere (?:is|are|was|were) none\b"
     ),
     "name the one who acts": re.compile(
         r"\b(?:whoever|whomever|whom|somebody|nobody|everybody|anybody)\b", re.IGNORECASE

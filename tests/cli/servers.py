@@ -87,7 +87,7 @@ def pixel() -> bytes:
 
 @server.prompt
 def greet(name: str, style: str = "warm") -> list:
-    "Greet somebody."
+    "Greet a person."
     return [f"Greet {name}.", ("assistant", f"In a {style} way:")]
 
 if __name__ == "__main__":

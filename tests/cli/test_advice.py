@@ -34,7 +34,7 @@ OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redi
         ("try again later", "try again later"),
     ],
 )
-def test_what_a_program_would_pass_is_named_as_an_option(told, typed):
+def test_parameters_of_a_program_are_named_as_options(told, typed):
     assert in_options(told) == typed
 
 

@@ -56,7 +56,7 @@ def test_a_text_becomes_the_value_that_the_schema_means(schema, text, value):
         (INTEGERS, "1,x", "expected list of integer, got '1,x'"),
     ],
 )
-def test_a_text_that_is_no_such_value_is_refused(schema, text, said):
+def test_a_text_that_does_not_fit_its_schema_is_refused(schema, text, said):
     with pytest.raises(ValueError) as caught:
         read_value(text, schema)
     assert str(caught.value).startswith(said)

@@ -95,7 +95,7 @@ def test_bytes_are_only_described_on_a_terminal(on_terminal, good):
     assert "[pixel://one: image/png, 5 bytes]; redirect the output to keep it" in shown
 
 
-def test_what_a_tool_says_cannot_command_the_terminal(accord, on_terminal, good):
+def test_the_output_of_a_tool_cannot_control_the_terminal(accord, on_terminal, good):
     assert r"a\x1b[2Jb" in on_terminal("call", good, "escape")[1]
     assert accord("call", good, "escape").stdout == "a\x1b[2Jb\n"
 
@@ -111,7 +111,7 @@ def test_a_prompt_is_filled_in(accord, good):
     assert done.stdout == "user: Greet Ada.\nassistant: In a cold way:\n"
 
 
-def test_content_that_is_no_text_is_described(accord, tmp_path):
+def test_content_other_than_text_is_described(accord, tmp_path):
     path = tmp_path / "blocks.py"
     path.write_text(
         "from accord import Server, types\nfrom accord.server import Audio, Image\n"
@@ -132,7 +132,7 @@ def test_content_that_is_no_text_is_described(accord, tmp_path):
     ]
 
 
-def test_a_question_is_declined_where_nobody_can_answer(accord, good):
+def test_a_question_without_a_terminal_is_declined(accord, good):
     done = accord("call", good, "book")
     assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
     assert "the server asks: Which seat?" in done.stderr
@@ -316,6 +316,6 @@ def test_a_call_that_takes_too_long_is_exit_code_2(accord, tmp_path):
         (2.0, 2.5, "progress 2 of 2.5"),
     ],
 )
-def test_progress_is_told_in_plain_numbers(done, total, shown, capsys):
+def test_progress_is_shown_in_plain_numbers(done, total, shown, capsys):
     _show_progress(ProgressParams("token", done, total))
     assert capsys.readouterr().err == f"{shown}\n"

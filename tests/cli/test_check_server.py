@@ -222,7 +222,7 @@ def test_a_server_that_exits_is_reported_with_its_last_words(accord):
 
 
 @pytest.mark.parametrize("how", [(), ("--revision", NEW), ("--transport", "http")], ids=str)
-def test_a_file_that_cannot_be_imported_is_told_of_in_plain_words(accord, tmp_path, how):
+def test_a_file_that_cannot_be_imported_is_reported_in_one_line(accord, tmp_path, how):
     path = tmp_path / "broken.py"
     path.write_text("import no_such_module\n")
     done = accord("check", "server", path, *how)
@@ -232,7 +232,7 @@ def test_a_file_that_cannot_be_imported_is_told_of_in_plain_words(accord, tmp_pa
     assert done.stderr.count("accord: ") == 1
 
 
-def test_a_port_where_nobody_listens_cannot_be_reached(accord):
+def test_a_port_without_a_listener_cannot_be_reached(accord):
     done = accord("check", "server", "http://127.0.0.1:9/mcp", "--timeout", "2")
     assert (done.returncode, done.stdout) == (2, "")
     assert "127.0.0.1:9/mcp: nobody listens there" in done.stderr

@@ -49,7 +49,7 @@ def verdicts(steps):
     return {name: each["verdict"] for name, each in steps.items()}
 
 
-def test_every_step_of_a_good_server_is_told():
+def test_every_step_of_a_good_server_is_shown():
     async def main():
         async with scripted() as script:
             code, steps, verdict = await examined(script.url)
@@ -99,7 +99,7 @@ def test_every_step_of_a_good_server_is_told():
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, change):
+def test_a_fault_is_named_with_what_to_change(behaviour, name, verdict, change):
     async def main():
         async with scripted(**behaviour) as script:
             examination = Examination(script.url)
@@ -131,7 +131,7 @@ def test_what_is_wrong_is_named_with_what_to_change(behaviour, name, verdict, ch
     ],
     ids=["redirect", "other protocol", "page"],
 )
-def test_what_is_no_server_of_ours_is_told_as_what_it_is(answer, verdict, told):
+def test_another_kind_of_server_is_named(answer, verdict, told):
     async def main():
         async def serve(reader, writer):
             with contextlib.suppress(asyncio.IncompleteReadError):
@@ -202,7 +202,7 @@ def test_a_server_that_cannot_be_reached_is_exit_code_2(url, name):
     run(main())
 
 
-def test_what_speaks_no_tls_fails_at_tls():
+def test_a_server_without_tls_fails_at_the_tls_step():
     async def main():
         async with scripted() as script:
             code, steps, _ = await examined(script.url.replace("http:", "https:"))
@@ -294,7 +294,7 @@ def test_the_command_for_another_target_is_named(target, said):
 
 
 @pytest.mark.parametrize("url", ["ftp://x.example", "server.py", "http://h.example:99999/"])
-def test_what_is_no_url_is_exit_code_2(url):
+def test_an_invalid_url_is_exit_code_2(url):
     code, _, err = run(accord("doctor", url))
     assert code == 2
     assert err.startswith("accord: ")
@@ -319,7 +319,7 @@ def test_lists_and_calls_take_tokens():
 
 
 def test_oauth_on_the_command_line_shows_the_url_where_no_browser_is(tmp_path):
-    """Without a terminal there is nobody to paste, and that is said."""
+    """Without a terminal the code cannot be pasted, and the message says so."""
 
     async def main():
         async with scripted() as script:

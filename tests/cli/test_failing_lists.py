@@ -125,7 +125,7 @@ def test_a_list_that_fails_is_a_test_that_fails(accord, partial):
     assert "database is away" in done.stdout
 
 
-def test_a_wrong_name_is_told_also_where_prompts_cannot_be_listed(accord, partial):
+def test_a_wrong_name_is_reported_even_if_prompts_cannot_be_listed(accord, partial):
     done = accord("call", "nosuch", *partial(**{"prompts/list": -32601}))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "accord: there is no tool nosuch; there are get_day\n"

@@ -74,7 +74,7 @@ def test_all_tokens_are_forgotten(store):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
-def test_a_server_without_tokens_is_told_beside_those_that_have_some(store):
+def test_a_server_without_tokens_is_named_beside_those_with_tokens(store):
     async def main():
         async with scripted() as script:
             await log_in(script, store)

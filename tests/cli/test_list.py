@@ -21,7 +21,7 @@ def test_a_pipe_gets_one_line_per_entry_with_tabs(accord, good):
     assert ["tool", "add(a: integer, b: integer = 2)", "Add two numbers."] in rows
     assert ["resource", "pixel://one", "pixel (image/png): A pixel."] in rows
     assert ["resource template", "note://{name}", "note (text/markdown): A note."] in rows
-    assert ["prompt", "greet(name, style?)", "Greet somebody."] in rows
+    assert ["prompt", "greet(name, style?)", "Greet a person."] in rows
 
 
 def test_the_types_of_arguments_are_named(accord, good):
@@ -54,13 +54,13 @@ def test_a_terminal_gets_columns_and_colours(on_terminal, good):
     assert "\x1b[1mresource templates\x1b[0m" in lines
 
 
-def test_what_a_server_says_cannot_command_the_terminal(on_terminal, good):
+def test_the_text_of_a_server_cannot_control_the_terminal(on_terminal, good):
     _, shown = on_terminal("list", good, NO_COLOR="1")
     assert "\x1b" not in shown
     assert r"Do mischief \x1b[2J." in shown
 
 
-def test_an_empty_server_is_no_error(accord, on_terminal, tmp_path):
+def test_an_empty_server_is_not_an_error(accord, on_terminal, tmp_path):
     path = tmp_path / "empty.py"
     path.write_text("from accord import Server\nserver = Server('empty')\n")
     done = accord("list", path)
@@ -74,7 +74,7 @@ def test_a_command_stands_after_two_dashes(accord, good):
     assert json.loads(done.stdout)["server"]["name"] == "desk"
 
 
-def test_a_server_that_prints_to_stdout_is_told_so_and_still_listed(accord, good):
+def test_a_server_that_prints_to_stdout_is_warned_about_and_listed(accord, good):
     done = accord("list", "--", sys.executable, good)
     assert done.returncode == 0
     assert "add(" in done.stdout

@@ -30,7 +30,7 @@ def small(tmp_path):
     return path
 
 
-def test_what_is_locked_is_verified(accord, small):
+def test_a_locked_server_is_verified(accord, small):
     done = accord("lock", small, cwd=small.parent)
     assert (done.returncode, done.stdout) == (0, "")
     locked = json.loads((small.parent / "accord.lock").read_text())
@@ -96,7 +96,7 @@ def test_a_lock_is_the_same_each_time(accord, small):
         (("lock", "none.py"), "there is no file none.py"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_exit_code_2(accord, small, words, said):
+def test_a_failure_is_one_line_and_exit_code_2(accord, small, words, said):
     done = accord(*words, cwd=small.parent)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -61,7 +61,7 @@ def test_the_command_line_starts_without_the_catalogue_and_without_rich():
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_reader_that_goes_away_is_not_an_error():
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
@@ -75,7 +75,7 @@ def test_a_reader_that_goes_away_is_no_error():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_nobody_to_complain_to_is_no_error_either():
+def test_a_closed_stderr_is_not_an_error():
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
@@ -89,7 +89,7 @@ def test_nobody_to_complain_to_is_no_error_either():
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_closed_streams_are_no_error(closed):
+def test_closed_streams_are_not_an_error(closed):
     done = _shell(f"requirements --area ping {closed}")
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -131,7 +131,7 @@ def test_an_interrupt_is_quiet():
     # More than a pipe holds: once all of it is written, the command is busy reading.
     process.stdin.write(b'{"from":"client","message":{}}\n' * 20_000)
     process.stdin.flush()
-    # Python may be told in a place that swallows it, such as a finalizer: then again.
+    # Python may raise it in a place that swallows it, such as a finalizer: then again.
     for _ in range(20):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):

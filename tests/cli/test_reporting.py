@@ -117,7 +117,7 @@ def test_urls_are_named_without_what_may_be_secret(target, shown):
     assert reporting.display_target(target) == shown
 
 
-def test_there_may_be_no_file_to_show(monkeypatch, tmp_path):
+def test_a_target_without_a_file_has_no_file_to_show(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert reporting.shown_file("https://example.com/mcp") is None
 
@@ -177,7 +177,7 @@ def test_a_terminal_shows_the_revision_and_what_is_tried(on_terminal, server):
     assert "100%" in shown
 
 
-def test_nothing_is_shown_of_progress_where_nobody_looks(accord, server):
+def test_progress_is_not_shown_without_a_terminal(accord, server):
     done = accord("check", "server", server, *CHECK)
     assert done.stderr == ""
     assert "checking" not in done.stdout

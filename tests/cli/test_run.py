@@ -51,7 +51,7 @@ def test_only_messages_reach_stdout_whatever_the_code_prints(accord, good):
     assert "printed in a tool" in done.stderr
 
 
-def test_what_children_and_raw_descriptors_print_at_import_stays_off_the_wire(accord, tmp_path):
+def test_output_of_children_and_raw_descriptors_at_import_stays_off_the_wire(accord, tmp_path):
     path = tmp_path / "noisy.py"
     path.write_text(
         "import os, subprocess, sys, atexit\n"
@@ -115,7 +115,7 @@ def test_a_server_that_fails_to_start_ends_with_exit_code_1(accord, tmp_path):
     assert "OSError: no database" in done.stderr
 
 
-def test_a_person_at_a_terminal_is_told_what_happens(good):
+def test_a_user_at_a_terminal_reads_what_happens(good):
     main_end, terminal = os.openpty()
     process = subprocess.Popen(
         [*ACCORD, "run", good],

@@ -97,7 +97,7 @@ def test_json_and_junit_tell_the_same(accord, tmp_path):
     assert "came:" in case.find("failure").text
 
 
-def test_what_is_printed_takes_the_form_asked_for(accord):
+def test_the_report_has_the_requested_format(accord):
     done = accord("test", "--format", "json", "--examples", "2", *loose("good"))
     report = json.loads(done.stdout)
     (valid,) = (each for each in report["tests"] if each["name"] == "count answers valid arguments")
@@ -127,7 +127,7 @@ def test_what_is_printed_takes_the_form_asked_for(accord):
         (("--", "accord-no-such-command"), "accord-no-such-command"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_exit_code_2(accord, words, said):
+def test_a_failure_is_one_line_and_exit_code_2(accord, words, said):
     done = accord("test", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -189,7 +189,7 @@ def test_everything_speaks_every_mission_revision(revision):
     assert "elicitation" in seen["book"]
 
 
-def test_everything_is_told_no():
+def test_everything_is_declined():
     async def talk(answer):
         async with everything(on_elicit=lambda question: answer) as client:
             return await client.call_tool("book", {"city": "Lima"}, result_type=str)
@@ -224,7 +224,7 @@ def test_everything_stays_short_enough_to_read():
 # -- protected
 
 
-def test_the_protected_server_lets_people_in_who_log_in_and_allow_it(tmp_path, monkeypatch):
+def test_the_protected_server_admits_a_user_who_logs_in_and_agrees(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where it keeps its state
     server = runpy.run_path(str(EXAMPLES / PROTECTED))["server"]
 

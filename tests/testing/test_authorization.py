@@ -33,13 +33,13 @@ def test_a_protected_server_is_tested_without_a_person():
     assert asyncio.run(who(server, scopes=["read"])) == "ada read"
 
 
-def test_a_page_for_a_person_is_told_from_a_redirect():
+def test_a_page_for_a_person_fails_where_a_redirect_is_expected():
     server = protected(AuthorizationServer("ada", store=None))
     with pytest.raises(FlowFailed, match=r"a page for a person.*auto_approve"):
         asyncio.run(who(server))
 
 
-def test_a_refusal_is_told_with_its_status():
+def test_a_refusal_is_reported_with_its_status():
     auth = AuthorizationServer(auto_approve="ada", registration=False)
     with pytest.raises(FlowFailed, match="regist"):
         asyncio.run(who(protected(auth)))

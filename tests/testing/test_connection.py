@@ -93,7 +93,7 @@ def test_a_breach_may_be_allowed_by_name(allow: str) -> None:
     run(main())
 
 
-def test_a_test_that_fails_by_itself_is_told_what_the_monitor_saw() -> None:
+def test_a_failing_test_shows_what_the_monitor_saw() -> None:
     async def main() -> None:
         async with connected(servers.make_bad, revision="2025-06-18") as client:
             await client.call_tool("lie")
@@ -124,13 +124,13 @@ def test_an_unknown_transport_is_refused() -> None:
         connected(servers.good, transport="telepathy")  # type: ignore[arg-type]
 
 
-def test_what_is_no_server_is_refused_in_memory() -> None:
+def test_a_target_other_than_a_server_is_refused_in_memory() -> None:
     with pytest.raises(TypeError, match="not a list"):
         run(called(["python"]))
 
 
 @pytest.mark.parametrize("target", [Server("nowhere"), lambda: servers.make()])
-def test_what_a_process_cannot_find_is_refused_over_stdio(target: Any) -> None:
+def test_a_server_that_a_process_cannot_import_is_refused_over_stdio(target: Any) -> None:
     with pytest.raises(ValueError, match="at the top of a module"):
         run(called(target, transport="stdio"))
 
@@ -141,7 +141,7 @@ def test_a_server_that_does_not_start_says_why() -> None:
     assert caught.value.exit_code == 1
 
 
-def test_what_is_printed_by_a_launched_module_is_no_breach() -> None:
+def test_output_of_a_launched_module_is_not_a_breach() -> None:
     recording = Recording()
     run(called(servers.good, transport="stdio", recording=recording))
     assert recording.violations == []

@@ -68,7 +68,7 @@ def progress(request: Request) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
-def test_what_travels_on_the_wrong_stream_is_a_breach() -> None:
+def test_a_message_on_the_wrong_stream_is_a_breach() -> None:
     listening: list[Reply] = []
 
     async def listen(request: Request, reply: Reply) -> None:
@@ -173,7 +173,7 @@ def test_a_message_that_was_not_taken_is_a_message_once() -> None:
 @pytest.mark.parametrize(
     ("body", "kind"), [(b'{"detail": "no"}', "application/json"), (b"<html>", "text/html")]
 )
-def test_a_refusal_in_a_form_of_its_own_is_no_message(body: bytes, kind: str) -> None:
+def test_a_refusal_in_another_format_is_not_a_message(body: bytes, kind: str) -> None:
     recording = Recording()
 
     def refuse(request: Request, reply: Reply) -> None:
@@ -190,7 +190,7 @@ def test_a_refusal_in_a_form_of_its_own_is_no_message(body: bytes, kind: str) ->
     assert recording.violations == []
 
 
-def test_what_should_be_a_message_and_is_none_is_a_breach() -> None:
+def test_an_invalid_message_is_a_breach() -> None:
     def garble(request: Request, reply: Reply) -> None:
         reply.body(200, b'{"jsonrpc": "2.0", ')
 

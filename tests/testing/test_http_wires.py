@@ -121,13 +121,13 @@ def test_a_server_that_does_not_start_says_why(transport: TransportName) -> None
     run(main())
 
 
-def test_a_url_where_nobody_is_says_so() -> None:
+def test_a_url_without_a_server_is_reported() -> None:
     with pytest.raises(ConnectFailed, match="connection refused"):
         run(called("http://127.0.0.1:9/mcp"))
 
 
 @pytest.mark.parametrize("target", [["python"], "served.py"])
-def test_what_is_no_server_is_refused(target: Any) -> None:
+def test_a_target_other_than_a_server_is_refused(target: Any) -> None:
     with pytest.raises(TypeError, match="over HTTP a target is a Server"):
         run(called(target, transport="http"))
 
@@ -138,7 +138,7 @@ def test_an_app_is_a_target_over_http_alone(transport: TransportName) -> None:
         run(called(servers.good.asgi(), transport=transport))
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(MissingExtra, match=r"accord\[http\]|http"):
         run(called(servers.good, transport="http"))

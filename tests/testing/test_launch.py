@@ -20,8 +20,8 @@ def test_a_server_or_its_maker_is_served_by_name(name: str) -> None:
         assert "printed at import" in child.stderr
 
 
-def test_what_is_no_python_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_other_than_python_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     with Child(*LAUNCH, tmp_path / "notes.txt", "server") as child:
         assert child.wait() == 1
-        assert "is no Python file" in child.stderr
+        assert "is not a Python file" in child.stderr

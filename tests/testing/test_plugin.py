@@ -77,7 +77,7 @@ def test_the_marker_chooses_transports_and_revisions(project: pytest.Pytester) -
     assert "test_where[stdio-2025-03-26]" in out
 
 
-def test_what_the_marker_cannot_mean_is_refused(project: pytest.Pytester) -> None:
+def test_an_invalid_marker_is_refused(project: pytest.Pytester) -> None:
     told = {
         "revision=['2025-06-18']": "takes allow, revisions, transports by keyword, not revision",
         "'memory'": "takes allow, revisions, transports by keyword, not 'memory'",

@@ -39,7 +39,7 @@ def test_batches_count_as_their_messages() -> None:
     assert recording.messages("client", "ping") == [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]
 
 
-def test_what_is_no_json_is_kept_as_text_and_reported() -> None:
+def test_invalid_json_is_kept_as_text_and_reported() -> None:
     recording = Recording()
     recording.observe("server", b"loading \xff model")
     assert recording.records[0].raw == "loading \udcff model"
@@ -52,7 +52,9 @@ def test_what_is_no_json_is_kept_as_text_and_reported() -> None:
 
 
 @pytest.mark.parametrize("end", [Recording.close, Recording.begin_anew], ids=["close", "anew"])
-def test_what_no_opening_followed_is_judged_at_the_end(end: Callable[[Recording], None]) -> None:
+def test_a_recording_without_a_handshake_is_judged_at_the_end(
+    end: Callable[[Recording], None],
+) -> None:
     recording = Recording()
     recording.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
     assert recording.violations == []
@@ -90,5 +92,5 @@ def test_breaches_are_reported_by_requirement_with_each_message_once() -> None:
 
 
 @pytest.mark.parametrize(("allow", "count"), [((), 1), (("tools.*",), 0), (("prompts.*",), 1)])
-def test_what_is_allowed_is_not_broken(allow: tuple[str, ...], count: int) -> None:
+def test_an_allowed_breach_is_not_reported(allow: tuple[str, ...], count: int) -> None:
     assert len(recorded(servers.make_bad, "lie").broken(allow=allow)) == count

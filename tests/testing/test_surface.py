@@ -40,7 +40,7 @@ def test_the_first_time_the_file_is_written_and_then_compared(tmp_path: Path) ->
     check_surface(surface(servers.make), file)
 
 
-def test_a_change_is_told_as_a_difference(tmp_path: Path) -> None:
+def test_a_change_is_shown_as_a_difference(tmp_path: Path) -> None:
     file = tmp_path / "surface.json"
     check_surface(surface(servers.make), file)
     server = servers.make()

@@ -1,4 +1,4 @@
-"""Tokens without a person, for tests of protected servers."""
+"""Tokens without a user, for tests of protected servers."""
 
 import asyncio
 from typing import Any
@@ -9,13 +9,12 @@ from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import FlowFailed
 
-__all__ = ["unattended"]
 
 _PATIENCE = 10.0
 
 
 def unattended(**options: Any) -> OAuth:
-    """Return what obtains tokens where nobody has to be asked, as `auth` of a connection.
+    """Return an `auth` for `connect` that obtains tokens without asking a user.
 
     For servers with `AuthorizationServer(auto_approve=...)`; tokens are kept in memory.
 
@@ -23,7 +22,7 @@ def unattended(**options: Any) -> OAuth:
         **options: those of `accord.auth.OAuth`, such as `scopes`.
     """
     options.setdefault("store", MemoryStore())
-    return OAuth(open_browser=_followed, **options)
+    return OAuth(open_browser=_follow, **options)
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -31,7 +30,7 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-async def _followed(url: str) -> str:
+async def _follow(url: str) -> str:
     """Open a URL as a browser would; return where it is sent."""
     return await asyncio.to_thread(_location, url)
 
@@ -39,11 +38,11 @@ async def _followed(url: str) -> str:
 def _location(url: str) -> str:
     try:
         with build_opener(_NoRedirect).open(url, timeout=_PATIENCE):
-            told = "a page for a person"
+            came = "a page for a person"
     except HTTPError as error:
         with error:
             if error.code in (302, 303) and "location" in error.headers:
                 return str(error.headers["location"])
-            told = f"status {error.code}"
-    hint = "AuthorizationServer(auto_approve=...), where nobody has to be asked"
-    raise FlowFailed("authorization", asked=url.partition("?")[0], came=told, hint=hint)
+            came = f"status {error.code}"
+    hint = "AuthorizationServer(auto_approve=...), which asks no user"
+    raise FlowFailed("authorization", asked=url.partition("?")[0], came=came, hint=hint)

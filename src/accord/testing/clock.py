@@ -1,11 +1,10 @@
-"""Time that passes only when everybody waits, so that tests of deadlines take no time."""
+"""Time that passes only when every task waits, so that tests of deadlines take no time."""
 
 import asyncio
 import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_in_virtual_time"]
 
 Value = TypeVar("Value")
 

@@ -19,7 +19,6 @@ from accord.transports.memory import MemoryWire
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 
-__all__ = ["Connected", "Target", "TransportName", "connected"]
 
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
@@ -197,7 +196,7 @@ def _server(target: Target, where: str = "in memory") -> Server[Any]:
 def _app(target: Target, transport: TransportName) -> HttpApp:
     if isinstance(target, HttpApp):
         return target
-    # Without grace: when a test has ended, nobody waits for what its calls would say.
+    # Without grace: the test has ended, and the results of its calls are not needed.
     return _server(target, "over HTTP").asgi(
         answers="stream" if transport == "http-stream" else "auto",
         sse=transport == "sse",

@@ -8,12 +8,11 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import IO, Final
 
-__all__ = ["create_next", "open_private"]
 
 _PRIVATE: Final = 0o600
 # Windows translates line ends otherwise.
 _BINARY: Final = getattr(os, "O_BINARY", 0)
-# More launches than anybody keeps; each costs a look at the names before it.
+# More launches than a folder holds; each costs a look at the names before it.
 _MOST: Final = 10_000
 
 

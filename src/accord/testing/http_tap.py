@@ -1,4 +1,4 @@
-"""A sender of HTTP requests that somebody listens to: messages, and what HTTP said about them."""
+"""A sender of HTTP requests with an observer: messages, and what HTTP said about them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +13,6 @@ from accord.testing.recording import Recording
 from accord.trace import HttpFacts
 from accord.transports.http_sender import NotSent, Response, Sender
 
-__all__ = ["TappedSender"]
 
 # What a response may say that bears on the protocol; the seam has no way to list all.
 _RESPONSE_HEADERS: Final = (
@@ -43,7 +42,7 @@ class TappedSender:
         self._inner = inner
         self._recording = recording
         self._numbers = count(1)
-        # The stream that an event came on: whoever resumes names the event.
+        # The stream that an event came on: a client that resumes names the event.
         self._streams: dict[str, str] = {}
         # What no server has taken, and may be sent again as it is.
         self._untaken: set[bytes] = set()
@@ -99,7 +98,7 @@ class TappedSender:
 
 
 class _Tapped:
-    """A response that somebody listens to."""
+    """A response with an observer."""
 
     def __init__(self, inner: Response, facts: HttpFacts) -> None:
         self.status = inner.status

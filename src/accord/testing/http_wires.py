@@ -17,7 +17,6 @@ from accord.transports.wire import Lost, Receive, Watcher
 if TYPE_CHECKING:
     from accord.transports.http import HttpWire
 
-__all__ = ["TappedHttpWire"]
 
 _LOOPBACK: Final = "127.0.0.1"
 # How long responses may take to end once their connections are gone.
@@ -30,7 +29,7 @@ class TappedHttpWire:
     Args:
         target: a URL, or an app that is served on loopback while the wire is open.
         recording: what observes.
-        settings: how the client was told to connect.
+        settings: how the client connects.
     """
 
     def __init__(self, target: str | HttpApp, recording: Recording, settings: Settings) -> None:
@@ -148,4 +147,4 @@ class _Served:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_EXPECTED):
                 while state.connections:
-                    await asyncio.sleep(0)  # until the loop has told them that they are closed
+                    await asyncio.sleep(0)  # until the loop has closed them

@@ -9,8 +9,6 @@ from typing import Any
 
 from accord.transports.stdio import claim
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str]) -> None:
     """Load the file and serve what it defines over stdin and stdout."""
@@ -18,7 +16,7 @@ def main(arguments: list[str]) -> None:
     path, name = arguments
     spec = spec_from_file_location("accord_launched", path)
     if spec is None or spec.loader is None:
-        raise SystemExit(f"{path} is no Python file")
+        raise SystemExit(f"{path} is not a Python file")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from accord.protocol.memory import Bounded
 from accord.trace import SHOWN_HEADERS, Record
 
-__all__ = ["Masks", "is_secret_name"]
 
 # -- names
 
@@ -128,8 +127,8 @@ class Masks:
             found = self._known[text] = f"masked-{self._count}"
         return found
 
-    def applied(self, record: Record) -> Record:
-        """Return a record without secrets; the record itself where there are none."""
+    def apply(self, record: Record) -> Record:
+        """Return a record without secrets; the record itself if it has no secrets."""
         message, raw, http = record.message, record.raw, record.http
         if message is not None and _may_hide(bytes(message)):
             value = msgspec.json.decode(message)
@@ -276,7 +275,7 @@ class Masks:
         is_figure = _counts(name) and _FIGURE.fullmatch(value) is not None
         return not is_figure and not _is_masked(value) and not _PLACEHOLDER.fullmatch(value)
 
-    def told(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """Return what is said of messages, or an excerpt of one, without secrets seen so far."""
         for secret, mask in self._known.items():
             if len(secret) < _SHORTEST:

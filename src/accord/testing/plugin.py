@@ -110,7 +110,7 @@ class AccordSnapshot:
         self._update = update
 
     def check(self, surface: Any, name: str | None = None) -> None:
-        """Fail if it differs from the file; write the file if there is none.
+        """Fail if it differs from the file; write the file if it does not exist.
 
         Args:
             surface: what `accord.testing.surface_of` returned, or any other JSON.
@@ -229,9 +229,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     seconds = float(pyfuncitem.config.getini("accord_timeout"))
 
-    async def bounded() -> None:
+    async def run_within_limit() -> None:
         async with asyncio.timeout(seconds):
             await pyfuncitem.obj(**arguments)
 
-    asyncio.run(bounded())
+    asyncio.run(run_within_limit())
     return True

@@ -17,7 +17,6 @@ from accord.testing.files import open_private
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
-__all__ = ["ProtocolBroken", "Recording"]
 
 _WEIGHT: Final[dict[VerdictName, int]] = {
     "not-applicable": 0,
@@ -115,7 +114,7 @@ class Recording:
         masks = Masks()
         with open_private(path) as file:
             for record in self.records:
-                trace.write(file, masks.applied(record))
+                trace.write(file, masks.apply(record))
 
     def broken(self, *, allow: Iterable[str] = ()) -> list[Violation]:
         """Return the violations, but for those of requirements that may be broken.

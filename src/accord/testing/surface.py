@@ -10,7 +10,6 @@ import msgspec
 from accord import Client
 from accord.errors import AccordError, RemoteProtocolError, RequestError, RequestTimeout
 
-__all__ = ["METHODS", "Lists", "SurfaceChanged", "check_surface", "fetch_lists", "surface_of"]
 
 METHODS: Final = {
     "tools": "tools/list",

@@ -1,10 +1,8 @@
-"""A wire that somebody listens to."""
+"""A wire with an observer."""
 
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import Recording
 from accord.transports.wire import Lost, Receive, Watcher, Wire
-
-__all__ = ["TappedWire"]
 
 
 class TappedWire:
@@ -28,11 +26,11 @@ class TappedWire:
         """Make the connection."""
         recording = self._recording
 
-        def tapped(data: bytes) -> None:
+        def record_and_receive(data: bytes) -> None:
             recording.observe("server", data)
             receive(data)
 
-        await self.inner.open(tapped, lost)
+        await self.inner.open(record_and_receive, lost)
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
         """Send one message."""

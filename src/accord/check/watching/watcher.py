@@ -208,7 +208,7 @@ class Watcher:
         conversation.count += 1
         record = _record(copy, conversation.count)
         # Before it is judged: what is told of it names no secret.
-        masked = conversation.masks.applied(record)
+        masked = conversation.masks.apply(record)
         self._tell(conversation, conversation.monitor.observe(record))
         if conversation.file is not None:
             try:
@@ -231,7 +231,7 @@ class Watcher:
             self.trouble = f"the recording ended early: {why}"
 
     def _tell(self, conversation: _Conversation, violations: Iterable[Violation]) -> None:
-        told = conversation.masks.told
+        told = conversation.masks.mask_text
         for found in violations:
             evidence = None if found.evidence is None else told(found.evidence)
             violation = replace(found, why=told(found.why), evidence=evidence)
@@ -296,12 +296,12 @@ def _without_secrets(verdict: Verdict, masks: Masks) -> Verdict:
     evidence = [
         replace(
             each,
-            why=masks.told(each.why),
-            message=None if each.message is None else masks.told(each.message),
+            why=masks.mask_text(each.why),
+            message=None if each.message is None else masks.mask_text(each.message),
         )
         for each in verdict.evidence
     ]
-    return replace(verdict, message=masks.told(verdict.message), evidence=evidence)
+    return replace(verdict, message=masks.mask_text(verdict.message), evidence=evidence)
 
 
 def merged(reports: list[Report]) -> Report:
