@@ -9,7 +9,6 @@ from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import FlowFailed
 
-
 _PATIENCE = 10.0
 
 

@@ -5,7 +5,6 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-
 Value = TypeVar("Value")
 
 

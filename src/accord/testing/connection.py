@@ -19,7 +19,6 @@ from accord.transports.memory import MemoryWire
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 
-
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import IO, Final
 
-
 _PRIVATE: Final = 0o600
 # Windows translates line ends otherwise.
 _BINARY: Final = getattr(os, "O_BINARY", 0)

@@ -13,7 +13,6 @@ from accord.testing.recording import Recording
 from accord.trace import HttpFacts
 from accord.transports.http_sender import NotSent, Response, Sender
 
-
 # What a response may say that bears on the protocol; the seam has no way to list all.
 _RESPONSE_HEADERS: Final = (
     "allow",

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from accord.protocol.memory import Bounded
 from accord.trace import SHOWN_HEADERS, Record
 
-
 # -- names
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -17,7 +17,6 @@ from accord.testing.files import open_private
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
-
 _WEIGHT: Final[dict[VerdictName, int]] = {
     "not-applicable": 0,
     "not-exercised": 1,

@@ -10,7 +10,6 @@ import msgspec
 from accord import Client
 from accord.errors import AccordError, RemoteProtocolError, RequestError, RequestTimeout
 
-
 METHODS: Final = {
     "tools": "tools/list",
     "resources": "resources/list",
