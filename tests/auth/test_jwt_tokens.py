@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth import JwtVerifier
-from accord.auth.jwt_tokens import claims_fault
+from accord.auth.jwt_verifier import claims_fault
 from accord.errors import AuthError
 from support.issuer import (
     ISSUER,

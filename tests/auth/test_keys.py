@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from accord.auth.http import HttpResponse, NoResponse
-from accord.auth.keys import FetchedKeys, FixedKeys, published_keys, read_keys
+from accord.auth.jwks import FetchedKeys, FixedKeys, published_keys, read_keys
 from accord.errors import AuthError
 from support.issuer import ISSUER, Published, jwk, jwks
 

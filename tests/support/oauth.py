@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.exchange import Request, Response
+from accord.auth.authorization_server.messages import Request, Response
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 

@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accord.auth.asgi import Guard
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
     from accord.auth.client_key import ClientKey
+    from accord.auth.guard import Guard
     from accord.auth.introspection import IntrospectionVerifier
-    from accord.auth.jwt_tokens import JwtVerifier
+    from accord.auth.jwt_verifier import JwtVerifier
     from accord.auth.oauth import OAuth
     from accord.auth.protection import Protected
     from accord.auth.tokens import FileStore, MemoryStore, TokenStore
@@ -40,9 +40,9 @@ _HOMES = {
     "ClientKey": "accord.auth.client_key",
     "FileStore": "accord.auth.tokens",
     "FirstOf": "accord.auth.verifiers",
-    "Guard": "accord.auth.asgi",
+    "Guard": "accord.auth.guard",
     "IntrospectionVerifier": "accord.auth.introspection",
-    "JwtVerifier": "accord.auth.jwt_tokens",
+    "JwtVerifier": "accord.auth.jwt_verifier",
     "KnownClient": "accord.auth.authorization_server",
     "MemoryStore": "accord.auth.tokens",
     "OAuth": "accord.auth.oauth",

@@ -4,7 +4,7 @@ import secrets
 from typing import Any, Final
 
 from accord.auth.credentials import ClientIdentity
-from accord.auth.keys import require_jwt
+from accord.auth.jwks import require_jwt
 from accord.errors import FlowFailed
 
 __all__ = ["ClientKey", "proof_of"]

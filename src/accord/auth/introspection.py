@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
 from accord.auth.http import HttpResponse, NoResponse, Send, form_request
-from accord.auth.jwt_tokens import claims_fault, principal_of
+from accord.auth.jwt_verifier import claims_fault, principal_of
 from accord.auth.turns import SOURCE, NoTurn, Turns
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.bindings.shown import shown_url

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.auth.authorization import Obtaining
 from accord.auth.browser import Interaction, OpenBrowser
 from accord.auth.client_key import ClientKey
 from accord.auth.discovery import (
@@ -25,7 +26,6 @@ from accord.auth.flow import (
     chosen_scopes,
     refresh,
 )
-from accord.auth.obtaining import Obtaining
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import (
     FileStore,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from accord.auth.asgi import Guard
+from accord.auth.guard import Guard
 from accord.auth.resource import canonical
 from accord.auth.verifiers import TokenVerifier
 

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from accord.auth.hosts import ends_in_number, host_fault
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried
+from accord.bindings.addresses import ends_in_number, host_fault
 from accord.bindings.answers import redirect_url
 from accord.bindings.shown import plain, shown_url
 from accord.errors import MissingExtra

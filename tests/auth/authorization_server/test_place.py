@@ -2,8 +2,8 @@
 
 import pytest
 
-from accord.auth.authorization_server.place import Place, checked_issuer
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.deployment import Place, checked_issuer
+from accord.auth.authorization_server.models import Refusal
 
 ISSUER = "https://auth.example/login"
 DESK = "https://desk.example/mcp"

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from accord.auth.authorization_server.people import People
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.login import People
+from accord.auth.authorization_server.models import Refusal
 from accord.auth.authorization_server.secrets import (
     hash_like,
     hash_password,

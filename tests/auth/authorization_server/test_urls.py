@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.authorization_server.urls import (
+from accord.auth.urls import (
     canonical,
     is_loopback,
     is_loopback_url,

@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from accord.auth.authorization_server.records import Client, Refusal
+from accord.auth.authorization_server.models import Client, Refusal
 from accord.auth.authorization_server.secrets import digest, equal
 
 __all__ = ["authenticated", "claimed_client"]

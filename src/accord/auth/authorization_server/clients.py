@@ -3,7 +3,7 @@
 import logging
 from typing import Any, Final
 
-from accord.auth.authorization_server.records import Client, Refusal
+from accord.auth.authorization_server.models import Client, Refusal
 from accord.auth.authorization_server.registration import read_registration, registered
 from accord.auth.authorization_server.secrets import equal
 from accord.auth.authorization_server.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.authorize import (
+from accord.auth.authorization_server.authorization_request import (
     Authorization,
     SentBack,
     chosen_resource,
@@ -16,8 +16,17 @@ from accord.auth.authorization_server.authorize import (
     sent_back,
 )
 from accord.auth.authorization_server.clients import Clients
-from accord.auth.authorization_server.exchange import Request, Response, parameters, redirect
 from accord.auth.authorization_server.grants import Grants
+from accord.auth.authorization_server.login import People
+from accord.auth.authorization_server.messages import Request, Response, parameters, redirect
+from accord.auth.authorization_server.models import (
+    DEVICE_CODE,
+    Client,
+    Code,
+    DeviceRequest,
+    Grant,
+    Refusal,
+)
 from accord.auth.authorization_server.pages import (
     Question,
     code_page,
@@ -26,19 +35,10 @@ from accord.auth.authorization_server.pages import (
     fault_page,
     leaving_page,
 )
-from accord.auth.authorization_server.people import People
-from accord.auth.authorization_server.records import (
-    DEVICE_CODE,
-    Client,
-    Code,
-    DeviceRequest,
-    Grant,
-    Refusal,
-)
 from accord.auth.authorization_server.secrets import digest, new_secret
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
-from accord.auth.authorization_server.urls import is_loopback_url
+from accord.auth.urls import is_loopback_url
 
 __all__ = ["Consent"]
 

@@ -8,17 +8,17 @@ from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.client_authentication import authenticated, claimed_client
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
-from accord.auth.authorization_server.exchange import Request, Response, json_answer
 from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.keys import Keys
+from accord.auth.authorization_server.messages import Request, Response, json_answer
 from accord.auth.authorization_server.metadata import (
     authorization_server_metadata,
     openid_configuration,
 )
-from accord.auth.authorization_server.records import Client, Refusal
+from accord.auth.authorization_server.models import Client, Refusal
 from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.signing_keys import Keys
 from accord.auth.authorization_server.store import Store
-from accord.auth.hosts import source_of
+from accord.bindings.addresses import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.authorize import (
+from accord.auth.authorization_server.authorization_request import (
     allowed_scopes,
     chosen_resource,
     chosen_scopes,
 )
-from accord.auth.authorization_server.keys import Keys, load_jwt
-from accord.auth.authorization_server.records import (
+from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
@@ -27,8 +26,9 @@ from accord.auth.authorization_server.records import (
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret, pkce_challenge
 from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.signing_keys import Keys, load_jwt
 from accord.auth.authorization_server.store import Store
-from accord.auth.authorization_server.urls import same_resource
+from accord.auth.urls import same_resource
 
 __all__ = ["Grants"]
 

@@ -2,14 +2,14 @@
 
 import msgspec
 
-from accord.auth.authorization_server.records import (
+from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     REFRESH_TOKEN,
     Client,
 )
 from accord.auth.authorization_server.secrets import digest
-from accord.auth.authorization_server.urls import redirect_fault
+from accord.auth.urls import redirect_fault
 
 __all__ = ["KnownClient"]
 

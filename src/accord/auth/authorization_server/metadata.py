@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from accord.auth.authorization_server.records import (
+from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.authorization_server.exchange import Response
-from accord.auth.authorization_server.urls import is_loopback_url, origin_of
+from accord.auth.authorization_server.messages import Response
+from accord.auth.urls import is_loopback_url, origin_of
 
 __all__ = [
     "Question",

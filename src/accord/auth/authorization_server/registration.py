@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.records import (
+from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
@@ -18,7 +18,7 @@ from accord.auth.authorization_server.records import (
     Refusal,
 )
 from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.urls import redirect_fault
+from accord.auth.urls import redirect_fault
 
 __all__ = ["BODY_MOST", "read_registration", "registered"]
 

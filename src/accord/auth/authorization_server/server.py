@@ -14,18 +14,18 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from accord.auth.asgi import Guard
+from accord.auth.authorization_server.deployment import Place, checked_issuer, headers_of
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.exchange import Request, Response, json_answer
-from accord.auth.authorization_server.keys import Algorithm, load_jwt
 from accord.auth.authorization_server.known import KnownClient
-from accord.auth.authorization_server.place import Place, checked_issuer, headers_of
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.messages import Request, Response, json_answer
+from accord.auth.authorization_server.models import Refusal
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.signing_keys import Algorithm, load_jwt
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.authorization_server.urls import is_loopback_url
 from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+from accord.auth.guard import Guard
+from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
 
 __all__ = ["Authenticate", "AuthorizationServer", "AuthorizationSettings"]

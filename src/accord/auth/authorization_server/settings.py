@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.keys import Algorithm
-from accord.auth.authorization_server.records import Client
+from accord.auth.authorization_server.models import Client
+from accord.auth.authorization_server.signing_keys import Algorithm
 
 __all__ = ["Settings"]
 

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.records import Client, Code, DeviceRequest, Grant, Refusal
+from accord.auth.authorization_server.models import Client, Code, DeviceRequest, Grant, Refusal
 from accord.errors import AuthError
 
 __all__ = ["MEMORY", "Key", "Store", "check_store"]

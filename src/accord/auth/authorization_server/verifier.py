@@ -4,8 +4,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.auth.authorization_server.keys import load_jwt
-from accord.auth.authorization_server.urls import is_loopback_url, same_resource
+from accord.auth.authorization_server.signing_keys import load_jwt
+from accord.auth.urls import is_loopback_url, same_resource
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.principal import Principal
 

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.asgi import endpoint_url
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
-from accord.auth.authorization_server.exchange import FORWARDED
-from accord.auth.authorization_server.records import Refusal
-from accord.auth.authorization_server.urls import (
+from accord.auth.authorization_server.messages import FORWARDED
+from accord.auth.authorization_server.models import Refusal
+from accord.auth.guard import endpoint_url
+from accord.auth.urls import (
     canonical,
     is_loopback,
     is_loopback_url,

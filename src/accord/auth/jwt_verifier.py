@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.auth.http import Send
-from accord.auth.keys import FetchedKeys, FixedKeys, KeySource, read_keys, require_jwt
+from accord.auth.jwks import FetchedKeys, FixedKeys, KeySource, read_keys, require_jwt
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.principal import Principal

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.exchange import Request, Response, redirect
+from accord.auth.authorization_server.messages import Request, Response, redirect
 from accord.auth.authorization_server.pages import fault_page, login_page
 from accord.auth.authorization_server.secrets import (
     digest,
@@ -19,8 +19,8 @@ from accord.auth.authorization_server.secrets import (
 )
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
-from accord.auth.authorization_server.urls import with_query
-from accord.auth.hosts import source_of
+from accord.auth.urls import with_query
+from accord.bindings.addresses import source_of
 
 __all__ = ["People"]
 

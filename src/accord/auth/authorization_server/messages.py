@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.models import Refusal
 
 __all__ = ["FORWARDED", "Request", "Response", "json_answer", "parameters", "redirect"]
 

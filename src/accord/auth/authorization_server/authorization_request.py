@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.records import AUTHORIZATION_CODE, Client, Refusal
+from accord.auth.authorization_server.models import AUTHORIZATION_CODE, Client, Refusal
 from accord.auth.authorization_server.settings import Settings
-from accord.auth.authorization_server.urls import (
+from accord.auth.urls import (
     is_loopback_url,
     same_redirect,
     same_resource,
