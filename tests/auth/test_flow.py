@@ -8,7 +8,7 @@ import pytest
 
 from accord.auth.credentials import ClientIdentity, choose_method, token_request
 from accord.auth.device import poll_device, start_device
-from accord.auth.discovery import Discovered, ResourceMetadata, ServerMetadata
+from accord.auth.discovery import DiscoveryResult, ResourceMetadata, ServerMetadata
 from accord.auth.flow import (
     AuthorizationRequest,
     ResourceRejected,
@@ -28,7 +28,7 @@ from accord.auth.registration import (
     given_client,
     register,
 )
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
 from support.flows import drive, reply
 
@@ -41,7 +41,7 @@ SERVER = ServerMetadata(
     device_authorization_endpoint=f"{ISSUER}/device",
     code_challenge_methods_supported=("S256",),
 )
-FOUND = Discovered(resource="https://example.com/mcp", server=SERVER)
+FOUND = DiscoveryResult(resource="https://example.com/mcp", server=SERVER)
 CLIENT = ClientIdentity(client_id="me")
 URI = "http://127.0.0.1:4711/callback"
 TOKEN = {"access_token": "at", "token_type": "Bearer", "expires_in": 100, "refresh_token": "rt"}
@@ -291,7 +291,7 @@ def granted(**more):
         "refresh_token": "rt",
         "scopes": ("a",),
     }
-    return Grant(**(usual | more))
+    return TokenGrant(**(usual | more))
 
 
 def test_the_old_refresh_token_is_kept_when_none_comes_back():

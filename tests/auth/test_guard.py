@@ -15,7 +15,7 @@ from accord.auth import (
     Protected,
     StaticTokens,
 )
-from accord.auth.turns import SOURCE
+from accord.auth.turns import REQUEST_SOURCE
 from accord.errors import AuthError
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token
@@ -78,7 +78,7 @@ def test_a_verifier_knows_from_which_address_a_token_came():
 
     class Noting:
         async def verify(self, token):
-            seen.append(SOURCE.get())
+            seen.append(REQUEST_SOURCE.get())
             return ANN
 
     guard = protected(Noting()).guard(Inner())

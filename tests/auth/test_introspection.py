@@ -11,7 +11,7 @@ import pytest
 
 from accord.auth import IntrospectionVerifier
 from accord.auth.http import HttpResponse, NoResponse
-from accord.auth.turns import SOURCE
+from accord.auth.turns import REQUEST_SOURCE
 from accord.errors import AuthError
 from support.issuer import ISSUER, RESOURCE, claims
 
@@ -181,7 +181,7 @@ class Slow(Endpoint):
 def from_address(address, work):
     """Start work as a request from an address does."""
     context = contextvars.copy_context()
-    context.run(SOURCE.set, address)
+    context.run(REQUEST_SOURCE.set, address)
     return asyncio.get_running_loop().create_task(work, context=context)
 
 

@@ -5,7 +5,14 @@ import json
 import pytest
 
 from accord.auth import resource
-from accord.auth.resource import Refusal, bearer_of, canonical, challenge, is_for, metadata_url
+from accord.auth.resource import (
+    AccessRefusal,
+    bearer_of,
+    canonical,
+    challenge,
+    is_for,
+    metadata_url,
+)
 
 URL = "https://desk.example/.well-known/oauth-protected-resource/mcp"
 
@@ -110,13 +117,13 @@ def test_another_scheme_is_no_token(value):
 )
 def test_a_malformed_header_is_400(value):
     found = bearer(value)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert (found.status, found.error) == (400, "invalid_request")
 
 
 def test_two_authorization_headers_are_400():
     found = bearer_of([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")])
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert found.status == 400
 
 
@@ -133,7 +140,7 @@ def test_two_authorization_headers_are_400():
 )
 def test_a_token_in_the_query_string_is_400_whatever_the_header_says(query):
     found = bearer(b"Bearer abc", query)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert found.status == 400
     assert "query string" in found.message
 
@@ -144,7 +151,7 @@ def test_other_queries_pass():
 
 def test_a_huge_token_is_refused_before_anybody_looks_at_it():
     found = bearer(b"Bearer " + b"a" * (resource.TOKEN_MOST + 1))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert (found.status, found.error) == (401, "invalid_token")
     assert "longer than 16384 bytes" in found.message
     assert bearer(b"Bearer " + b"a" * resource.TOKEN_MOST) == "a" * resource.TOKEN_MOST
@@ -175,7 +182,7 @@ def test_a_weak_token_is_told_all_scopes_needed():
 
 
 def test_nothing_breaks_out_of_a_challenge():
-    refusal = Refusal(401, "invalid_token", 'a"b\\c\r\nX: y')
+    refusal = AccessRefusal(401, "invalid_token", 'a"b\\c\r\nX: y')
     said = challenge(refusal, 'https://x/"\r\n')
     assert '"abcX: y"' in said
     assert "\r" not in said

@@ -14,7 +14,7 @@ import pytest
 from accord import connect
 from accord.auth import FileStore, MemoryStore, OAuth, tokens
 from accord.auth.credentials import ClientIdentity
-from accord.auth.tokens import Grant, default_path
+from accord.auth.tokens import TokenGrant, default_path
 from accord.errors import FlowFailed
 from support.scripted_authorization import scripted
 from support.waiting import run
@@ -216,7 +216,7 @@ async def keep(store, script, **changes):
     """Leave a token in a store as an earlier run would have."""
     scope = "a"
     said = script.grant(scope)
-    grant = Grant(
+    grant = TokenGrant(
         issuer=script.issuer,
         resource=script.url,
         client=ClientIdentity(client_id="me"),

@@ -14,7 +14,7 @@ from accord.auth.browser import HOST, PATH, Interaction, LoopbackRedirect
 from accord.auth.client_key import ClientKey
 from accord.auth.credentials import AuthMethod, ClientIdentity
 from accord.auth.device import DEVICE_GRANT, poll_device, start_device
-from accord.auth.discovery import Discovered
+from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import (
     AuthorizationRequest,
     ResourceRejected,
@@ -28,7 +28,7 @@ from accord.auth.http import NoResponse
 from accord.auth.pkce import new_pkce
 from accord.auth.registration import ClientDescription, given_client, register
 from accord.auth.sending import GuardedSender
-from accord.auth.tokens import Grant, TokenStore, client_key
+from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
 
 __all__ = ["Obtaining", "Wishes"]
@@ -62,8 +62,8 @@ class Obtaining:
         self._interaction = interaction
 
     async def obtain(
-        self, sender: GuardedSender, found: Discovered, scopes: tuple[str, ...]
-    ) -> Grant:
+        self, sender: GuardedSender, found: DiscoveryResult, scopes: tuple[str, ...]
+    ) -> TokenGrant:
         """Obtain a grant in the way that was chosen.
 
         Raises:
@@ -80,11 +80,11 @@ class Obtaining:
     async def _granted(
         self,
         sender: GuardedSender,
-        found: Discovered,
+        found: DiscoveryResult,
         scopes: tuple[str, ...],
         *,
         names_resource: bool,
-    ) -> Grant:
+    ) -> TokenGrant:
         if self._how.grant == "authorization_code":
             return await self._by_code(sender, found, scopes, names_resource=names_resource)
         client = given_client(found.server, self._description())
@@ -121,11 +121,11 @@ class Obtaining:
     async def _by_code(
         self,
         sender: GuardedSender,
-        found: Discovered,
+        found: DiscoveryResult,
         scopes: tuple[str, ...],
         *,
         names_resource: bool,
-    ) -> Grant:
+    ) -> TokenGrant:
         kept = await self._kept_client(found)
         if kept is not None:
             # The server may have forgotten it, and would tell the person alone. So it is not kept
@@ -161,12 +161,12 @@ class Obtaining:
     async def _forget(self, issuer: str, client: ClientIdentity) -> None:
         """Let the next attempt begin with a new registration."""
         if client.is_registered:
-            await self._store.write(client_key(issuer), None)
+            await self._store.write(stored_client_key(issuer), None)
 
     async def _keep(self, issuer: str, client: ClientIdentity) -> None:
         """Keep a registration that the authorization server has shown to know."""
         if client.is_registered:
-            await self._store.write(client_key(issuer), msgspec.json.encode(client).decode())
+            await self._store.write(stored_client_key(issuer), msgspec.json.encode(client).decode())
 
     async def _code(
         self, sender: GuardedSender, request: AuthorizationRequest, redirect: LoopbackRedirect
@@ -213,11 +213,11 @@ class Obtaining:
         finally:
             await redirect.__aexit__(None, None, None)
 
-    async def _kept_client(self, found: Discovered) -> ClientIdentity | None:
+    async def _kept_client(self, found: DiscoveryResult) -> ClientIdentity | None:
         given = given_client(found.server, self._description())
         if given is not None:
             return given
-        text = await self._store.read(client_key(found.server.issuer))
+        text = await self._store.read(stored_client_key(found.server.issuer))
         try:
             kept = None if text is None else msgspec.json.decode(text, type=ClientIdentity)
         except msgspec.DecodeError:
@@ -225,7 +225,7 @@ class Obtaining:
         return kept if kept is not None and kept.is_usable(time.time()) else None
 
     async def _registered(
-        self, sender: GuardedSender, found: Discovered, uri: str, scopes: tuple[str, ...]
+        self, sender: GuardedSender, found: DiscoveryResult, uri: str, scopes: tuple[str, ...]
     ) -> ClientIdentity:
         # What may be asked for later is registered now: a step up needs no other client.
         resource = found.resource_metadata
@@ -244,12 +244,12 @@ class Obtaining:
     async def _by_device(
         self,
         sender: GuardedSender,
-        found: Discovered,
+        found: DiscoveryResult,
         client: ClientIdentity,
         scopes: tuple[str, ...],
         *,
         names_resource: bool,
-    ) -> Grant:
+    ) -> TokenGrant:
         key = self._how.client_key
         code = await sender.run(
             start_device(
@@ -274,7 +274,7 @@ class Obtaining:
                     names_resource=names_resource,
                 )
             )
-            if isinstance(answer, Grant):
+            if isinstance(answer, TokenGrant):
                 return answer
             code = msgspec.structs.replace(code, interval=answer)
         raise FlowFailed(
@@ -304,7 +304,9 @@ class Obtaining:
         )
 
 
-def _check_page(sender: GuardedSender, step: str, name: str, url: str, found: Discovered) -> None:
+def _check_page(
+    sender: GuardedSender, step: str, name: str, url: str, found: DiscoveryResult
+) -> None:
     """Make sure that a person may be sent to a page that the authorization server names."""
     try:
         sender.policy.check_url(url)

@@ -6,10 +6,10 @@ import msgspec
 
 from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
-from accord.auth.discovery import Discovered
+from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import TokenRefused, request_token
 from accord.auth.http import Flow, NoResponse
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
 
 __all__ = ["DEVICE_GRANT", "DeviceCode", "poll_device", "start_device"]
@@ -43,7 +43,7 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_device(
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     now: float = 0.0,
     *,
@@ -91,14 +91,14 @@ def _code(said: dict[str, Any]) -> DeviceCode:
 
 def poll_device(
     code: DeviceCode,
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     now: float,
     *,
     key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
-) -> Flow[Grant | float]:
+) -> Flow[TokenGrant | float]:
     """Ask once whether the person has authorized us; returns the interval from now on if not.
 
     Raises:

@@ -18,7 +18,7 @@ from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
 
 __all__ = [
-    "Discovered",
+    "DiscoveryResult",
     "ResourceMetadata",
     "ServerMetadata",
     "UnreadableMetadata",
@@ -82,7 +82,7 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return methods is not None and "S256" not in methods
 
 
-class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+class DiscoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Where a token for a server comes from, and what it is for."""
 
     resource: str
@@ -167,7 +167,7 @@ def _host(url: str) -> str:
 
 def discover(
     url: str, *, named: str | None = None, preferred: Sequence[str] = ()
-) -> Flow[Discovered]:
+) -> Flow[DiscoveryResult]:
     """Find the authorization server of a server.
 
     Args:
@@ -188,12 +188,12 @@ def discover(
         if unreadable is not None and server.is_assumed:
             raise unreadable
         resource = canonical_resource(url) if found is None else found.resource
-        return Discovered(resource=resource, server=server, resource_metadata=found)
+        return DiscoveryResult(resource=resource, server=server, resource_metadata=found)
     offered = found.authorization_servers
     chosen = (each for wish in preferred for each in offered if is_same_issuer(each, wish))
     issuer = next(chosen, offered[0])
     server = yield from find_server_metadata(issuer)
-    return Discovered(resource=found.resource, server=server, resource_metadata=found)
+    return DiscoveryResult(resource=found.resource, server=server, resource_metadata=found)
 
 
 def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[ResourceMetadata | None]:

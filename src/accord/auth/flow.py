@@ -9,10 +9,10 @@ import msgspec
 
 from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
-from accord.auth.discovery import Discovered, ServerMetadata
+from accord.auth.discovery import DiscoveryResult, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
 
@@ -55,7 +55,7 @@ class ResourceRejected(FlowFailed):
 class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a person is asked for, and what the answer is compared with."""
 
-    found: Discovered
+    found: DiscoveryResult
     client: ClientIdentity
     key: ClientKey | None = None
     redirect_uri: str
@@ -72,7 +72,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chosen_scopes(
-    found: Discovered,
+    found: DiscoveryResult,
     *,
     wanted: Iterable[str] | None,
     challenged: Iterable[str] = (),
@@ -186,7 +186,7 @@ def _check_issuer(iss: str | None, server: ServerMetadata, asked: str) -> None:
 # -- the token endpoint
 
 
-def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[Grant]:
+def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[TokenGrant]:
     """Redeem a code.
 
     Raises:
@@ -214,14 +214,14 @@ def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[
 
 
 def request_client_credentials(
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     now: float,
     *,
     key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
-) -> Flow[Grant]:
+) -> Flow[TokenGrant]:
     """Obtain a token for the client itself.
 
     Raises:
@@ -239,7 +239,7 @@ def request_client_credentials(
 
 
 def request_token(
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     fields: Mapping[str, str],
     now: float,
@@ -247,7 +247,7 @@ def request_token(
     key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
-) -> Flow[Grant]:
+) -> Flow[TokenGrant]:
     """Ask the token endpoint for a token."""
     endpoint = found.server.token_endpoint
     if endpoint is None:
@@ -260,7 +260,7 @@ def request_token(
     response = yield from _answered(request, STEP_EXCHANGE)
     said = _token_in(response, request, STEP_EXCHANGE, names_resource=names_resource)
     return _granted(
-        Grant(
+        TokenGrant(
             issuer=found.server.issuer,
             resource=found.resource,
             client=client,
@@ -275,7 +275,7 @@ def request_token(
     )
 
 
-def refresh(grant: Grant, now: float, *, key: ClientKey | None = None) -> Flow[Grant]:
+def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> Flow[TokenGrant]:
     """Renew a token; the refresh token is kept where no other comes back.
 
     Raises:
@@ -344,7 +344,7 @@ def _without_secrets(text: str, request: HttpRequest) -> str:
     return text
 
 
-def _granted(grant: Grant, said: Mapping[str, Any], now: float) -> Grant:
+def _granted(grant: TokenGrant, said: Mapping[str, Any], now: float) -> TokenGrant:
     lifetime = _seconds(said.get("expires_in"))
     scope, renewed = said.get("scope"), said.get("refresh_token")
     return msgspec.structs.replace(

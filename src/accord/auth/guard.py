@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth import resource
-from accord.auth.resource import METADATA, Refusal
-from accord.auth.turns import SOURCE
+from accord.auth.resource import METADATA, AccessRefusal
+from accord.auth.turns import REQUEST_SOURCE
 from accord.auth.verifiers import (
     FirstOf,
     RecentTokens,
@@ -28,7 +28,7 @@ from accord.bindings.addresses import source_of
 from accord.errors import AuthError
 from accord.principal import Principal
 
-__all__ = ["Guard", "Protection"]
+__all__ = ["Guard", "GuardPolicy"]
 
 log = logging.getLogger("accord.auth")
 
@@ -53,7 +53,7 @@ _ANYBODY: Final = (b"access-control-allow-origin", b"*")
 _MAX_AGE: Final = (b"cache-control", b"public, max-age=300")
 
 
-class Protection(Protocol):
+class GuardPolicy(Protocol):
     """What a guard has to know; `Protected` is one."""
 
     @property
@@ -117,7 +117,7 @@ class Guard:
     def __init__(
         self,
         app: Any,
-        protection: Protection,
+        protection: GuardPolicy,
         *,
         path: str = "/mcp",
         public_url: str | None = None,
@@ -164,7 +164,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         place = self._place(scope)
-        if isinstance(place, Refusal):
+        if isinstance(place, AccessRefusal):
             await self._refuse(place, None, scope, receive, send)
             return
         if self._is_metadata(scope):
@@ -172,9 +172,9 @@ class Guard:
             return
         shown = scope["headers"], scope.get("query_string", b"")
         client = scope.get("client")
-        SOURCE.set("" if client is None else source_of(str(client[0])))
+        REQUEST_SOURCE.set("" if client is None else source_of(str(client[0])))
         admitted = self._recall(scope, place) or await self._admit(*shown, place)
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, AccessRefusal):
             await self._refuse(admitted, place, scope, receive, send)
             return
         scope[_PRINCIPAL] = admitted
@@ -212,12 +212,14 @@ class Guard:
         place.recent.keep(given, principal, until)
         return principal
 
-    async def _admit(self, headers: Headers, query: bytes, place: _Place) -> Principal | Refusal:
+    async def _admit(
+        self, headers: Headers, query: bytes, place: _Place
+    ) -> Principal | AccessRefusal:
         """Say who sends a request, or why it is refused."""
         token = resource.bearer_of(headers, query)
         if token is None:
             return resource.missing_token(sorted(self._required))
-        if isinstance(token, Refusal):
+        if isinstance(token, AccessRefusal):
             return token
         try:
             principal = await place.verifier.verify(token)
@@ -237,7 +239,7 @@ class Guard:
 
     # -- where we are
 
-    def _place(self, scope: Scope) -> _Place | Refusal:
+    def _place(self, scope: Scope) -> _Place | AccessRefusal:
         path = self._path_of(scope)
         if self._public is not None:
             above = self._public.resource.removesuffix(self.path)
@@ -249,7 +251,7 @@ class Guard:
         origin = _origin(host, scope.get("scheme", "http"), port)
         if origin is None:
             why = "only requests to localhost are served; set public_url for others"
-            return Refusal(403, "forbidden_host", why)
+            return AccessRefusal(403, "forbidden_host", why)
         return self._known(f"{origin}{root}{path}", path)
 
     def _path_of(self, scope: Scope) -> str:
@@ -320,7 +322,12 @@ class Guard:
     # -- refusing
 
     async def _refuse(
-        self, refusal: Refusal, place: _Place | None, scope: Scope, receive: Receive, send: Send
+        self,
+        refusal: AccessRefusal,
+        place: _Place | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         if scope["type"] != "http":
             await receive()
@@ -361,7 +368,7 @@ def _challenge_for(
 
 
 @lru_cache(maxsize=256)
-def _challenge(refusal: Refusal, url: str | None) -> bytes:
+def _challenge(refusal: AccessRefusal, url: str | None) -> bytes:
     return resource.challenge(refusal, url).encode("latin-1", "ignore")
 
 

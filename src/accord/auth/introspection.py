@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwt_verifier import claims_fault, principal_of
-from accord.auth.turns import SOURCE, NoTurn, Turns
+from accord.auth.turns import REQUEST_SOURCE, FairQueue, QueueFull
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError
@@ -80,7 +80,7 @@ class IntrospectionVerifier:
         # By itself: however many are made up, no good one is forgotten for them.
         self._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<IntrospectionVerifier at {shown_url(self.url)}>"
@@ -119,7 +119,7 @@ class IntrospectionVerifier:
         loop = asyncio.get_running_loop()
         turns = self._turns.get(loop)
         if turns is None:
-            turns = self._turns[loop] = Turns(
+            turns = self._turns[loop] = FairQueue(
                 _ASKING_MOST,
                 share=_SHARE,
                 waiting=_WAITING,
@@ -127,9 +127,9 @@ class IntrospectionVerifier:
                 seconds=_PATIENCE,
             )
         try:
-            async with turns.take(SOURCE.get()):
+            async with turns.take(REQUEST_SOURCE.get()):
                 return await self._ask(token, digest)
-        except NoTurn:
+        except QueueFull:
             why = "introspection failed: too many tokens are being asked about"
             raise AuthError(why) from None
 

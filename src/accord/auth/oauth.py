@@ -29,12 +29,12 @@ from accord.auth.flow import (
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import (
     FileStore,
-    Grant,
+    TokenGrant,
     TokenStore,
     check_writable,
-    client_key,
     issuer_in,
-    server_key,
+    stored_client_key,
+    stored_server_key,
 )
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
@@ -57,7 +57,7 @@ class _Known:
     __slots__ = ("grant", "is_loaded", "refused", "renew_at", "source")
 
     def __init__(self) -> None:
-        self.grant: Grant | None = None
+        self.grant: TokenGrant | None = None
         self.is_loaded = False
         self.renew_at = 0.0
         self.source: Literal["store", "refresh", "authorization"] = "store"
@@ -234,14 +234,14 @@ class OAuth:
         await self._store.write(key, None)
         issuer = issuer_in(key)
         if issuer is not None:
-            await self._store.write(client_key(issuer), None)
+            await self._store.write(stored_client_key(issuer), None)
         await self._store.write(self._server_key(resource_url), None)
         return True
 
     # -- what is known
 
     def _server_key(self, url: str) -> str:
-        return server_key(canonical_resource(url), self.client_id)
+        return stored_server_key(canonical_resource(url), self.client_id)
 
     async def _load(self, url: str) -> _Known:
         known = self._servers.setdefault(url, _Known())
@@ -251,11 +251,11 @@ class OAuth:
         known.is_loaded = True
         return known
 
-    async def _read_grant(self, url: str) -> Grant | None:
+    async def _read_grant(self, url: str) -> TokenGrant | None:
         key = await self._store.read(self._server_key(url))
         text = None if key is None else await self._store.read(key)
         try:
-            grant = None if text is None else msgspec.json.decode(text, type=Grant)
+            grant = None if text is None else msgspec.json.decode(text, type=TokenGrant)
         except msgspec.DecodeError:
             return None
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
@@ -263,7 +263,7 @@ class OAuth:
         is_ours = self.issuer is None or is_same_issuer(grant.issuer, self.issuer)
         return self._with_secret(grant) if is_ours else None
 
-    def _with_secret(self, grant: Grant) -> Grant:
+    def _with_secret(self, grant: TokenGrant) -> TokenGrant:
         """Let a client that was given prove who it is with what was given now."""
         client = grant.client
         if client.is_registered or client.client_id != self.client_id:
@@ -271,7 +271,7 @@ class OAuth:
         given = msgspec.structs.replace(client, client_secret=self.client_secret)
         return msgspec.structs.replace(grant, client=given)
 
-    async def _keep(self, url: str, known: _Known, grant: Grant) -> None:
+    async def _keep(self, url: str, known: _Known, grant: TokenGrant) -> None:
         known.grant, client = grant, grant.client
         if not client.is_registered:
             # A secret that was given is kept by whoever gave it.
@@ -282,10 +282,10 @@ class OAuth:
 
     # -- renewing
 
-    async def _renew(self, url: str, known: _Known, held: Grant) -> bool:
+    async def _renew(self, url: str, known: _Known, held: TokenGrant) -> bool:
         return await self._share(f"refresh {url}", lambda: self._refresh(url, known, held))
 
-    async def _refresh(self, url: str, known: _Known, held: Grant) -> bool:
+    async def _refresh(self, url: str, known: _Known, held: TokenGrant) -> bool:
         """Renew a token, unless another process has; false where that is no longer possible."""
         async with self._store.lock(held.key):
             latest = await self._read_grant(url) or held
@@ -302,13 +302,13 @@ class OAuth:
                 await self._store.write(latest.key, None)
                 if error.error == "invalid_client" and latest.client.is_registered:
                     # The server has forgotten us: who is asked next must not meet the same.
-                    await self._store.write(client_key(latest.issuer), None)
+                    await self._store.write(stored_client_key(latest.issuer), None)
                 return False
             known.source = "refresh"
             await self._keep(url, known, renewed)
             return True
 
-    async def _refreshed(self, url: str, grant: Grant) -> Grant:
+    async def _refreshed(self, url: str, grant: TokenGrant) -> TokenGrant:
         async with self._sender(url) as sender:
             try:
                 return await sender.run(refresh(grant, time.time(), key=self.client_key))

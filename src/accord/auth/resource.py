@@ -13,7 +13,7 @@ import msgspec
 __all__ = [
     "METADATA",
     "TOKEN_MOST",
-    "Refusal",
+    "AccessRefusal",
     "bearer_of",
     "canonical",
     "challenge",
@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 _UNQUOTABLE: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class AccessRefusal(msgspec.Struct, frozen=True):
     """Why a request is not let through.
 
     Attributes:
@@ -121,7 +121,7 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text.encode()) is not None
 
 
-def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | Refusal | None:
+def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | None:
     """Return the token of a request, why it is refused, or None where it brings none.
 
     Args:
@@ -156,39 +156,39 @@ def _has_token(query: bytes) -> bool:
     return any(name.lower() == "access_token" for name, _ in pairs)
 
 
-def _malformed(why: str) -> Refusal:
-    return Refusal(400, "invalid_request", why)
+def _malformed(why: str) -> AccessRefusal:
+    return AccessRefusal(400, "invalid_request", why)
 
 
 # -- how it is refused
 
 
-def missing_token(scopes: Sequence[str] = ()) -> Refusal:
+def missing_token(scopes: Sequence[str] = ()) -> AccessRefusal:
     """Refuse a request that brings no token."""
     why = "a token is required; send it as: Authorization: Bearer TOKEN"
-    return Refusal(401, _MISSING, why, tuple(scopes))
+    return AccessRefusal(401, _MISSING, why, tuple(scopes))
 
 
-def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> Refusal:
+def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> AccessRefusal:
     """Refuse a token; what exactly is wrong with it stands in the server's log."""
     usual = "the token is expired, revoked, or not meant for this server"
-    return Refusal(401, "invalid_token", why or usual, tuple(scopes))
+    return AccessRefusal(401, "invalid_token", why or usual, tuple(scopes))
 
 
-def lacks_scopes(needed: Iterable[str]) -> Refusal:
+def lacks_scopes(needed: Iterable[str]) -> AccessRefusal:
     """Refuse a token that does not allow enough; names all scopes that are needed."""
     scopes = tuple(sorted(needed))
     why = f"the token lacks what this needs: {' '.join(scopes)}"
-    return Refusal(403, "insufficient_scope", why, scopes)
+    return AccessRefusal(403, "insufficient_scope", why, scopes)
 
 
-def unavailable() -> Refusal:
+def unavailable() -> AccessRefusal:
     """Refuse for now: who could say whether the token is good cannot be reached."""
     why = "the token cannot be verified at the moment; try again"
-    return Refusal(503, "temporarily_unavailable", why)
+    return AccessRefusal(503, "temporarily_unavailable", why)
 
 
-def challenge(refusal: Refusal, resource_metadata: str | None) -> str:
+def challenge(refusal: AccessRefusal, resource_metadata: str | None) -> str:
     """Make the WWW-Authenticate header of a refusal.
 
     Args:

@@ -26,14 +26,14 @@ from accord.errors import FlowFailed
 
 __all__ = [
     "FileStore",
-    "Grant",
     "MemoryStore",
+    "TokenGrant",
     "TokenStore",
     "check_writable",
-    "client_key",
     "default_path",
     "issuer_in",
-    "server_key",
+    "stored_client_key",
+    "stored_server_key",
 ]
 
 log = logging.getLogger("accord.auth")
@@ -48,7 +48,7 @@ _MORE: Final = range(2, 1_000)
 _TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EWOULDBLOCK})
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A token with all that is needed to renew it; `repr` shows no secrets.
 
     Attributes:
@@ -78,7 +78,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     names_resource: bool = True
 
     def __repr__(self) -> str:
-        return f"Grant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
+        return f"TokenGrant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
 
     def is_due(self, now: float) -> bool:
         """Whether it is over, or so soon that it might be on the way."""
@@ -92,12 +92,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return f"tokens {self.issuer} {self.resource} {self.client.client_id}"
 
 
-def client_key(issuer: str) -> str:
+def stored_client_key(issuer: str) -> str:
     """Return what the client is stored under that was registered with an issuer."""
     return f"client {issuer}"
 
 
-def server_key(resource: str, client_id: str | None) -> str:
+def stored_server_key(resource: str, client_id: str | None) -> str:
     """Return what the key of the grant for a server is stored under."""
     return f"server {resource} {client_id or ''}".rstrip()
 

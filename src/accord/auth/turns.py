@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["SOURCE", "NoTurn", "Turns"]
+__all__ = ["REQUEST_SOURCE", "FairQueue", "QueueFull"]
 
-SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
+REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
 """What the address counts as that the request comes from whose token is being verified."""
 
 
-class NoTurn(Exception):
+class QueueFull(Exception):
     """The line of a source is full, or its turn did not come in time."""
 
 
-class Turns:
+class FairQueue:
     """Lets few work at once. For one event loop.
 
     No source gets more than its share, and free places go round between the sources that wait: one
@@ -65,7 +65,7 @@ class Turns:
         line = self._lines.get(source, ())
         is_full = sum(map(len, self._lines.values())) >= self._waiting_in_all
         if len(line) >= self._waiting or is_full:
-            raise NoTurn
+            raise QueueFull
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(source, deque()).append(turn)
         try:
@@ -77,7 +77,7 @@ class Turns:
             else:
                 self._leave(source, turn)
             if isinstance(error, TimeoutError):
-                raise NoTurn from None
+                raise QueueFull from None
             raise
 
     def _leave(self, source: str, turn: "asyncio.Future[None]") -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.discovery import (
-    Discovered,
+    DiscoveryResult,
     ResourceMetadata,
     ServerMetadata,
     UnreadableMetadata,
@@ -314,7 +314,9 @@ class Examination:
             self._note(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
-    async def _find_server(self, sender: GuardedSender, named: str | None) -> Discovered | None:
+    async def _find_server(
+        self, sender: GuardedSender, named: str | None
+    ) -> DiscoveryResult | None:
         if any(each.verdict == "failed" for each in self.steps):
             return None
         name = "authorization server"

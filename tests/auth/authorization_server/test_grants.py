@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth.authorization_server.known import KnownClient
-from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+from accord.auth.authorization_server.verifier import OwnTokenVerifier, RevokedGrants
 from support.oauth import ADA, FORM, ISSUER, RESOURCE, RETURN, Desk, basic, challenge_of, claims_of
 
 OTHER = "https://auth.example/other"
@@ -28,7 +28,9 @@ def verified(desk: Desk, token: str, audience: str = RESOURCE, issuer: str | Non
     def endpoints():
         return desk.endpoints
 
-    tokens = OwnTokens(endpoints, issuer=issuer, audiences=(audience,), revoked=Revoked(endpoints))
+    tokens = OwnTokenVerifier(
+        endpoints, issuer=issuer, audiences=(audience,), revoked=RevokedGrants(endpoints)
+    )
     principal = tokens.verified(token, desk.now)
     if principal is None or principal.claims["grant"] in desk.store.revoked():
         return None
@@ -530,7 +532,7 @@ def test_what_is_revoked_while_the_list_is_read_is_seen_at_the_next_look(desk):
         desk.post("/revoke", client_id=client, token=token)
         assert await revoked.has(grant)
 
-    revoked = Revoked(endpoints)
+    revoked = RevokedGrants(endpoints)
     asyncio.run(scenario())
 
 

@@ -3,14 +3,14 @@
 import jwt
 import pytest
 
-from accord.auth.authorization_server.signing_keys import Keys
+from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
 from support.oauth import Desk
 
 
 def keys_of(store: Store, **changed):
     settings = {"algorithm": "ES256", "rotate_after": 1000.0, "access_ttl": 600.0}
-    return Keys(store, **(settings | changed))
+    return SigningKeys(store, **(settings | changed))
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from accord.auth.authorization_server.login import People
-from accord.auth.authorization_server.models import Refusal
+from accord.auth.authorization_server.login import Logins
+from accord.auth.authorization_server.models import OAuthRefusal
 from accord.auth.authorization_server.secrets import (
     hash_like,
     hash_password,
     is_hash,
     is_password,
 )
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store, check_store
 from accord.errors import AuthError
 from support.oauth import ADA, Desk
@@ -100,8 +100,8 @@ def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
             store.secret(name, "1")
             raise error
 
-    with pytest.raises(Refusal):
-        do("kept", Refusal("x", "y"))
+    with pytest.raises(OAuthRefusal):
+        do("kept", OAuthRefusal("x", "y"))
     with pytest.raises(ZeroDivisionError):
         do("lost", ZeroDivisionError())
     assert store.secret("kept", "2") == "1"
@@ -188,6 +188,6 @@ def test_a_hash_that_does_not_say_what_it_took_is_of_earlier():
 
 def test_who_is_not_known_takes_as_long_as_who_is():
     assert hash_like(ADA, "x").startswith("scrypt$ln=1,r=8,p=1$")
-    assert People(Store(":memory:"), Settings(users={"ada": ADA}))._nobody.startswith(
-        "scrypt$ln=1,r=8,p=1$"
-    )
+    assert Logins(
+        Store(":memory:"), AuthorizationServerSettings(users={"ada": ADA})
+    )._nobody.startswith("scrypt$ln=1,r=8,p=1$")

@@ -10,8 +10,12 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.models import AUTHORIZATION_CODE, Client, Refusal
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.models import (
+    AUTHORIZATION_CODE,
+    OAuthRefusal,
+    RegisteredClient,
+)
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.urls import (
     is_loopback_url,
     same_redirect,
@@ -20,8 +24,8 @@ from accord.auth.urls import (
 )
 
 __all__ = [
-    "Authorization",
-    "SentBack",
+    "ConsentRequest",
+    "RedirectedRefusal",
     "allowed_scopes",
     "chosen_resource",
     "chosen_scopes",
@@ -35,10 +39,10 @@ _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OFFLINE: Final = "offline_access"
 
 
-class Authorization(msgspec.Struct, frozen=True, kw_only=True):
+class ConsentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a client asks a person for."""
 
-    client: Client
+    client: RegisteredClient
     redirect_uri: str
     state: str | None
     scopes: tuple[str, ...]
@@ -47,13 +51,13 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     is_silent: bool = False
 
 
-class SentBack(Exception):
+class RedirectedRefusal(Exception):
     """A request that is refused by sending the browser back with an error.
 
     `is_trusted` says that the browser may go there without asking the person.
     """
 
-    def __init__(self, refusal: Refusal, location: str, *, is_trusted: bool) -> None:
+    def __init__(self, refusal: OAuthRefusal, location: str, *, is_trusted: bool) -> None:
         super().__init__(location)
         self.refusal = refusal
         self.location = location
@@ -63,11 +67,11 @@ class SentBack(Exception):
 def read_authorization(
     given: Mapping[str, str],
     *,
-    client: Callable[[str], Client | None],
-    settings: Settings,
+    client: Callable[[str], RegisteredClient | None],
+    settings: AuthorizationServerSettings,
     resources: tuple[str, ...],
     issuer: str,
-) -> Authorization:
+) -> ConsentRequest:
     """Check an authorization request.
 
     Raises:
@@ -79,8 +83,8 @@ def read_authorization(
         _check_response(given)
         _check_pkce(given)
         if AUTHORIZATION_CODE not in asking.grant_types:
-            raise Refusal("unauthorized_client", "the client is not registered for this grant")
-        return Authorization(
+            raise OAuthRefusal("unauthorized_client", "the client is not registered for this grant")
+        return ConsentRequest(
             client=asking,
             redirect_uri=redirect_uri,
             state=given.get("state"),
@@ -89,7 +93,7 @@ def read_authorization(
             challenge=given["code_challenge"],
             is_silent="none" in given.get("prompt", "").split(),
         )
-    except Refusal as refusal:
+    except OAuthRefusal as refusal:
         location = sent_back(
             redirect_uri,
             issuer,
@@ -98,10 +102,12 @@ def read_authorization(
             error_description=refusal.description,
         )
         is_trusted = is_trusted_redirect(redirect_uri, asking, settings)
-        raise SentBack(refusal, location, is_trusted=is_trusted) from None
+        raise RedirectedRefusal(refusal, location, is_trusted=is_trusted) from None
 
 
-def is_trusted_redirect(redirect_uri: str, client: Client, settings: Settings) -> bool:
+def is_trusted_redirect(
+    redirect_uri: str, client: RegisteredClient, settings: AuthorizationServerSettings
+) -> bool:
     """Tell whether a browser may be sent somewhere before the person has decided anything.
 
     Anybody may register any place, and would have a link here that leads there.
@@ -114,13 +120,15 @@ def sent_back(redirect_uri: str, issuer: str, state: str | None, **values: str) 
     return with_query(redirect_uri, **values, state=state, iss=issuer)  # auth.iss.as-sends
 
 
-def _who(given: Mapping[str, str], client: Callable[[str], Client | None]) -> tuple[Client, str]:
+def _who(
+    given: Mapping[str, str], client: Callable[[str], RegisteredClient | None]
+) -> tuple[RegisteredClient, str]:
     client_id = given.get("client_id")
     if client_id is None:
-        raise Refusal("invalid_request", "the program did not say who it is (client_id)")
+        raise OAuthRefusal("invalid_request", "the program did not say who it is (client_id)")
     found = client(client_id)
     if found is None:
-        raise Refusal(
+        raise OAuthRefusal(
             "invalid_client",
             "the program is not known here; start it again, so that it registers anew",
         )
@@ -128,9 +136,11 @@ def _who(given: Mapping[str, str], client: Callable[[str], Client | None]) -> tu
     if asked is None:
         if len(found.redirect_uris) == 1:
             return found, found.redirect_uris[0]
-        raise Refusal("invalid_request", "the program did not say where to return (redirect_uri)")
+        raise OAuthRefusal(
+            "invalid_request", "the program did not say where to return (redirect_uri)"
+        )
     if not any(same_redirect(each, asked) for each in found.redirect_uris):
-        raise Refusal(
+        raise OAuthRefusal(
             "invalid_request", "the program wants to return to an address it did not register"
         )
     return found, asked
@@ -139,28 +149,30 @@ def _who(given: Mapping[str, str], client: Callable[[str], Client | None]) -> tu
 def _check_response(given: Mapping[str, str]) -> None:
     for name in ("request", "request_uri"):
         if name in given:
-            raise Refusal(f"{name}_not_supported", f"{name} is not supported")
+            raise OAuthRefusal(f"{name}_not_supported", f"{name} is not supported")
     kind = given.get("response_type")
     if kind is None:
-        raise Refusal("invalid_request", "response_type is missing")
+        raise OAuthRefusal("invalid_request", "response_type is missing")
     if kind != "code":
-        raise Refusal("unsupported_response_type", "response_type must be code")
+        raise OAuthRefusal("unsupported_response_type", "response_type must be code")
     if given.get("response_mode", "query") != "query":
-        raise Refusal("invalid_request", "response_mode must be query")
+        raise OAuthRefusal("invalid_request", "response_mode must be query")
 
 
 def _check_pkce(given: Mapping[str, str]) -> None:
     challenge = given.get("code_challenge")
     if challenge is None:
-        raise Refusal("invalid_request", "code_challenge is missing: PKCE is required")
+        raise OAuthRefusal("invalid_request", "code_challenge is missing: PKCE is required")
     # Left out it would mean plain, which shows the verifier to whoever sees the request.
     if given.get("code_challenge_method") != "S256":
-        raise Refusal("invalid_request", "code_challenge_method must be S256")
+        raise OAuthRefusal("invalid_request", "code_challenge_method must be S256")
     if not _CHALLENGE.fullmatch(challenge):
-        raise Refusal("invalid_request", "code_challenge is no S256 challenge: 43 characters")
+        raise OAuthRefusal("invalid_request", "code_challenge is no S256 challenge: 43 characters")
 
 
-def chosen_scopes(asked: str | None, client: Client, settings: Settings) -> tuple[str, ...]:
+def chosen_scopes(
+    asked: str | None, client: RegisteredClient, settings: AuthorizationServerSettings
+) -> tuple[str, ...]:
     """Return the scopes that may be granted of those asked for.
 
     Raises:
@@ -172,11 +184,15 @@ def chosen_scopes(asked: str | None, client: Client, settings: Settings) -> tupl
         return tuple(each for each in settings.default_scopes if each in allowed)
     found = tuple(each for each in wanted if each in allowed)
     if not found and settings.scopes:
-        raise Refusal("invalid_scope", f"scopes are {' '.join(allowed)}; none of them was asked")
+        raise OAuthRefusal(
+            "invalid_scope", f"scopes are {' '.join(allowed)}; none of them was asked"
+        )
     return found
 
 
-def allowed_scopes(client: Client, settings: Settings) -> tuple[str, ...]:
+def allowed_scopes(
+    client: RegisteredClient, settings: AuthorizationServerSettings
+) -> tuple[str, ...]:
     """Return all scopes that a client may ask for."""
     may = client.scopes
     return tuple(each for each in settings.scopes if may is None or each in may)
@@ -191,8 +207,8 @@ def chosen_resource(asked: str | None, resources: tuple[str, ...]) -> str:
     if asked is None:
         if len(resources) == 1:
             return resources[0]
-        raise Refusal("invalid_target", "resource must say what the token is for")
+        raise OAuthRefusal("invalid_target", "resource must say what the token is for")
     for known in resources:
         if same_resource(known, asked):
             return known
-    raise Refusal("invalid_target", f"resource {asked[:200]!r} is not known here")
+    raise OAuthRefusal("invalid_target", f"resource {asked[:200]!r} is not known here")

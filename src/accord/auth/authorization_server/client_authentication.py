@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from accord.auth.authorization_server.models import Client, Refusal
+from accord.auth.authorization_server.models import OAuthRefusal, RegisteredClient
 from accord.auth.authorization_server.secrets import digest, equal
 
 __all__ = ["authenticated", "claimed_client"]
@@ -20,8 +20,10 @@ class _Claim(msgspec.Struct, frozen=True):
 
 
 def authenticated(
-    headers: Mapping[str, str], form: Mapping[str, str], client: Callable[[str], Client | None]
-) -> Client:
+    headers: Mapping[str, str],
+    form: Mapping[str, str],
+    client: Callable[[str], RegisteredClient | None],
+) -> RegisteredClient:
     """Return the client that asks.
 
     Raises:
@@ -45,7 +47,7 @@ def claimed_client(headers: Mapping[str, str], form: Mapping[str, str]) -> str |
     """Return the id of the client that a request says to be from; None where it is unreadable."""
     try:
         return _claim(headers, form).client_id
-    except Refusal:
+    except OAuthRefusal:
         return None
 
 
@@ -57,10 +59,10 @@ def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:
             raise _refused("client_id is missing")
         return _Claim(client_id, form.get("client_secret"))
     if "client_secret" in form:
-        raise Refusal("invalid_request", "the client's secret is there twice")
+        raise OAuthRefusal("invalid_request", "the client's secret is there twice")
     claim = _basic(header)
     if form.get("client_id", claim.client_id) != claim.client_id:
-        raise Refusal("invalid_request", "client_id is not that of the Authorization header")
+        raise OAuthRefusal("invalid_request", "client_id is not that of the Authorization header")
     return claim
 
 
@@ -78,5 +80,5 @@ def _basic(header: str) -> _Claim:
     return _Claim(unquote_plus(name), unquote_plus(secret) or None)
 
 
-def _refused(why: str) -> Refusal:
-    return Refusal("invalid_client", why, status=401)
+def _refused(why: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_client", why, status=401)

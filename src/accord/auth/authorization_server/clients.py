@@ -3,10 +3,10 @@
 import logging
 from typing import Any, Final
 
-from accord.auth.authorization_server.models import Client, Refusal
+from accord.auth.authorization_server.models import OAuthRefusal, RegisteredClient
 from accord.auth.authorization_server.registration import read_registration, registered
 from accord.auth.authorization_server.secrets import equal
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 
 __all__ = ["Clients"]
@@ -20,11 +20,11 @@ _UNUSED: Final = 3_600.0
 class Clients:
     """The programs that may ask for tokens."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self._store = store
         self._settings = settings
 
-    def find(self, client_id: str) -> Client | None:
+    def find(self, client_id: str) -> RegisteredClient | None:
         """Return a client by its id."""
         return self._settings.clients.get(client_id) or self._store.client(client_id)
 
@@ -49,7 +49,9 @@ class Clients:
             return
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not equal(token.strip(), needed):
-            raise Refusal("invalid_token", "registering needs the operator's token", status=401)
+            raise OAuthRefusal(
+                "invalid_token", "registering needs the operator's token", status=401
+            )
 
     def sweep(self, now: float) -> None:
         """Forget clients that have had no grant for a long time; they can register again."""
@@ -65,4 +67,4 @@ class Clients:
         if self._store.forget_idle_client():
             return
         log.warning("no client can register: clients_most=%d, and all of them have grants", most)
-        raise Refusal("temporarily_unavailable", "too many clients are registered", status=503)
+        raise OAuthRefusal("temporarily_unavailable", "too many clients are registered", status=503)

@@ -7,8 +7,8 @@ import msgspec
 
 from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.authorization_request import (
-    Authorization,
-    SentBack,
+    ConsentRequest,
+    RedirectedRefusal,
     chosen_resource,
     chosen_scopes,
     is_trusted_redirect,
@@ -17,18 +17,18 @@ from accord.auth.authorization_server.authorization_request import (
 )
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.login import People
-from accord.auth.authorization_server.messages import Request, Response, parameters, redirect
+from accord.auth.authorization_server.login import Logins
+from accord.auth.authorization_server.messages import OAuthResponse, Request, parameters, redirect
 from accord.auth.authorization_server.models import (
     DEVICE_CODE,
-    Client,
-    Code,
+    AuthorizationCode,
     DeviceRequest,
-    Grant,
-    Refusal,
+    OAuthRefusal,
+    RegisteredClient,
+    StoredGrant,
 )
 from accord.auth.authorization_server.pages import (
-    Question,
+    ConsentQuestion,
     code_page,
     consent_page,
     done_page,
@@ -36,7 +36,7 @@ from accord.auth.authorization_server.pages import (
     leaving_page,
 )
 from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import is_loopback_url
 
@@ -54,17 +54,19 @@ _DEVICES_MOST: Final = 1_000
 class Consent:
     """Asks people what programs may do for them."""
 
-    def __init__(self, store: Store, grants: Grants, clients: Clients, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, grants: Grants, clients: Clients, settings: AuthorizationServerSettings
+    ) -> None:
         self._store = store
         self._grants = grants
         self._clients = clients
         self._settings = settings
-        self._people = People(store, settings)
+        self._people = Logins(store, settings)
         self._guesses = Attempts(_GUESSES, _WINDOW)
 
     # -- the authorization endpoint
 
-    def authorize(self, request: Request, now: float) -> Response:
+    def authorize(self, request: Request, now: float) -> OAuthResponse:
         """Answer a browser at the authorization endpoint."""
         try:
             asked = read_authorization(
@@ -75,9 +77,9 @@ class Consent:
                 issuer=request.issuer,
             )
             form = request.form() if request.method == "POST" else None
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             return fault_page("This request cannot be served", [_sentence(refusal)])
-        except SentBack as error:
+        except RedirectedRefusal as error:
             if error.is_trusted:
                 return redirect(error.location)
             return leaving_page(_sentence(error.refusal), error.location)
@@ -91,7 +93,9 @@ class Consent:
             return self._decided(request, asked, person, form.get("decision"), now)
         return self._entered(request, form, action, now)
 
-    def _entered(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
+    def _entered(
+        self, request: Request, form: dict[str, str], action: str, now: float
+    ) -> OAuthResponse:
         """Take a form that is about who it is."""
         if form.get("step") == "login" and self._people.may_leave:
             return self._people.log_in(request, form, action, now)
@@ -102,11 +106,11 @@ class Consent:
     def _shown(
         self,
         request: Request,
-        asked: Authorization,
+        asked: ConsentRequest,
         person: str | None,
         action: str,
         now: float,
-    ) -> Response:
+    ) -> OAuthResponse:
         """Ask who it is, or what they allow; or neither where that is settled."""
         if self._settings.auto_approve and person is not None:
             if not is_loopback_url(asked.redirect_uri):
@@ -117,7 +121,7 @@ class Consent:
             return self._allowed(request, asked, person, now)
         if asked.is_silent:
             error = "login_required" if person is None else "consent_required"
-            refusal = Refusal(error, "the person has to be asked")
+            refusal = OAuthRefusal(error, "the person has to be asked")
             back = self._refused(request, asked, error, refusal.description)
             if is_trusted_redirect(asked.redirect_uri, asked.client, self._settings):
                 return back
@@ -125,7 +129,7 @@ class Consent:
         if person is None:
             return self._people.ask(request, action)
         browser = self._people.browser(request)
-        question = Question(
+        question = ConsentQuestion(
             name=asked.client.shown_name,
             returns_to=asked.redirect_uri,
             scopes=self._described(asked.scopes),
@@ -142,7 +146,7 @@ class Consent:
             return {"": "use what needs no permission of its own"}
         return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
 
-    def _is_remembered(self, asked: Authorization, person: str) -> bool:
+    def _is_remembered(self, asked: ConsentRequest, person: str) -> bool:
         if not self._settings.remember_consent:
             return False
         before = self._store.consented(person, asked.client.client_id, asked.resource)
@@ -151,24 +155,26 @@ class Consent:
     def _decided(
         self,
         request: Request,
-        asked: Authorization,
+        asked: ConsentRequest,
         person: str,
         decision: str | None,
         now: float,
-    ) -> Response:
+    ) -> OAuthResponse:
         if decision != "allow":
             return self._refused(request, asked, "access_denied", "the person said no")
         return self._allowed(request, asked, person, now)
 
-    def _allowed(self, request: Request, asked: Authorization, person: str, now: float) -> Response:
-        grant = Grant(
+    def _allowed(
+        self, request: Request, asked: ConsentRequest, person: str, now: float
+    ) -> OAuthResponse:
+        grant = StoredGrant(
             grant_id=new_secret(16),
             client_id=asked.client.client_id,
             subject=person,
             scopes=asked.scopes,
             resource=asked.resource,
         )
-        code = Code(
+        code = AuthorizationCode(
             grant=grant,
             redirect_uri=asked.redirect_uri,
             challenge=asked.challenge,
@@ -179,7 +185,9 @@ class Consent:
         secret = self._grants.issue_code(code, now)
         return redirect(sent_back(asked.redirect_uri, request.issuer, asked.state, code=secret))
 
-    def _refused(self, request: Request, asked: Authorization, error: str, why: str) -> Response:
+    def _refused(
+        self, request: Request, asked: ConsentRequest, error: str, why: str
+    ) -> OAuthResponse:
         location = sent_back(
             asked.redirect_uri,
             request.issuer,
@@ -192,7 +200,7 @@ class Consent:
     # -- devices
 
     def add_device(
-        self, client: Client, form: dict[str, str], request: Request, now: float
+        self, client: RegisteredClient, form: dict[str, str], request: Request, now: float
     ) -> dict[str, Any]:
         """Answer a device that has no browser of its own.
 
@@ -200,12 +208,14 @@ class Consent:
             Refusal: it may not ask, or too many wait already.
         """
         if DEVICE_CODE not in client.grant_types:
-            raise Refusal("unauthorized_client", f"the client is not registered for {DEVICE_CODE}")
+            raise OAuthRefusal(
+                "unauthorized_client", f"the client is not registered for {DEVICE_CODE}"
+            )
         if self._store.count_devices() >= _DEVICES_MOST:
-            raise Refusal("temporarily_unavailable", "too many devices wait", status=503)
+            raise OAuthRefusal("temporarily_unavailable", "too many devices wait", status=503)
         letters = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
         device = DeviceRequest(
-            grant=Grant(
+            grant=StoredGrant(
                 grant_id=new_secret(16),
                 client_id=client.client_id,
                 subject="",
@@ -228,12 +238,12 @@ class Consent:
             "interval": int(_INTERVAL),
         }
 
-    def device(self, request: Request, now: float) -> Response:
+    def device(self, request: Request, now: float) -> OAuthResponse:
         """Answer a browser at the page for devices."""
         try:
             given = parameters(request.query)
             form = request.form() if request.method == "POST" else None
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             return fault_page("This request cannot be served", [_sentence(refusal)])
         query = f"?{request.query}" if request.query else ""
         action = f"{request.issuer.rstrip('/')}/device{query}"
@@ -251,7 +261,7 @@ class Consent:
 
     def _device_shown(
         self, request: Request, user_code: str | None, person: str, action: str, now: float
-    ) -> Response:
+    ) -> OAuthResponse:
         browser = self._people.browser(request)
         token = self._people.form_token(browser, request)
         fault, status = "", 200
@@ -260,7 +270,7 @@ class Consent:
             client = None if found is None else self._clients.find(found[1].grant.client_id)
             if found is not None and client is not None:
                 device = found[1]
-                question = Question(
+                question = ConsentQuestion(
                     name=client.shown_name,
                     returns_to=None,
                     scopes=self._described(device.grant.scopes),
@@ -276,7 +286,7 @@ class Consent:
 
     def _device_decided(
         self, request: Request, form: dict[str, str], person: str, action: str, now: float
-    ) -> Response:
+    ) -> OAuthResponse:
         with self._store.transaction():
             found, fault, status = self._waiting(person, form.get("user_code", ""), now)
             if found is None:
@@ -324,7 +334,7 @@ _STALE: Final = fault_page(
 )
 
 
-def _sentence(refusal: Refusal) -> str:
+def _sentence(refusal: OAuthRefusal) -> str:
     return f"{refusal.description[:1].upper()}{refusal.description[1:]}. ({refusal.error})"
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
 from accord.auth.authorization_server.messages import FORWARDED
-from accord.auth.authorization_server.models import Refusal
+from accord.auth.authorization_server.models import OAuthRefusal
 from accord.auth.guard import endpoint_url
 from accord.auth.urls import (
     canonical,
@@ -17,12 +17,12 @@ from accord.auth.urls import (
     same_resource,
 )
 
-__all__ = ["Place", "checked_issuer", "headers_of", "local_path"]
+__all__ = ["Deployment", "checked_issuer", "headers_of", "local_path"]
 
 _WELL_KNOWN = (AUTHORIZATION_SERVER, OPENID)
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """Where an authorization server is.
 
     Attributes:
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def beside(
         cls, issuer: str | None, public_url: str | None, path: str, resources: tuple[str, ...]
-    ) -> "Place":
+    ) -> "Deployment":
         """Return the place beside an endpoint.
 
         Raises:
@@ -106,15 +106,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         is_local = self.issuer is None or is_loopback_url(self.issuer)
         if is_local and not is_loopback(headers.get("host")):
             why = "only requests to localhost are served; set public_url for others"
-            raise Refusal("invalid_request", why, status=403)
+            raise OAuthRefusal("invalid_request", why, status=403)
         if not is_local and headers.get("x-forwarded-proto", "https").split(",")[0] == "http":
-            raise Refusal("invalid_request", "only HTTPS is served here", status=403)
+            raise OAuthRefusal("invalid_request", "only HTTPS is served here", status=403)
         if self.needs_loopback:
             client = scope.get("client")
             is_near = client is None or is_loopback(_bracketed(str(client[0])))
             if not is_near or any(name in headers for name in FORWARDED):
                 why = "without passwords, only people at this computer are served"
-                raise Refusal("access_denied", why, status=403)
+                raise OAuthRefusal("access_denied", why, status=403)
 
 
 def checked_issuer(issuer: str) -> str:

@@ -9,14 +9,14 @@ from accord.auth.authorization_server.client_authentication import authenticated
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.messages import Request, Response, json_answer
+from accord.auth.authorization_server.messages import OAuthResponse, Request, json_answer
 from accord.auth.authorization_server.metadata import (
     authorization_server_metadata,
     openid_configuration,
 )
-from accord.auth.authorization_server.models import Client, Refusal
-from accord.auth.authorization_server.settings import Settings
-from accord.auth.authorization_server.signing_keys import Keys
+from accord.auth.authorization_server.models import OAuthRefusal, RegisteredClient
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
 from accord.bindings.addresses import source_of
 
@@ -56,9 +56,9 @@ _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
 class Endpoints:
     """Answers the requests to an authorization server."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self.store = store
-        self.keys = Keys(
+        self.keys = SigningKeys(
             store,
             algorithm=settings.algorithm,
             rotate_after=settings.key_ttl,
@@ -72,7 +72,7 @@ class Endpoints:
         self._registrations = Attempts(_REGISTRATIONS, _WINDOW)
         self._devices = Attempts(_REGISTRATIONS, _WINDOW)
         self._swept_at = 0.0
-        self._served: dict[tuple[str, str], Callable[[Request, float], Response]] = {
+        self._served: dict[tuple[str, str], Callable[[Request, float], OAuthResponse]] = {
             ("GET", AUTHORIZATION_SERVER): self._metadata,
             ("GET", OPENID): self._openid,
             ("GET", "/jwks"): self._jwks,
@@ -86,22 +86,22 @@ class Endpoints:
             ("POST", "/register"): self._register,
         }
 
-    def respond(self, request: Request, now: float) -> Response:
+    def respond(self, request: Request, now: float) -> OAuthResponse:
         """Answer a request."""
         self._sweep(now)
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS" and request.path not in _PAGES:
-            return Response(status=204, headers=_CORS + _PREFLIGHT)
+            return OAuthResponse(status=204, headers=_CORS + _PREFLIGHT)
         served = self._served.get((method, request.path))
         if served is None:
             allowed = [verb for verb, path in self._served if path == request.path]
-            refusal = Refusal("invalid_request", "this method is not served here", status=405)
+            refusal = OAuthRefusal("invalid_request", "this method is not served here", status=405)
             return _refused(refusal).adding(("allow", ", ".join(allowed)))
         if request.path in _PAGES:
             return served(request, now)
         try:
             response = served(request, now)
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             response = _refused(refusal)
         return response.adding(*_CORS)
 
@@ -109,11 +109,11 @@ class Endpoints:
     def _limited(self, key: str, now: float) -> Iterator[None]:
         """Count what fails within as a guess, and refuse where there were too many."""
         if self._failures.reserve(key, now) > 0:
-            raise Refusal("slow_down", "too many failures; wait a minute", status=429)
+            raise OAuthRefusal("slow_down", "too many failures; wait a minute", status=429)
         is_guess = False
         try:
             yield
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             is_guess = refusal.error in _COUNTED
             raise
         finally:
@@ -123,7 +123,7 @@ class Endpoints:
     @contextmanager
     def _authenticated(
         self, request: Request, form: dict[str, str], now: float
-    ) -> Iterator[Client]:
+    ) -> Iterator[RegisteredClient]:
         """Say which client asks; its failures turn away no other client of the same address.
 
         Clients that are not known share one count: any number of names can be made up.
@@ -141,19 +141,19 @@ class Endpoints:
 
     # -- documents
 
-    def _metadata(self, request: Request, now: float) -> Response:
+    def _metadata(self, request: Request, now: float) -> OAuthResponse:
         document = authorization_server_metadata(request.issuer, self._settings)
         return json_answer(document, cache=_CACHED)
 
-    def _openid(self, request: Request, now: float) -> Response:
+    def _openid(self, request: Request, now: float) -> OAuthResponse:
         return json_answer(openid_configuration(request.issuer, self._settings), cache=_CACHED)
 
-    def _jwks(self, request: Request, now: float) -> Response:
+    def _jwks(self, request: Request, now: float) -> OAuthResponse:
         return json_answer(self.keys.jwks(now), cache=_CACHED)
 
     # -- tokens
 
-    def _token(self, request: Request, now: float) -> Response:
+    def _token(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticated(request, form, now) as client:
             given = self._grants.tokens(
@@ -161,29 +161,29 @@ class Endpoints:
             )
         return json_answer(given, pragma="no-cache")
 
-    def _revoke(self, request: Request, now: float) -> Response:
+    def _revoke(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticated(request, form, now) as client:
             token = form.get("token")
             if token is None:
-                raise Refusal("invalid_request", "token is missing")
+                raise OAuthRefusal("invalid_request", "token is missing")
             self._grants.revoke(client, token, now)
         # The same answer for tokens that never were (RFC 7009, section 2.2).
         return json_answer({})
 
-    def _device_authorization(self, request: Request, now: float) -> Response:
+    def _device_authorization(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticated(request, form, now) as client:
             _count(self._devices, request, now)
             return json_answer(self._consent.add_device(client, form, request, now))
 
-    def _register(self, request: Request, now: float) -> Response:
+    def _register(self, request: Request, now: float) -> OAuthResponse:
         if not self._settings.registration:
-            raise Refusal("access_denied", "registration is turned off here", status=403)
+            raise OAuthRefusal("access_denied", "registration is turned off here", status=403)
         _count(self._registrations, request, now)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal("invalid_client_metadata", "the body must be application/json")
+            raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
         with self._limited(f"{source_of(request.address)} /register", now):
             told = self._clients.register(request.body, authorization, now)
@@ -193,10 +193,10 @@ class Endpoints:
 def _count(requests: Attempts, request: Request, now: float) -> None:
     """Count what anybody may ask for and what is kept for a while."""
     if requests.reserve(source_of(request.address), now) > 0:
-        raise Refusal("slow_down", "too many requests of this kind; wait a minute", status=429)
+        raise OAuthRefusal("slow_down", "too many requests of this kind; wait a minute", status=429)
 
 
-def _refused(refusal: Refusal) -> Response:
+def _refused(refusal: OAuthRefusal) -> OAuthResponse:
     document = {"error": refusal.error, "error_description": refusal.description}
     response = json_answer(document, status=refusal.status)
     if refusal.status == 401:

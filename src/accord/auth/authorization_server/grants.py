@@ -19,14 +19,14 @@ from accord.auth.authorization_server.models import (
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
-    Client,
-    Code,
-    Grant,
-    Refusal,
+    AuthorizationCode,
+    OAuthRefusal,
+    RegisteredClient,
+    StoredGrant,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret, pkce_challenge
-from accord.auth.authorization_server.settings import Settings
-from accord.auth.authorization_server.signing_keys import Keys, load_jwt
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.signing_keys import SigningKeys, load_jwt
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import same_resource
 
@@ -40,12 +40,14 @@ _SLOWER: Final = 5.0
 class Grants:
     """Gives tokens for what people, or the operator, have allowed."""
 
-    def __init__(self, store: Store, keys: Keys, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, keys: SigningKeys, settings: AuthorizationServerSettings
+    ) -> None:
         self._store = store
         self._keys = keys
         self._settings = settings
 
-    def issue_code(self, code: Code, now: float) -> str:
+    def issue_code(self, code: AuthorizationCode, now: float) -> str:
         """Make an authorization code for a grant."""
         secret = new_secret()
         with self._store.transaction():
@@ -56,7 +58,7 @@ class Grants:
 
     def tokens(
         self,
-        client: Client,
+        client: RegisteredClient,
         form: Mapping[str, str],
         *,
         issuer: str,
@@ -71,9 +73,11 @@ class Grants:
         kind = _needed(form, "grant_type")
         known = (AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS, DEVICE_CODE)
         if kind not in known:
-            raise Refusal("unsupported_grant_type", f"grant_type {kind[:100]!r} is not supported")
+            raise OAuthRefusal(
+                "unsupported_grant_type", f"grant_type {kind[:100]!r} is not supported"
+            )
         if kind not in client.grant_types:
-            raise Refusal("unauthorized_client", f"the client is not registered for {kind}")
+            raise OAuthRefusal("unauthorized_client", f"the client is not registered for {kind}")
         with self._store.transaction():
             scopes: tuple[str, ...] | None = None
             if kind == AUTHORIZATION_CODE:
@@ -91,7 +95,7 @@ class Grants:
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=issuer, now=now)
 
-    def revoke(self, client: Client, token: str, now: float) -> str | None:
+    def revoke(self, client: RegisteredClient, token: str, now: float) -> str | None:
         """Revoke all that came with a token; return the grant, None where there is none."""
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
@@ -105,7 +109,9 @@ class Grants:
 
     # -- the ways to a grant
 
-    def _by_code(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
+    def _by_code(
+        self, client: RegisteredClient, form: Mapping[str, str], now: float
+    ) -> StoredGrant:
         hashed = digest(_needed(form, "code"))
         code = self._store.code(hashed)
         if code is None:
@@ -125,7 +131,9 @@ class Grants:
             raise _invalid("code_verifier does not fit the challenge")
         return self._alive(code.grant.grant_id)
 
-    def _by_refresh_token(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
+    def _by_refresh_token(
+        self, client: RegisteredClient, form: Mapping[str, str], now: float
+    ) -> StoredGrant:
         hashed = digest(_needed(form, "refresh_token"))
         found = self._store.refresh_token(hashed)
         if found is None:
@@ -145,33 +153,41 @@ class Grants:
         self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
         return grant
 
-    def _by_device_code(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
+    def _by_device_code(
+        self, client: RegisteredClient, form: Mapping[str, str], now: float
+    ) -> StoredGrant:
         hashed = digest(_needed(form, "device_code"))
         device = self._store.device(hashed)
         if device is None or device.grant.client_id != client.client_id:
             raise _invalid("the device code is not known")
         if now >= device.expires_at:
-            raise Refusal("expired_token", "nobody allowed it in time")
+            raise OAuthRefusal("expired_token", "nobody allowed it in time")
         if device.state == "pending":
             early = now - device.polled_at < device.interval
             interval = device.interval + (_SLOWER if early else 0.0)
             polled = msgspec.structs.replace(device, polled_at=now, interval=interval)
             self._store.add_device(hashed, polled)
             if early:
-                raise Refusal("slow_down", f"poll every {interval:g} seconds")
-            raise Refusal("authorization_pending", "nobody has answered yet")
+                raise OAuthRefusal("slow_down", f"poll every {interval:g} seconds")
+            raise OAuthRefusal("authorization_pending", "nobody has answered yet")
         self._store.remove_device(hashed)
         if device.state == "denied":
-            raise Refusal("access_denied", "the person said no")
+            raise OAuthRefusal("access_denied", "the person said no")
         self._store.add_grant(device.grant, now=now, expires_at=now + self._settings.access_ttl)
         return device.grant
 
     def _by_credentials(
-        self, client: Client, form: Mapping[str, str], resources: tuple[str, ...], now: float
-    ) -> Grant:
+        self,
+        client: RegisteredClient,
+        form: Mapping[str, str],
+        resources: tuple[str, ...],
+        now: float,
+    ) -> StoredGrant:
         if client.secret_hash is None:
-            raise Refusal("unauthorized_client", "client_credentials needs a client with a secret")
-        grant = Grant(
+            raise OAuthRefusal(
+                "unauthorized_client", "client_credentials needs a client with a secret"
+            )
+        grant = StoredGrant(
             grant_id=new_secret(16),
             client_id=client.client_id,
             subject=client.client_id,
@@ -185,7 +201,7 @@ class Grants:
         # Its last token may be as young as this; then there is nothing left to refuse.
         self._store.revoke(grant_id, now, keep_until=now + self._settings.access_ttl)
 
-    def _alive(self, grant_id: str) -> Grant:
+    def _alive(self, grant_id: str) -> StoredGrant:
         grant = self._store.grant(grant_id)
         if grant is None:
             raise _invalid("what was allowed has been revoked")
@@ -195,8 +211,8 @@ class Grants:
 
     def _answer(
         self,
-        client: Client,
-        grant: Grant,
+        client: RegisteredClient,
+        grant: StoredGrant,
         scopes: tuple[str, ...] | None,
         *,
         issuer: str,
@@ -257,26 +273,28 @@ class Grants:
 def _needed(form: Mapping[str, str], name: str) -> str:
     value = form.get(name)
     if value is None:
-        raise Refusal("invalid_request", f"{name} is missing")
+        raise OAuthRefusal("invalid_request", f"{name} is missing")
     return value
 
 
-def _invalid(why: str) -> Refusal:
-    return Refusal("invalid_grant", why)
+def _invalid(why: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_grant", why)
 
 
-def _check_resource(form: Mapping[str, str], grant: Grant) -> None:
+def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
     asked = form.get("resource")
     if asked is not None and not same_resource(asked, grant.resource):
-        raise Refusal("invalid_target", f"what was allowed is for {grant.resource} alone")
+        raise OAuthRefusal("invalid_target", f"what was allowed is for {grant.resource} alone")
 
 
-def _narrowed(asked: str | None, grant: Grant) -> tuple[str, ...]:
+def _narrowed(asked: str | None, grant: StoredGrant) -> tuple[str, ...]:
     """Return the scopes of a new token: those granted, or fewer where the client wants fewer."""
     wanted = [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
     if not wanted:
         return grant.scopes
     more = [each for each in wanted if each not in grant.scopes]
     if more:
-        raise Refusal("invalid_scope", f"{more[0][:100]} was not granted; ask the person again")
+        raise OAuthRefusal(
+            "invalid_scope", f"{more[0][:100]} was not granted; ask the person again"
+        )
     return tuple(wanted)

@@ -6,7 +6,7 @@ from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     REFRESH_TOKEN,
-    Client,
+    RegisteredClient,
 )
 from accord.auth.authorization_server.secrets import digest
 from accord.auth.urls import redirect_fault
@@ -53,9 +53,9 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         return (CLIENT_CREDENTIALS,)
 
     @property
-    def client(self) -> Client:
+    def client(self) -> RegisteredClient:
         """The client as the server keeps it: the secret hashed."""
-        return Client(
+        return RegisteredClient(
             client_id=self.client_id,
             name=self.name,
             redirect_uris=self.redirect_uris,

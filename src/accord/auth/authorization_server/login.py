@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.messages import Request, Response, redirect
+from accord.auth.authorization_server.messages import OAuthResponse, Request, redirect
 from accord.auth.authorization_server.pages import fault_page, login_page
 from accord.auth.authorization_server.secrets import (
     digest,
@@ -17,12 +17,12 @@ from accord.auth.authorization_server.secrets import (
     is_password,
     new_secret,
 )
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import with_query
 from accord.bindings.addresses import source_of
 
-__all__ = ["People"]
+__all__ = ["Logins"]
 
 log = logging.getLogger("accord.auth")
 
@@ -40,10 +40,10 @@ _KNOWN_TTL: Final = 90 * 86_400
 _KNOWN: Final = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{64})")
 
 
-class People:
+class Logins:
     """Knows who sits at a browser."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self._store = store
         self._settings = settings
         self._key = store.secret("forms", new_secret()).encode()
@@ -92,7 +92,7 @@ class People:
             return False
         return equal(form.get("csrf", ""), self.form_token(cookie, request))
 
-    def for_browser(self, response: Response, browser: str, request: Request) -> Response:
+    def for_browser(self, response: OAuthResponse, browser: str, request: Request) -> OAuthResponse:
         """Make a browser tell itself apart from now on."""
         secure = "; Secure" if request.is_secure else ""
         cookie = f"{_cookie(request)}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
@@ -100,7 +100,7 @@ class People:
 
     # -- logging in and out
 
-    def ask(self, request: Request, action: str) -> Response:
+    def ask(self, request: Request, action: str) -> OAuthResponse:
         """Ask who it is."""
         if self._settings.is_external:
             return self._ask_elsewhere(request, action)
@@ -110,14 +110,16 @@ class People:
         )
         return self.for_browser(page, browser, request)
 
-    def _ask_elsewhere(self, request: Request, action: str) -> Response:
+    def _ask_elsewhere(self, request: Request, action: str) -> OAuthResponse:
         if self._settings.login_url is None:
             why = "This server could not tell who you are. Log in first, then start again."
             return fault_page("You are not logged in", [why], status=401)
         # Only ever a URL of our own, so that nobody is led elsewhere.
         return redirect(with_query(self._settings.login_url, next=action))
 
-    def log_in(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
+    def log_in(
+        self, request: Request, form: dict[str, str], action: str, now: float
+    ) -> OAuthResponse:
         """Check name and password; a right one leads back to where the person was."""
         name, password = form.get("name", ""), form.get("password", "")
         counts = self._counts(request, name, now)
@@ -192,7 +194,7 @@ class People:
 
     def _again(
         self, request: Request, action: str, name: str, *, wait: float | None = None
-    ) -> Response:
+    ) -> OAuthResponse:
         fault, status = "Name and password do not fit.", 401
         if wait is not None:
             seconds = max(1, round(wait))

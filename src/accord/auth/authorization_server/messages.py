@@ -6,9 +6,9 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from accord.auth.authorization_server.models import Refusal
+from accord.auth.authorization_server.models import OAuthRefusal
 
-__all__ = ["FORWARDED", "Request", "Response", "json_answer", "parameters", "redirect"]
+__all__ = ["FORWARDED", "OAuthResponse", "Request", "json_answer", "parameters", "redirect"]
 
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 """Headers by which proxies tell for whom they ask."""
@@ -69,21 +69,23 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/x-www-form-urlencoded":
-            raise Refusal("invalid_request", "the body must be application/x-www-form-urlencoded")
+            raise OAuthRefusal(
+                "invalid_request", "the body must be application/x-www-form-urlencoded"
+            )
         try:
             return parameters(self.body.decode())
         except UnicodeDecodeError:
-            raise Refusal("invalid_request", "the body is not UTF-8") from None
+            raise OAuthRefusal("invalid_request", "the body is not UTF-8") from None
 
 
-class Response(msgspec.Struct, frozen=True, kw_only=True):
+class OAuthResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of the authorization server."""
 
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
-    def adding(self, *headers: tuple[str, str]) -> "Response":
+    def adding(self, *headers: tuple[str, str]) -> "OAuthResponse":
         """Return the same with more headers."""
         return msgspec.structs.replace(self, headers=(*self.headers, *headers))
 
@@ -97,29 +99,29 @@ def parameters(text: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, max_num_fields=_FIELDS_MOST, errors="strict")
     except ValueError:
-        raise Refusal("invalid_request", "the parameters cannot be read") from None
+        raise OAuthRefusal("invalid_request", "the parameters cannot be read") from None
     found: dict[str, str] = {}
     for name, value in pairs:
         if name in found:
             if name == "resource":
-                raise Refusal("invalid_target", "a token is for one resource, not for several")
-            raise Refusal("invalid_request", f"parameter {name[:50]!r} is there twice")
+                raise OAuthRefusal("invalid_target", "a token is for one resource, not for several")
+            raise OAuthRefusal("invalid_request", f"parameter {name[:50]!r} is there twice")
         found[name] = value
     return found
 
 
 def json_answer(
     document: Any, *, status: int = 200, cache: str = "no-store", **headers: str
-) -> Response:
+) -> OAuthResponse:
     """Answer with JSON; nothing is cached unless told."""
     more = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     kept = (("content-type", "application/json"), ("cache-control", cache))
-    return Response(status=status, headers=kept + more, body=msgspec.json.encode(document))
+    return OAuthResponse(status=status, headers=kept + more, body=msgspec.json.encode(document))
 
 
-def redirect(location: str) -> Response:
+def redirect(location: str) -> OAuthResponse:
     """Send a browser elsewhere, with GET."""
-    return Response(
+    return OAuthResponse(
         status=303,
         headers=(
             ("location", location),

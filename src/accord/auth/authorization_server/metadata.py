@@ -8,14 +8,16 @@ from accord.auth.authorization_server.models import (
     DEVICE_CODE,
     REFRESH_TOKEN,
 )
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 
 __all__ = ["authorization_server_metadata", "openid_configuration"]
 
 _METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
-def authorization_server_metadata(issuer: str, settings: Settings) -> dict[str, Any]:
+def authorization_server_metadata(
+    issuer: str, settings: AuthorizationServerSettings
+) -> dict[str, Any]:
     """Return the document of RFC 8414."""
     grants = [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE]
     if any(CLIENT_CREDENTIALS in client.grant_types for client in settings.clients.values()):
@@ -43,7 +45,7 @@ def authorization_server_metadata(issuer: str, settings: Settings) -> dict[str, 
     return document
 
 
-def openid_configuration(issuer: str, settings: Settings) -> dict[str, Any]:
+def openid_configuration(issuer: str, settings: AuthorizationServerSettings) -> dict[str, Any]:
     """Return the same for clients that look for OpenID discovery; there are no ID tokens."""
     return authorization_server_metadata(issuer, settings) | {
         "subject_types_supported": ["public"],

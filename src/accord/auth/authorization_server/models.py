@@ -10,12 +10,12 @@ __all__ = [
     "CLIENT_CREDENTIALS",
     "DEVICE_CODE",
     "REFRESH_TOKEN",
-    "Client",
+    "AuthorizationCode",
     "ClientAuthentication",
-    "Code",
     "DeviceRequest",
-    "Grant",
-    "Refusal",
+    "OAuthRefusal",
+    "RegisteredClient",
+    "StoredGrant",
 ]
 
 AUTHORIZATION_CODE: Final = "authorization_code"
@@ -28,7 +28,7 @@ _UNSAID: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post"]
 
 
-class Client(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A program that may ask for tokens.
 
     Attributes:
@@ -57,7 +57,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.name or self.client_id
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
     """What a person allowed a client to do, or a client may do by itself: a family of tokens."""
 
     grant_id: str
@@ -67,10 +67,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
 
 
-class Code(msgspec.Struct, frozen=True, kw_only=True):
+class AuthorizationCode(msgspec.Struct, frozen=True, kw_only=True):
     """What an authorization code stands for."""
 
-    grant: Grant
+    grant: StoredGrant
     redirect_uri: str
     challenge: str
     expires_at: float
@@ -79,7 +79,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A device that waits for a person to allow it something."""
 
-    grant: Grant
+    grant: StoredGrant
     user_code: str
     expires_at: float
     interval: float
@@ -87,7 +87,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     polled_at: float = 0.0
 
 
-class Refusal(Exception):
+class OAuthRefusal(Exception):
     """A request that is refused in the words of OAuth.
 
     What was found out on the way is kept: a refusal ends no transaction without a commit.

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.authorization_server.messages import Response
+from accord.auth.authorization_server.messages import OAuthResponse
 from accord.auth.urls import is_loopback_url, origin_of
 
 __all__ = [
-    "Question",
+    "ConsentQuestion",
     "code_page",
     "consent_page",
     "done_page",
@@ -57,7 +57,9 @@ form.inline { display: inline; }
 _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
 
 
-def _page(title: str, body: str, *, status: int = 200, leads_to: str | None = None) -> Response:
+def _page(
+    title: str, body: str, *, status: int = 200, leads_to: str | None = None
+) -> OAuthResponse:
     """Build a page; `leads_to` is where its form may end up beside the server itself."""
     text = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -65,7 +67,7 @@ def _page(title: str, body: str, *, status: int = 200, leads_to: str | None = No
         f'<meta name="robots" content="noindex">\n<title>{escape(title)}</title>\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
-    return Response(
+    return OAuthResponse(
         status=status,
         headers=(
             ("content-type", "text/html; charset=utf-8"),
@@ -104,7 +106,7 @@ def _form(action: str, step: str, token: str, inner: str, *, kind: str = "") -> 
 
 def login_page(
     *, action: str, token: str, server: str, name: str = "", fault: str = "", status: int = 200
-) -> Response:
+) -> OAuthResponse:
     """Ask a person who they are."""
     alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
     described = ' aria-describedby="fault"' if fault else ""
@@ -124,7 +126,7 @@ def login_page(
     return _page("Log in", body, status=status)
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What a person is asked.
 
     Attributes:
@@ -146,7 +148,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     user_code: str | None = None
 
 
-def consent_page(question: Question, *, action: str, token: str) -> Response:
+def consent_page(question: ConsentQuestion, *, action: str, token: str) -> OAuthResponse:
     """Ask a person whether a program may do something."""
     shown, user_code = escape(question.name), question.user_code
     buttons = (
@@ -205,7 +207,7 @@ def _return(returns_to: str | None, user_code: str | None) -> str:
     )
 
 
-def code_page(*, action: str, token: str, fault: str = "", status: int = 200) -> Response:
+def code_page(*, action: str, token: str, fault: str = "", status: int = 200) -> OAuthResponse:
     """Ask a person for the code that a device shows."""
     alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
     inner = (
@@ -218,17 +220,17 @@ def code_page(*, action: str, token: str, fault: str = "", status: int = 200) ->
     return _page("Connect a device", body, status=status)
 
 
-def done_page(title: str, lines: Iterable[str]) -> Response:
+def done_page(title: str, lines: Iterable[str]) -> OAuthResponse:
     """Tell a person that there is nothing more to do here."""
     return _page(title, _told(title, lines))
 
 
-def fault_page(title: str, lines: Iterable[str], *, status: int = 400) -> Response:
+def fault_page(title: str, lines: Iterable[str], *, status: int = 400) -> OAuthResponse:
     """Tell a person what went wrong; nobody is sent anywhere."""
     return _page(title, _told(title, lines), status=status)
 
 
-def leaving_page(why: str, location: str) -> Response:
+def leaving_page(why: str, location: str) -> OAuthResponse:
     """Tell a person that a program asked in vain, and let them decide whether to go back to it."""
     host = escape(urlsplit(location).hostname or "")
     body = (

@@ -13,9 +13,9 @@ from accord.auth.authorization_server.models import (
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
-    Client,
     ClientAuthentication,
-    Refusal,
+    OAuthRefusal,
+    RegisteredClient,
 )
 from accord.auth.authorization_server.secrets import digest, new_secret
 from accord.auth.urls import redirect_fault
@@ -44,14 +44,14 @@ class _Registration(msgspec.Struct, kw_only=True):
 
 def read_registration(
     body: bytes, *, now: float, known_scopes: frozenset[str]
-) -> tuple[Client, str | None]:
+) -> tuple[RegisteredClient, str | None]:
     """Read what a program says about itself; return it as a client, with its secret if it has one.
 
     Raises:
         Refusal: something cannot be registered.
     """
     if len(body) > BODY_MOST:
-        raise Refusal(
+        raise OAuthRefusal(
             "invalid_client_metadata", f"a registration has at most {BODY_MOST} bytes", status=413
         )
     try:
@@ -61,7 +61,7 @@ def read_registration(
     grants = _grant_types(asked)
     _check_response_types(asked, grants)
     secret = None if asked.token_endpoint_auth_method == "none" else new_secret()  # noqa: S105
-    client = Client(
+    client = RegisteredClient(
         client_id=new_secret(16),
         name=_name(asked.client_name),
         redirect_uris=_redirect_uris(asked, grants),
@@ -74,7 +74,7 @@ def read_registration(
     return client, secret
 
 
-def registered(client: Client, secret: str | None) -> dict[str, Any]:
+def registered(client: RegisteredClient, secret: str | None) -> dict[str, Any]:
     """Return what a program is told about its registration."""
     document: dict[str, Any] = {
         "client_id": client.client_id,
@@ -93,8 +93,8 @@ def registered(client: Client, secret: str | None) -> dict[str, Any]:
     return document
 
 
-def _refused(why: str) -> Refusal:
-    return Refusal("invalid_client_metadata", why)
+def _refused(why: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_client_metadata", why)
 
 
 def _grant_types(asked: _Registration) -> tuple[str, ...]:
@@ -118,13 +118,13 @@ def _check_response_types(asked: _Registration, grants: tuple[str, ...]) -> None
 def _redirect_uris(asked: _Registration, grants: tuple[str, ...]) -> tuple[str, ...]:
     uris = tuple(dict.fromkeys(asked.redirect_uris))
     if len(uris) > _URIS_MOST:
-        raise Refusal("invalid_redirect_uri", f"at most {_URIS_MOST} redirect URIs are taken")
+        raise OAuthRefusal("invalid_redirect_uri", f"at most {_URIS_MOST} redirect URIs are taken")
     if not uris and AUTHORIZATION_CODE in grants:
-        raise Refusal("invalid_redirect_uri", "redirect_uris is missing")
+        raise OAuthRefusal("invalid_redirect_uri", "redirect_uris is missing")
     for uri in uris:
         fault = redirect_fault(uri)
         if fault is not None:
-            raise Refusal("invalid_redirect_uri", f"redirect URI {uri[:200]!r} {fault}")
+            raise OAuthRefusal("invalid_redirect_uri", f"redirect URI {uri[:200]!r} {fault}")
     return uris
 
 

@@ -14,16 +14,16 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from accord.auth.authorization_server.deployment import Place, checked_issuer, headers_of
+from accord.auth.authorization_server.deployment import Deployment, checked_issuer, headers_of
 from accord.auth.authorization_server.endpoints import Endpoints
 from accord.auth.authorization_server.known import KnownClient
-from accord.auth.authorization_server.messages import Request, Response, json_answer
-from accord.auth.authorization_server.models import Refusal
+from accord.auth.authorization_server.messages import OAuthResponse, Request, json_answer
+from accord.auth.authorization_server.models import OAuthRefusal
 from accord.auth.authorization_server.secrets import hash_password, is_hash
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.signing_keys import Algorithm, load_jwt
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+from accord.auth.authorization_server.verifier import OwnTokenVerifier, RevokedGrants
 from accord.auth.guard import Guard
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
@@ -113,7 +113,7 @@ class AuthorizationServer:
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
-        self.settings = Settings(
+        self.settings = AuthorizationServerSettings(
             scopes=known,
             clients={each.client_id: each.client for each in clients},
             **_people(users, authenticate, auto_approve),
@@ -123,9 +123,9 @@ class AuthorizationServer:
             store = None
         self._path = MEMORY if store is None else str(store)
         self.issuer = None if issuer is None else checked_issuer(issuer)
-        self._place = self._checked(Place(issuer=self.issuer, resources=self._resources))
+        self._place = self._checked(Deployment(issuer=self.issuer, resources=self._resources))
         self._opening = Lock()
-        self._revoked = Revoked(lambda: self.endpoints)
+        self._revoked = RevokedGrants(lambda: self.endpoints)
 
     @property
     def public_url(self) -> str | None:
@@ -156,20 +156,22 @@ class AuthorizationServer:
     # -- what a guard has to know
 
     @property
-    def verifier(self) -> OwnTokens:
+    def verifier(self) -> OwnTokenVerifier:
         """Takes the tokens that are issued here."""
         return self.tokens_of(self._place)
 
-    def tokens_of(self, place: Place) -> OwnTokens:
+    def tokens_of(self, place: Deployment) -> OwnTokenVerifier:
         """Return what takes the tokens that are issued at a place."""
-        return OwnTokens(
+        return OwnTokenVerifier(
             lambda: self.endpoints,
             issuer=place.issuer,
             audiences=place.resources,
             revoked=self._revoked,
         )
 
-    def guard(self, app: Any, *, path: str = "/mcp", public_url: str | None = None) -> "Beside":
+    def guard(
+        self, app: Any, *, path: str = "/mcp", public_url: str | None = None
+    ) -> "ProtectedApp":
         """Return an ASGI app that is an authorization server beside a protected app.
 
         Args:
@@ -184,12 +186,12 @@ class AuthorizationServer:
         check_store(self._path)
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
-        place = Place.beside(self.issuer, public_url, path, self._resources)
+        place = Deployment.beside(self.issuer, public_url, path, self._resources)
         others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))
         place = msgspec.structs.replace(place, others=others)
-        return Beside(self, app, self._checked(place), public_url)
+        return ProtectedApp(self, app, self._checked(place), public_url)
 
-    def _checked(self, place: Place) -> Place:
+    def _checked(self, place: Deployment) -> Deployment:
         if not self.settings.needs_loopback:
             return place
         if place.issuer is not None and not is_loopback_url(place.issuer):
@@ -212,7 +214,7 @@ class AuthorizationServer:
             await send({"type": "websocket.close", "code": 1000})
 
     async def serve(
-        self, place: Place, route: str | None, scope: Any, receive: Any, send: Any
+        self, place: Deployment, route: str | None, scope: Any, receive: Any, send: Any
     ) -> None:
         """Answer a request for one of the paths; None for any other."""
         try:
@@ -224,27 +226,27 @@ class AuthorizationServer:
             response = await asyncio.to_thread(self._respond, request)
             if request.method == "POST":
                 self._revoked.forget()
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             response = _refused(refusal)
         except AuthError as error:
             log.error("%s", error)  # noqa: TRY400  # it names the file; the place in the code says nothing
-            response = _refused(Refusal("server_error", _FAILED, status=500))
+            response = _refused(OAuthRefusal("server_error", _FAILED, status=500))
         except Exception:
             log.exception("the authorization server failed at %s", route)
-            response = _refused(Refusal("server_error", _FAILED, status=500))
+            response = _refused(OAuthRefusal("server_error", _FAILED, status=500))
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
-    def _respond(self, request: Request) -> Response:
+    def _respond(self, request: Request) -> OAuthResponse:
         return self.endpoints.respond(request, time.time())
 
 
-class Beside:
+class ProtectedApp:
     """An authorization server and the app that it protects, as one ASGI app."""
 
     has_metadata = True
 
     def __init__(
-        self, server: AuthorizationServer, app: Any, place: Place, public_url: str | None
+        self, server: AuthorizationServer, app: Any, place: Deployment, public_url: str | None
     ) -> None:
         self._server = server
         self._place = place
@@ -277,7 +279,7 @@ class Beside:
             if self._place.issuer is None and "/.well-known/" in scope["path"]:
                 try:
                     _ISSUER.set(self._place.issuer_of(scope, headers_of(scope)))
-                except Refusal:
+                except OAuthRefusal:
                     _ISSUER.set(None)  # the guard refuses the request as well
         await self._guard(scope, receive, send)
 
@@ -311,7 +313,7 @@ def _people(
     }
 
 
-def _refused(refusal: Refusal) -> Response:
+def _refused(refusal: OAuthRefusal) -> OAuthResponse:
     body = {"error": refusal.error, "error_description": refusal.description}
     return json_answer(body, status=refusal.status)
 
@@ -330,16 +332,18 @@ async def _live(receive: Any, send: Any, check: Callable[[], None]) -> None:
             return
 
 
-async def _read(place: Place, route: str | None, scope: Any, receive: Any) -> Request:
+async def _read(place: Deployment, route: str | None, scope: Any, receive: Any) -> Request:
     headers = headers_of(scope)
     issuer = place.issuer_of(scope, headers)
     if route is None:
-        raise Refusal("invalid_request", "there is nothing here", status=404)
+        raise OAuthRefusal("invalid_request", "there is nothing here", status=404)
     try:
         async with asyncio.timeout(_BODY_TIMEOUT):
             body = await _body(receive)
     except TimeoutError:
-        raise Refusal("invalid_request", "the body did not arrive in time", status=408) from None
+        raise OAuthRefusal(
+            "invalid_request", "the body did not arrive in time", status=408
+        ) from None
     client = scope.get("client")
     query = scope.get("query_string", b"").decode("latin-1")
     asked = parse_qs(query).get("resource", []) + parse_qs(body.decode("latin-1")).get(
@@ -366,16 +370,16 @@ async def _body(receive: Any) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal("invalid_request", "the client is gone", status=400)
+            raise OAuthRefusal("invalid_request", "the client is gone", status=400)
         body += message.get("body", b"")
         if len(body) > _BODY_MOST:
             why = f"a request has at most {_BODY_MOST} bytes"
-            raise Refusal("invalid_request", why, status=413)
+            raise OAuthRefusal("invalid_request", why, status=413)
         if not message.get("more_body", False):
             return bytes(body)
 
 
-async def _send(response: Response, send: Any, *, is_head: bool) -> None:
+async def _send(response: OAuthResponse, send: Any, *, is_head: bool) -> None:
     headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
     headers.append((b"content-length", b"%d" % len(response.body)))
     start = {"type": "http.response.start", "status": response.status, "headers": headers}

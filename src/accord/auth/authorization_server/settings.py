@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.models import Client
+from accord.auth.authorization_server.models import RegisteredClient
 from accord.auth.authorization_server.signing_keys import Algorithm
 
-__all__ = ["Settings"]
+__all__ = ["AuthorizationServerSettings"]
 
 _POSITIVE: Final = (
     "access_ttl",
@@ -22,7 +22,7 @@ _POSITIVE: Final = (
 )
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an authorization server behaves.
 
     Attributes:
@@ -53,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     scopes: Mapping[str, str] = msgspec.field(default_factory=dict)
     default_scopes: tuple[str, ...] = ()
-    clients: Mapping[str, Client] = msgspec.field(default_factory=dict)
+    clients: Mapping[str, RegisteredClient] = msgspec.field(default_factory=dict)
     registration: bool = True
     registration_token: str | None = None
     remember_consent: bool = False

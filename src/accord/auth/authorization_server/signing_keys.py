@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from accord.auth.authorization_server.secrets import new_secret
-from accord.auth.authorization_server.store import Key, Store
+from accord.auth.authorization_server.store import Store, StoredKey
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     PrivateKey: TypeAlias = EllipticCurvePrivateKey | RSAPrivateKey
 
-__all__ = ["Algorithm", "Keys", "load_jwt"]
+__all__ = ["Algorithm", "SigningKeys", "load_jwt"]
 
 Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
@@ -36,7 +36,7 @@ def load_jwt() -> Any:
     return jwt
 
 
-class Keys:
+class SigningKeys:
     """Signs and verifies with the keys of a store.
 
     Args:
@@ -88,14 +88,14 @@ class Keys:
         """Return when a key must have been retired to be of no use any more."""
         return now - self._kept_for
 
-    def _alive(self, now: float) -> list[Key]:
+    def _alive(self, now: float) -> list[StoredKey]:
         return [
             key
             for key in self._store.signing_keys()
             if key.retired_at is None or key.retired_at > self.swept_before(now)
         ]
 
-    def _current(self, now: float) -> Key:
+    def _current(self, now: float) -> StoredKey:
         current = self._usable(now)
         if current is None:
             with self._store.transaction():
@@ -106,13 +106,13 @@ class Keys:
                     self._store.add_key(current)
         return current
 
-    def _usable(self, now: float) -> Key | None:
+    def _usable(self, now: float) -> StoredKey | None:
         for key in self._store.signing_keys():
             if key.retired_at is None and key.algorithm == self._algorithm:
                 return key if now - key.created_at < self._rotate_after else None
         return None
 
-    def _made(self, now: float) -> Key:
+    def _made(self, now: float) -> StoredKey:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -126,9 +126,9 @@ class Keys:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        return Key(new_secret(12), self._algorithm, pem, now, None)
+        return StoredKey(new_secret(12), self._algorithm, pem, now, None)
 
-    def _private(self, key: Key) -> "PrivateKey":
+    def _private(self, key: StoredKey) -> "PrivateKey":
         loaded = self._loaded.get(key.key_id)
         if loaded is None:
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -137,7 +137,7 @@ class Keys:
             self._loaded[key.key_id] = loaded
         return loaded
 
-    def _published(self, key: Key) -> dict[str, Any]:
+    def _published(self, key: StoredKey) -> dict[str, Any]:
         public = self._private(key).public_key()
         made: dict[str, Any] = json.loads(
             self._jwt.get_algorithm_by_name(key.algorithm).to_jwk(public)

@@ -16,10 +16,16 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.models import Client, Code, DeviceRequest, Grant, Refusal
+from accord.auth.authorization_server.models import (
+    AuthorizationCode,
+    DeviceRequest,
+    OAuthRefusal,
+    RegisteredClient,
+    StoredGrant,
+)
 from accord.errors import AuthError
 
-__all__ = ["MEMORY", "Key", "Store", "check_store"]
+__all__ = ["MEMORY", "Store", "StoredKey", "check_store"]
 
 MEMORY: Final = ":memory:"
 """The path of a store that keeps nothing."""
@@ -58,7 +64,7 @@ _REPLAY_NOTICED: Final = 3600.0
 _BUSY: Final = 10.0
 
 
-class Key(msgspec.Struct, frozen=True):
+class StoredKey(msgspec.Struct, frozen=True):
     """A signing key as it is kept."""
 
     key_id: str
@@ -107,7 +113,7 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except Refusal:
+            except OAuthRefusal:
                 self._db.execute("COMMIT")
                 raise
             except BaseException:
@@ -131,11 +137,11 @@ class Store:
 
     # -- clients
 
-    def client(self, client_id: str) -> Client | None:
+    def client(self, client_id: str) -> RegisteredClient | None:
         """Return a registered client."""
-        return self._record(Client, "SELECT body FROM clients WHERE id = ?", client_id)
+        return self._record(RegisteredClient, "SELECT body FROM clients WHERE id = ?", client_id)
 
-    def add_client(self, client: Client) -> None:
+    def add_client(self, client: RegisteredClient) -> None:
         """Keep a client."""
         body = msgspec.json.encode(client)
         self._do(
@@ -180,7 +186,7 @@ class Store:
 
     # -- grants and what stands for them
 
-    def add_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
+    def add_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
         """Keep a grant."""
         body = msgspec.json.encode(grant)
         self._do(
@@ -195,12 +201,12 @@ class Store:
     def _use_client(self, client_id: str, now: float) -> None:
         self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, client_id)
 
-    def grant(self, grant_id: str) -> Grant | None:
+    def grant(self, grant_id: str) -> StoredGrant | None:
         """Return a grant that is not revoked."""
         query = "SELECT body FROM grants WHERE id = ? AND revoked_at IS NULL"
-        return self._record(Grant, query, grant_id)
+        return self._record(StoredGrant, query, grant_id)
 
-    def extend_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
+    def extend_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
         """Keep a grant that was used at least until a time."""
         query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
         self._do(query, expires_at, grant.grant_id)
@@ -220,7 +226,7 @@ class Store:
             rows = self._db.execute("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
             return frozenset(row[0] for row in rows)
 
-    def add_code(self, hashed: str, code: Code) -> None:
+    def add_code(self, hashed: str, code: AuthorizationCode) -> None:
         """Keep an authorization code."""
         self._do(
             "INSERT INTO codes (hash, expires_at, body) VALUES (?, ?, ?)",
@@ -229,9 +235,9 @@ class Store:
             msgspec.json.encode(code),
         )
 
-    def code(self, hashed: str) -> Code | None:
+    def code(self, hashed: str) -> AuthorizationCode | None:
         """Return what a code stands for, used or not."""
-        return self._record(Code, "SELECT body FROM codes WHERE hash = ?", hashed)
+        return self._record(AuthorizationCode, "SELECT body FROM codes WHERE hash = ?", hashed)
 
     def use_code(self, hashed: str, now: float) -> bool:
         """Use a code; False where that was done before."""
@@ -302,7 +308,7 @@ class Store:
         """Forget who a browser belongs to."""
         self._do("DELETE FROM logins WHERE hash = ?", hashed)
 
-    def remember_consent(self, grant: Grant) -> None:
+    def remember_consent(self, grant: StoredGrant) -> None:
         """Keep what a person allowed, for the next time."""
         self._do(
             "INSERT OR REPLACE INTO consents (subject, client_id, resource, scopes)"
@@ -325,14 +331,14 @@ class Store:
 
     # -- keys and secrets
 
-    def signing_keys(self) -> list[Key]:
+    def signing_keys(self) -> list[StoredKey]:
         """Return all keys, the newest first."""
         query = "SELECT id, algorithm, pem, created_at, retired_at FROM keys"
         with self._lock:
             rows = self._db.execute(f"{query} ORDER BY created_at DESC, rowid DESC").fetchall()
-        return [Key(*row) for row in rows]
+        return [StoredKey(*row) for row in rows]
 
-    def add_key(self, key: Key) -> None:
+    def add_key(self, key: StoredKey) -> None:
         """Keep a key; those of its kind before it sign no more."""
         query = "UPDATE keys SET retired_at = ? WHERE retired_at IS NULL AND algorithm = ?"
         self._do(query, key.created_at, key.algorithm)

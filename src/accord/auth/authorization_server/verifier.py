@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
 
-__all__ = ["OwnTokens"]
+__all__ = ["OwnTokenVerifier"]
 
 # How soon a revocation by another process that shares the store is seen.
 _REREAD: Final = 1.0
@@ -22,7 +22,7 @@ _REMEMBERED: Final = 300.0
 _CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
 
 
-class OwnTokens:
+class OwnTokenVerifier:
     """Takes the tokens of one authorization server, for one audience.
 
     Args:
@@ -38,7 +38,7 @@ class OwnTokens:
         *,
         issuer: str | None,
         audiences: tuple[str, ...],
-        revoked: "Revoked",
+        revoked: "RevokedGrants",
     ) -> None:
         self._endpoints = endpoints
         self.issuer = issuer
@@ -46,9 +46,9 @@ class OwnTokens:
         self._revoked = revoked
         self._memory = TokenMemory()
 
-    def for_audience(self, audience: str) -> "OwnTokens":
+    def for_audience(self, audience: str) -> "OwnTokenVerifier":
         """Return the same for an audience."""
-        return OwnTokens(
+        return OwnTokenVerifier(
             self._endpoints, issuer=self.issuer, audiences=(audience,), revoked=self._revoked
         )
 
@@ -109,7 +109,7 @@ class OwnTokens:
         )
 
 
-class Revoked:
+class RevokedGrants:
     """The grants that are revoked; read anew now and then, since processes may share a store."""
 
     def __init__(self, endpoints: "Callable[[], Endpoints]") -> None:
