@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from accord.auth.credentials import ClientIdentity, choose_method, token_request
+from accord.auth.client_identity import ClientIdentity, choose_method, token_request
 from accord.auth.device import poll_device, start_device
 from accord.auth.discovery import DiscoveryResult, ResourceMetadata, ServerMetadata
 from accord.auth.flow import (

@@ -15,7 +15,7 @@ from accord.auth import (
     Protected,
     StaticTokens,
 )
-from accord.auth.turns import REQUEST_SOURCE
+from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token

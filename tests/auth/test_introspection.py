@@ -11,7 +11,7 @@ import pytest
 
 from accord.auth import IntrospectionVerifier
 from accord.auth.http import HttpResponse, NoResponse
-from accord.auth.turns import REQUEST_SOURCE
+from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
 from support.issuer import ISSUER, RESOURCE, claims
 

@@ -13,7 +13,7 @@ import pytest
 
 from accord import connect
 from accord.auth import FileStore, MemoryStore, OAuth, tokens
-from accord.auth.credentials import ClientIdentity
+from accord.auth.client_identity import ClientIdentity
 from accord.auth.tokens import TokenGrant, default_path
 from accord.errors import FlowFailed
 from support.scripted_authorization import scripted

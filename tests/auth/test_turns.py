@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from accord.auth.turns import FairQueue, QueueFull
+from accord.auth.introspection import FairQueue, QueueFull
 from support.waiting import run
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
-    from accord.auth.client_key import ClientKey
-    from accord.auth.guard import Guard
+    from accord.auth.client_identity import ClientKey
+    from accord.auth.guard import Guard, Protected
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_verifier import JwtVerifier
     from accord.auth.oauth import OAuth
-    from accord.auth.protection import Protected
     from accord.auth.tokens import FileStore, MemoryStore, TokenStore
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
@@ -37,7 +36,7 @@ __all__ = [
 
 _HOMES = {
     "AuthorizationServer": "accord.auth.authorization_server",
-    "ClientKey": "accord.auth.client_key",
+    "ClientKey": "accord.auth.client_identity",
     "FileStore": "accord.auth.tokens",
     "FirstOf": "accord.auth.verifiers",
     "Guard": "accord.auth.guard",
@@ -46,7 +45,7 @@ _HOMES = {
     "KnownClient": "accord.auth.authorization_server",
     "MemoryStore": "accord.auth.tokens",
     "OAuth": "accord.auth.oauth",
-    "Protected": "accord.auth.protection",
+    "Protected": "accord.auth.guard",
     "StaticTokens": "accord.auth.verifiers",
     "TokenStore": "accord.auth.tokens",
     "TokenVerifier": "accord.auth.verifiers",

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.browser import HOST, PATH, Interaction, LoopbackRedirect
-from accord.auth.client_key import ClientKey
-from accord.auth.credentials import AuthMethod, ClientIdentity
+from accord.auth.client_identity import AuthMethod, ClientIdentity, ClientKey
 from accord.auth.device import DEVICE_GRANT, poll_device, start_device
 from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import (
@@ -30,8 +29,6 @@ from accord.auth.registration import ClientDescription, given_client, register
 from accord.auth.sending import GuardedSender
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
-
-__all__ = ["Obtaining", "Wishes"]
 
 # What a redirect says of a client that the server does not know; "" where it says nothing.
 _UNKNOWN_CLIENT: Final = ("", "invalid_client", "unauthorized_client")

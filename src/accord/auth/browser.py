@@ -18,8 +18,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from accord.errors import FlowFailed
 
-__all__ = ["Interaction", "LoopbackRedirect", "NoAnswer", "OpenBrowser", "params_in"]
-
 Opened: TypeAlias = str | bool | None
 OpenBrowser: TypeAlias = Callable[[str], Opened | Awaitable[Opened]]
 """Shows a URL to a person. False: it cannot. A text: the URL it was redirected to, or a code."""

@@ -4,15 +4,12 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.client_key import ClientKey, proof_of
-from accord.auth.credentials import ClientIdentity, token_request
+from accord.auth.client_identity import ClientIdentity, ClientKey, proof_of, token_request
 from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import TokenRefused, request_token
 from accord.auth.http import Flow, NoResponse
 from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
-
-__all__ = ["DEVICE_GRANT", "DeviceCode", "poll_device", "start_device"]
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 STEP: Final = "device authorization"

@@ -17,22 +17,6 @@ from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
 
-__all__ = [
-    "DiscoveryResult",
-    "ResourceMetadata",
-    "ServerMetadata",
-    "UnreadableMetadata",
-    "belongs_to",
-    "canonical_resource",
-    "default_metadata",
-    "discover",
-    "find_resource_metadata",
-    "find_server_metadata",
-    "is_same_issuer",
-    "metadata_urls",
-    "resource_metadata_urls",
-]
-
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"

@@ -7,27 +7,13 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.client_key import ClientKey, proof_of
-from accord.auth.credentials import ClientIdentity, token_request
+from accord.auth.client_identity import ClientIdentity, ClientKey, proof_of, token_request
 from accord.auth.discovery import DiscoveryResult, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import TokenGrant
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
-
-__all__ = [
-    "AuthorizationRequest",
-    "ResourceRejected",
-    "TokenRefused",
-    "authorization_url",
-    "chosen_scopes",
-    "code_in",
-    "exchange_code",
-    "refresh",
-    "request_client_credentials",
-    "request_token",
-]
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"

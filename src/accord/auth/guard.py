@@ -5,7 +5,7 @@ where to get a token, health checks, and the preflights of browsers.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial
 from time import time
 from typing import Any, Final, Protocol, TypeAlias
@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth import resource
-from accord.auth.resource import METADATA, AccessRefusal
-from accord.auth.turns import REQUEST_SOURCE
+from accord.auth.resource import METADATA, AccessRefusal, canonical
 from accord.auth.verifiers import (
+    REQUEST_SOURCE,
     FirstOf,
     RecentTokens,
     TokenMemory,
@@ -27,8 +27,6 @@ from accord.auth.verifiers import (
 from accord.bindings.addresses import source_of
 from accord.errors import AuthError
 from accord.principal import Principal
-
-__all__ = ["Guard", "GuardPolicy"]
 
 log = logging.getLogger("accord.auth")
 
@@ -427,3 +425,65 @@ async def _respond(
     await send({"type": "http.response.start", "status": status, "headers": headers})
     sent = b"" if is_head or body is None else body
     await send({"type": "http.response.body", "body": sent, "more_body": False})
+
+
+class Protected:
+    """Lets nobody in without a token. What `Server(auth=...)` takes.
+
+    Args:
+        verifier: says whether a token is good.
+        issuer: where clients get tokens: one authorization server or several; by default the
+            verifier's issuer. An empty list says that there is none, and that clients are given
+            tokens by other means: no metadata is then published. `StaticTokens` has none.
+        public_url: where clients reach the server; not needed on loopback.
+        scopes: what every token must allow.
+        scopes_supported: what clients may ask for; by default what every token must allow.
+        resource_name: what people know the server by.
+        documentation: a page about it.
+
+    Raises:
+        ValueError: it is not said who issues tokens, or the URL is none.
+    """
+
+    def __init__(
+        self,
+        verifier: TokenVerifier,
+        *,
+        issuer: str | Sequence[str] | None = None,
+        public_url: str | None = None,
+        scopes: Iterable[str] = (),
+        scopes_supported: Iterable[str] | None = None,
+        resource_name: str | None = None,
+        documentation: str | None = None,
+    ) -> None:
+        issuers = getattr(verifier, "issuer", None) if issuer is None else issuer
+        if issuers is None:
+            raise ValueError(
+                "issuer is missing: name the authorization server that issues tokens, or issuer=[] "
+                "where clients are given tokens by other means"
+            )
+        self.issuers = (issuers,) if isinstance(issuers, str) else tuple(issuers)
+        self.has_metadata = bool(self.issuers)
+        if public_url is not None:
+            canonical(public_url)
+        self.verifier = verifier
+        self.public_url = public_url
+        self.scopes = frozenset(_words(scopes))
+        supported = self.scopes if scopes_supported is None else _words(scopes_supported)
+        self.scopes_supported = tuple(sorted({*supported, *self.scopes}))
+        self.resource_name = resource_name
+        self.documentation = documentation
+
+    def guard(self, app: Any, *, path: str = "/mcp", public_url: str | None = None) -> Guard:
+        """Return an ASGI app that lets requests through to another one.
+
+        Args:
+            app: any ASGI app.
+            path: of its endpoint, within where the app is mounted.
+            public_url: where clients reach it, unless that was said before.
+        """
+        return Guard(app, self, path=path, public_url=public_url)
+
+
+def _words(scopes: Iterable[str]) -> Iterable[str]:
+    return scopes.split() if isinstance(scopes, str) else scopes

@@ -11,16 +11,6 @@ from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError, MissingExtra
 
-__all__ = [
-    "FetchedKeys",
-    "FixedKeys",
-    "KeySource",
-    "VerifyingKey",
-    "published_keys",
-    "read_keys",
-    "require_jwt",
-]
-
 log = logging.getLogger("accord.auth")
 
 # A key set is tiny; who publishes more than this wants something else.

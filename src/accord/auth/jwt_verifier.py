@@ -15,8 +15,6 @@ from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.principal import Principal
 
-__all__ = ["ASYMMETRIC", "JwtVerifier", "claims_fault", "header_fault", "principal_of"]
-
 log = logging.getLogger("accord.auth")
 
 ASYMMETRIC: Final = (

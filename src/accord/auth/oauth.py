@@ -12,7 +12,7 @@ import msgspec
 
 from accord.auth.authorization import Obtaining
 from accord.auth.browser import Interaction, OpenBrowser
-from accord.auth.client_key import ClientKey
+from accord.auth.client_identity import ClientKey
 from accord.auth.discovery import (
     ServerMetadata,
     belongs_to,
@@ -39,8 +39,6 @@ from accord.auth.tokens import (
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
-
-__all__ = ["OAuth"]
 
 Value = TypeVar("Value")
 

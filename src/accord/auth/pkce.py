@@ -6,8 +6,6 @@ from base64 import urlsafe_b64encode
 
 import msgspec
 
-__all__ = ["Pkce", "challenge_of", "new_pkce"]
-
 
 class Pkce(msgspec.Struct, frozen=True):
     """A verifier, which stays here, and its challenge, which is shown."""

@@ -6,13 +6,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.credentials import METHODS, AuthMethod, ClientIdentity, choose_method
+from accord.auth.client_identity import METHODS, AuthMethod, ClientIdentity, choose_method
 from accord.auth.discovery import ServerMetadata
 from accord.auth.http import Flow, HttpRequest, NoResponse
 from accord.auth.sending import is_loopback
 from accord.errors import FlowFailed
-
-__all__ = ["ClientDescription", "check_redirect_uri", "given_client", "register"]
 
 STEP: Final = "registration"
 

@@ -10,23 +10,6 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import msgspec
 
-__all__ = [
-    "METADATA",
-    "TOKEN_MOST",
-    "AccessRefusal",
-    "bearer_of",
-    "canonical",
-    "challenge",
-    "invalid_token",
-    "is_for",
-    "is_token",
-    "lacks_scopes",
-    "metadata",
-    "metadata_url",
-    "missing_token",
-    "unavailable",
-]
-
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 METADATA: Final = "/.well-known/oauth-protected-resource"

@@ -21,20 +21,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from accord.auth.credentials import ClientIdentity
+from accord.auth.client_identity import ClientIdentity
 from accord.errors import FlowFailed
-
-__all__ = [
-    "FileStore",
-    "MemoryStore",
-    "TokenGrant",
-    "TokenStore",
-    "check_writable",
-    "default_path",
-    "issuer_in",
-    "stored_client_key",
-    "stored_server_key",
-]
 
 log = logging.getLogger("accord.auth")
 
@@ -78,7 +66,9 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     names_resource: bool = True
 
     def __repr__(self) -> str:
-        return f"TokenGrant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
+        return (
+            f"TokenGrant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
+        )
 
     def is_due(self, now: float) -> bool:
         """Whether it is over, or so soon that it might be on the way."""

@@ -6,17 +6,6 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from accord.bindings.addresses import host_fault
 
-__all__ = [
-    "canonical",
-    "is_loopback",
-    "is_loopback_url",
-    "origin_of",
-    "redirect_fault",
-    "same_redirect",
-    "same_resource",
-    "with_query",
-]
-
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _LENGTH_MOST: Final = 2_000
 # Nothing but what a URI is made of: no spaces, backslashes, control characters, other scripts.

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Final, Protocol, runtime_checkable
 
@@ -10,15 +11,8 @@ from accord.auth.resource import is_token
 from accord.errors import AuthError
 from accord.principal import Principal
 
-__all__ = [
-    "FirstOf",
-    "RecentTokens",
-    "StaticTokens",
-    "TokenMemory",
-    "TokenVerifier",
-    "digest_of",
-    "for_audience",
-]
+REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
+"""What the address counts as that the request comes from whose token is being verified."""
 
 # A principal with its claims weighs a few kilobytes.
 _REMEMBERED: Final = 10_000

@@ -9,8 +9,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["ends_in_number", "host_fault", "source_of"]
-
 # RFC 1123 names, and the underscore that containers have in theirs. No percent sign: browsers
 # decode `%65vil.com`, comparisons do not.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?")

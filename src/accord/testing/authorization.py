@@ -9,8 +9,6 @@ from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import FlowFailed
 
-__all__ = ["unattended"]
-
 _PATIENCE = 10.0
 
 

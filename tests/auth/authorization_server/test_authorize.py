@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ISSUER, RESOURCE, RETURN, Desk, claims_of, request_query
 
 

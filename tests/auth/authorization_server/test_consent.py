@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.secrets import hash_password
 from support.oauth import ADA, FORM, RETURN, Desk, request_query
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ISSUER, Desk
 
 METADATA = "/.well-known/oauth-authorization-server"

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from accord.auth.authorization_server.login import Logins
-from accord.auth.authorization_server.models import OAuthRefusal
+from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.secrets import (
     hash_like,
     hash_password,

@@ -5,8 +5,6 @@ from contextlib import suppress
 from threading import Lock
 from typing import Final
 
-__all__ = ["Attempts"]
-
 # What is remembered is bounded; the oldest is forgotten first.
 _KEYS_MOST: Final = 10_000
 

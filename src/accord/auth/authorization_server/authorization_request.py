@@ -10,11 +10,8 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.models import (
-    AUTHORIZATION_CODE,
-    OAuthRefusal,
-    RegisteredClient,
-)
+from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.models import AUTHORIZATION_CODE, RegisteredClient
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.urls import (
     is_loopback_url,
@@ -22,17 +19,6 @@ from accord.auth.urls import (
     same_resource,
     with_query,
 )
-
-__all__ = [
-    "ConsentRequest",
-    "RedirectedRefusal",
-    "allowed_scopes",
-    "chosen_resource",
-    "chosen_scopes",
-    "is_trusted_redirect",
-    "read_authorization",
-    "sent_back",
-]
 
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # Tells clients apart that ask for a refresh token this way; it is no permission by itself.

@@ -18,12 +18,17 @@ from accord.auth.authorization_server.authorization_request import (
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.grants import Grants
 from accord.auth.authorization_server.login import Logins
-from accord.auth.authorization_server.messages import OAuthResponse, Request, parameters, redirect
+from accord.auth.authorization_server.messages import (
+    OAuthRefusal,
+    OAuthResponse,
+    Request,
+    parameters,
+    redirect,
+)
 from accord.auth.authorization_server.models import (
     DEVICE_CODE,
     AuthorizationCode,
     DeviceRequest,
-    OAuthRefusal,
     RegisteredClient,
     StoredGrant,
 )
@@ -39,8 +44,6 @@ from accord.auth.authorization_server.secrets import digest, new_secret
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import is_loopback_url
-
-__all__ = ["Consent"]
 
 # Consonants that are not mistaken for each other and make no words (RFC 8628, section 6.1).
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
-from accord.auth.authorization_server.messages import FORWARDED
-from accord.auth.authorization_server.models import OAuthRefusal
+from accord.auth.authorization_server.messages import FORWARDED, OAuthRefusal
 from accord.auth.guard import endpoint_url
 from accord.auth.urls import (
     canonical,
@@ -16,8 +15,6 @@ from accord.auth.urls import (
     is_loopback_url,
     same_resource,
 )
-
-__all__ = ["Deployment", "checked_issuer", "headers_of", "local_path"]
 
 _WELL_KNOWN = (AUTHORIZATION_SERVER, OPENID)
 

@@ -2,19 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.client_authentication import authenticated, claimed_client
-from accord.auth.authorization_server.clients import Clients
+from accord.auth.authorization_server.clients import (
+    Clients,
+    authenticate_client,
+    presented_client_id,
+)
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.messages import OAuthResponse, Request, json_answer
-from accord.auth.authorization_server.metadata import (
-    authorization_server_metadata,
-    openid_configuration,
+from accord.auth.authorization_server.messages import (
+    OAuthRefusal,
+    OAuthResponse,
+    Request,
+    json_answer,
 )
-from accord.auth.authorization_server.models import OAuthRefusal, RegisteredClient
+from accord.auth.authorization_server.models import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    REFRESH_TOKEN,
+    RegisteredClient,
+)
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
@@ -22,8 +32,6 @@ from accord.bindings.addresses import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["AUTHORIZATION_SERVER", "OPENID", "PATHS", "Endpoints"]
 
 AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
@@ -128,10 +136,10 @@ class Endpoints:
 
         Clients that are not known share one count: any number of names can be made up.
         """
-        name = claimed_client(request.headers, form)
+        name = presented_client_id(request.headers, form)
         known = name is not None and self._clients.find(name) is not None
         with self._limited(f"{source_of(request.address)} {name if known else ''}", now):
-            yield authenticated(request.headers, form, self._clients.find)
+            yield authenticate_client(request.headers, form, self._clients.find)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept_at >= _SWEEP:
@@ -204,3 +212,44 @@ def _refused(refusal: OAuthRefusal) -> OAuthResponse:
     elif refusal.status in (429, 503):
         response = response.adding(("retry-after", str(int(_WINDOW))))
     return response
+
+
+_METHODS = ["none", "client_secret_basic", "client_secret_post"]
+
+
+def authorization_server_metadata(
+    issuer: str, settings: AuthorizationServerSettings
+) -> dict[str, Any]:
+    """Return the document of RFC 8414."""
+    grants = [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE]
+    if any(CLIENT_CREDENTIALS in client.grant_types for client in settings.clients.values()):
+        grants.append(CLIENT_CREDENTIALS)
+    base = issuer.rstrip("/")
+    document: dict[str, Any] = {
+        "issuer": issuer,
+        "authorization_endpoint": f"{base}/authorize",
+        "token_endpoint": f"{base}/token",
+        "revocation_endpoint": f"{base}/revoke",
+        "device_authorization_endpoint": f"{base}/device_authorization",
+        "jwks_uri": f"{base}/jwks",
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": grants,
+        "token_endpoint_auth_methods_supported": _METHODS,
+        "revocation_endpoint_auth_methods_supported": _METHODS,
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,  # auth.iss.as-advertises
+    }
+    if settings.scopes:
+        document["scopes_supported"] = list(settings.scopes)
+    if settings.registration:
+        document["registration_endpoint"] = f"{base}/register"
+    return document
+
+
+def openid_configuration(issuer: str, settings: AuthorizationServerSettings) -> dict[str, Any]:
+    """Return the same for clients that look for OpenID discovery; there are no ID tokens."""
+    return authorization_server_metadata(issuer, settings) | {
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [settings.algorithm],
+    }

@@ -14,13 +14,13 @@ from accord.auth.authorization_server.authorization_request import (
     chosen_resource,
     chosen_scopes,
 )
+from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
     AuthorizationCode,
-    OAuthRefusal,
     RegisteredClient,
     StoredGrant,
 )
@@ -29,8 +29,6 @@ from accord.auth.authorization_server.settings import AuthorizationServerSetting
 from accord.auth.authorization_server.signing_keys import SigningKeys, load_jwt
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import same_resource
-
-__all__ = ["Grants"]
 
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 # By how much a client that polls too fast has to slow down (RFC 8628, section 3.5).

@@ -22,8 +22,6 @@ from accord.auth.authorization_server.store import Store
 from accord.auth.urls import with_query
 from accord.bindings.addresses import source_of
 
-__all__ = ["Logins"]
-
 log = logging.getLogger("accord.auth")
 
 _BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{43}")

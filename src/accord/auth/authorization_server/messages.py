@@ -1,20 +1,19 @@
 """A request to the authorization server and its answer, as data."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from accord.auth.authorization_server.models import OAuthRefusal
-
-__all__ = ["FORWARDED", "OAuthResponse", "Request", "json_answer", "parameters", "redirect"]
-
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 """Headers by which proxies tell for whom they ask."""
 
 # Far more than any request of OAuth has.
 _FIELDS_MOST = 50
+
+_UNSAID: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,3 +128,17 @@ def redirect(location: str) -> OAuthResponse:
             ("referrer-policy", "no-referrer"),
         ),
     )
+
+
+class OAuthRefusal(Exception):
+    """A request that is refused in the words of OAuth.
+
+    What was found out on the way is kept: a refusal ends no transaction without a commit.
+    """
+
+    def __init__(self, error: str, description: str, *, status: int = 400) -> None:
+        super().__init__(f"{error}: {description}")
+        self.error = error
+        # RFC 6749, section 5.2: what a description may be made of.
+        self.description = _UNSAID.sub("?", description)
+        self.status = status

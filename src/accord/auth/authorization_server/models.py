@@ -1,29 +1,13 @@
 """What the authorization server keeps: clients, grants, codes, device requests; and refusals."""
 
-import re
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-
-__all__ = [
-    "AUTHORIZATION_CODE",
-    "CLIENT_CREDENTIALS",
-    "DEVICE_CODE",
-    "REFRESH_TOKEN",
-    "AuthorizationCode",
-    "ClientAuthentication",
-    "DeviceRequest",
-    "OAuthRefusal",
-    "RegisteredClient",
-    "StoredGrant",
-]
 
 AUTHORIZATION_CODE: Final = "authorization_code"
 CLIENT_CREDENTIALS: Final = "client_credentials"
 DEVICE_CODE: Final = "urn:ietf:params:oauth:grant-type:device_code"
 REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105  # the name of a grant type
-
-_UNSAID: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post"]
 
@@ -85,17 +69,3 @@ class DeviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     interval: float
     state: Literal["pending", "allowed", "denied"] = "pending"
     polled_at: float = 0.0
-
-
-class OAuthRefusal(Exception):
-    """A request that is refused in the words of OAuth.
-
-    What was found out on the way is kept: a refusal ends no transaction without a commit.
-    """
-
-    def __init__(self, error: str, description: str, *, status: int = 400) -> None:
-        super().__init__(f"{error}: {description}")
-        self.error = error
-        # RFC 6749, section 5.2: what a description may be made of.
-        self.description = _UNSAID.sub("?", description)
-        self.status = status

@@ -15,16 +15,6 @@ import msgspec
 from accord.auth.authorization_server.messages import OAuthResponse
 from accord.auth.urls import is_loopback_url, origin_of
 
-__all__ = [
-    "ConsentQuestion",
-    "code_page",
-    "consent_page",
-    "done_page",
-    "fault_page",
-    "leaving_page",
-    "login_page",
-]
-
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --soft: #55555f; --ground: #f4f4f7;
   --sheet: #ffffff; --line: #8a8a96; --act: #1f4fd8; --on-act: #ffffff; --alarm: #b3261e; }

@@ -7,17 +7,6 @@ import secrets
 from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 
-__all__ = [
-    "digest",
-    "equal",
-    "hash_like",
-    "hash_password",
-    "is_hash",
-    "is_password",
-    "new_secret",
-    "pkce_challenge",
-]
-
 
 class _Cost(NamedTuple):
     """What a hash takes: memory of 128 * 2**log2 * block bytes, and that so many times."""

@@ -14,11 +14,15 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.deployment import Deployment, checked_issuer, headers_of
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.known import KnownClient
-from accord.auth.authorization_server.messages import OAuthResponse, Request, json_answer
-from accord.auth.authorization_server.models import OAuthRefusal
+from accord.auth.authorization_server.messages import (
+    OAuthRefusal,
+    OAuthResponse,
+    Request,
+    json_answer,
+)
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.signing_keys import Algorithm, load_jwt
@@ -27,8 +31,6 @@ from accord.auth.authorization_server.verifier import OwnTokenVerifier, RevokedG
 from accord.auth.guard import Guard
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
-
-__all__ = ["Authenticate", "AuthorizationServer", "AuthorizationSettings"]
 
 log = logging.getLogger("accord.auth")
 

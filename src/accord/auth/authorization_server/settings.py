@@ -8,8 +8,6 @@ import msgspec
 from accord.auth.authorization_server.models import RegisteredClient
 from accord.auth.authorization_server.signing_keys import Algorithm
 
-__all__ = ["AuthorizationServerSettings"]
-
 _POSITIVE: Final = (
     "access_ttl",
     "refresh_ttl",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     PrivateKey: TypeAlias = EllipticCurvePrivateKey | RSAPrivateKey
 
-__all__ = ["Algorithm", "SigningKeys", "load_jwt"]
-
 Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
 # Longer than a verifier's tolerance for clocks that differ.

@@ -16,16 +16,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
     AuthorizationCode,
     DeviceRequest,
-    OAuthRefusal,
     RegisteredClient,
     StoredGrant,
 )
 from accord.errors import AuthError
-
-__all__ = ["MEMORY", "Store", "StoredKey", "check_store"]
 
 MEMORY: Final = ":memory:"
 """The path of a store that keeps nothing."""

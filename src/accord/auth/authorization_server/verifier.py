@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
 
-__all__ = ["OwnTokenVerifier"]
-
 # How soon a revocation by another process that shares the store is seen.
 _REREAD: Final = 1.0
 _REMEMBERED: Final = 300.0
