@@ -5,14 +5,8 @@ import json
 import pytest
 
 from accord.auth import resource
-from accord.auth.resource import (
-    AccessRefusal,
-    bearer_of,
-    canonical,
-    challenge,
-    is_for,
-    metadata_url,
-)
+from accord.auth.resource import AccessRefusal, bearer_of, challenge, is_for
+from accord.auth.urls import canonical_url, metadata_url
 
 URL = "https://desk.example/.well-known/oauth-protected-resource/mcp"
 
@@ -35,7 +29,7 @@ def bearer(value, query=b""):
     ],
 )
 def test_a_resource_has_one_canonical_spelling(spelling):
-    assert canonical(spelling) == "https://desk.example/mcp"
+    assert canonical_url(spelling) == "https://desk.example/mcp"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +42,7 @@ def test_a_resource_has_one_canonical_spelling(spelling):
     ],
 )
 def test_what_tells_resources_apart_is_kept(uri, expected):
-    assert canonical(uri) == expected
+    assert canonical_url(uri) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +60,7 @@ def test_what_tells_resources_apart_is_kept(uri, expected):
 )
 def test_what_names_no_resource_is_refused(uri):
     with pytest.raises(ValueError, match="no resource"):
-        canonical(uri)
+        canonical_url(uri)
 
 
 @pytest.mark.requirement("auth.token.audience-validated", "auth.resource.case-tolerant")

@@ -8,19 +8,24 @@ paths at the server's own root.
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.auth.urls import (
+    RESOURCE_METADATA,
+    belongs_to,
+    canonical_resource,
+    is_same_issuer,
+    root_url,
+)
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
 
-_RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
-_PORTS: Final = {"http": 80, "https": 443}
 STEP_RESOURCE: Final = "protected resource metadata"
 STEP_SERVER: Final = "authorization server metadata"
 
@@ -74,54 +79,26 @@ class DiscoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     resource_metadata: ResourceMetadata | None = None
 
 
-# -- URLs
-
-
-def canonical_resource(url: str) -> str:
-    """Return the canonical URI of a server: the most specific one, without fragment and query.
-
-    >>> canonical_resource("HTTPS://Example.com:443/mcp/")
-    'https://example.com/mcp'
-    """
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    return urlunsplit((scheme, _host(url), parts.path.rstrip("/"), "", ""))
-
-
-def belongs_to(resource: str, url: str) -> bool:
-    """Whether a resource is the server at a URL, or one that it is part of."""
-    try:
-        ours, theirs = urlsplit(url), urlsplit(resource)
-        if theirs.fragment or (ours.scheme.lower(), _host(url)) != (
-            theirs.scheme.lower(),
-            _host(resource),
-        ):
-            return False
-    except ValueError:
-        return False
-    if theirs.query and theirs.query != ours.query:
-        return False
-    path, prefix = ours.path.rstrip("/") + "/", theirs.path.rstrip("/") + "/"
-    return path.startswith(prefix) and ".." not in theirs.path.split("/")
+# -- where metadata may be
 
 
 def resource_metadata_urls(url: str) -> list[str]:
     """Return where protected resource metadata may be, the most specific place first."""
     path = urlsplit(url).path.rstrip("/")
-    places = [f"{_RESOURCE}{path}", _RESOURCE]
-    return [urljoin(_root(url), place) for place in dict.fromkeys(places)]
+    places = [f"{RESOURCE_METADATA}{path}", RESOURCE_METADATA]
+    return [urljoin(root_url(url), place) for place in dict.fromkeys(places)]
 
 
 def metadata_urls(issuer: str) -> list[str]:
     """Return where the metadata of an issuer may be, in the order to ask."""
     path = urlsplit(issuer).path.rstrip("/")
     places = [f"{_OAUTH}{path}", f"{_OPENID}{path}", f"{path}{_OPENID}"]
-    return [urljoin(_root(issuer), place) for place in dict.fromkeys(places)]
+    return [urljoin(root_url(issuer), place) for place in dict.fromkeys(places)]
 
 
 def default_metadata(url: str) -> ServerMetadata:
     """Return the default paths of a server that has no metadata."""
-    root = _root(url)
+    root = root_url(url)
     return ServerMetadata(
         issuer=root,
         authorization_endpoint=f"{root}/authorize",  # auth.fallback.authorize-path
@@ -129,21 +106,6 @@ def default_metadata(url: str) -> ServerMetadata:
         registration_endpoint=f"{root}/register",  # auth.fallback.register-path
         is_assumed=True,
     )
-
-
-def _root(url: str) -> str:
-    """Return a URL with its path removed."""
-    parts = urlsplit(url)
-    return f"{parts.scheme.lower()}://{_host(url)}"
-
-
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    host = f"[{host}]" if ":" in host else host
-    port = parts.port
-    is_usual = port is None or port == _PORTS.get(parts.scheme.lower())
-    return host if is_usual else f"{host}:{port}"
 
 
 # -- flows
@@ -168,7 +130,7 @@ def discover(
     except UnreadableMetadata as error:
         found, unreadable = None, error
     if found is None or not found.authorization_servers:
-        server = yield from _find_at_root(url)
+        server = yield from _find_atroot_url(url)
         if unreadable is not None and server.is_assumed:
             raise unreadable
         resource = canonical_resource(url) if found is None else found.resource
@@ -269,9 +231,9 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
     raise FlowFailed(STEP_SERVER, asked=", ".join(tried)[:600], came="none of them", hint=hint)
 
 
-def _find_at_root(url: str) -> Flow[ServerMetadata]:
+def _find_atroot_url(url: str) -> Flow[ServerMetadata]:
     """Find an authorization server that is the server itself, as the first revision had it."""
-    root = _root(url)  # auth.discovery.base-url
+    root = root_url(url)  # auth.discovery.base-url
     request = _get(f"{root}{_OAUTH}")
     response = yield from _ask(request, STEP_SERVER)
     said = None if response is None else response.object()
@@ -329,16 +291,6 @@ _ENDPOINTS: Final = frozenset(
         "revocation_endpoint",
     }
 )
-
-
-def is_same_issuer(said: object, expected: str) -> bool:
-    """Compare issuers as they are written, but for the one slash that means nothing."""
-    if not isinstance(said, str):
-        return False
-    if said == expected:
-        return True
-    is_bare = urlsplit(expected).path in ("", "/")
-    return is_bare and said.rstrip("/") == expected.rstrip("/")
 
 
 def _texts(said: Mapping[str, Any], name: str) -> tuple[str, ...] | None:

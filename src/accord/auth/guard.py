@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth import resource
-from accord.auth.resource import METADATA, AccessRefusal, canonical
+from accord.auth.resource import AccessRefusal
+from accord.auth.urls import RESOURCE_METADATA, canonical_url, endpoint_url, metadata_url
 from accord.auth.verifiers import (
     REQUEST_SOURCE,
     FirstOf,
@@ -24,7 +25,7 @@ from accord.auth.verifiers import (
     digest_of,
     for_audience,
 )
-from accord.bindings.addresses import source_of
+from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -42,7 +43,6 @@ _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
 _UNKNOWN: Final = (None, 0.0)
 _HEALTH: Final = ("/healthz", "/readyz")
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = (b"content-type", b"application/json")
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _CHALLENGE: Final = b"www-authenticate"
@@ -170,7 +170,7 @@ class Guard:
             return
         shown = scope["headers"], scope.get("query_string", b"")
         client = scope.get("client")
-        REQUEST_SOURCE.set("" if client is None else source_of(str(client[0])))
+        REQUEST_SOURCE.set("" if client is None else client_network(str(client[0])))
         admitted = self._recall(scope, place) or await self._admit(*shown, place)
         if isinstance(admitted, AccessRefusal):
             await self._refuse(admitted, place, scope, receive, send)
@@ -183,7 +183,7 @@ class Guard:
     def _is_open(self, scope: Scope) -> bool:
         if scope["type"] != "http":
             return bool(scope["type"] == "lifespan")
-        if scope["method"] == "OPTIONS" and METADATA not in scope["path"]:
+        if scope["method"] == "OPTIONS" and RESOURCE_METADATA not in scope["path"]:
             return _is_preflight(scope)
         return _local_path(scope).rstrip("/") in self._open
 
@@ -254,7 +254,7 @@ class Guard:
 
     def _path_of(self, scope: Scope) -> str:
         """Return the path of the endpoint that a request is for, or about."""
-        before, about, rest = _local_path(scope).rstrip("/").partition(METADATA)
+        before, about, rest = _local_path(scope).rstrip("/").partition(RESOURCE_METADATA)
         named = rest.removeprefix(self._prefix) if about else before
         return self._others.get(named, self.path)
 
@@ -273,7 +273,7 @@ class Guard:
             if path != self.path and other is not verifier:
                 verifier = FirstOf(verifier, other)
             memory = getattr(verifier, "memory", None)
-            described_at = resource.metadata_url(url, path) if self._has_metadata else None
+            described_at = metadata_url(url, path) if self._has_metadata else None
             challenge_for = partial(_challenge_for, self._required, described_at)
             recent = RecentTokens()
             found = _Place(url, described_at, verifier, memory, recent, challenge_for)
@@ -285,9 +285,9 @@ class Guard:
 
     def _is_metadata(self, scope: Scope) -> bool:
         """Whether a path is one of ours for metadata: at the root, with our path, or our URL's."""
-        if scope["type"] != "http" or METADATA not in scope["path"]:
+        if scope["type"] != "http" or RESOURCE_METADATA not in scope["path"]:
             return False
-        before, _, rest = _local_path(scope).partition(METADATA)
+        before, _, rest = _local_path(scope).partition(RESOURCE_METADATA)
         rest, prefix = rest.rstrip("/"), self._prefix
         if before not in ("", prefix):
             return False
@@ -370,18 +370,6 @@ def _challenge(refusal: AccessRefusal, url: str | None) -> bytes:
     return resource.challenge(refusal, url).encode("latin-1", "ignore")
 
 
-def endpoint_url(public_url: str, path: str) -> str:
-    """Return the URL of an endpoint, given that of the app or its own.
-
-    >>> endpoint_url("https://Example.com/tools", "/mcp")
-    'https://example.com/tools/mcp'
-    >>> endpoint_url("https://example.com/tools/mcp/", "/mcp")
-    'https://example.com/tools/mcp'
-    """
-    url = resource.canonical(public_url)
-    return url if urlsplit(url).path.endswith(path) else f"{url}{path}"
-
-
 def _local_path(scope: Scope) -> str:
     """Return the path below where the app is mounted."""
     path: str = scope["path"]
@@ -402,12 +390,12 @@ def _origin(host: bytes, scheme: str, listens_on: int | None) -> str | None:
         name, port = parts.hostname, parts.port
     except ValueError:
         return None
-    if name not in _LOOPBACK or parts.username is not None or parts.path:
+    if name not in LOOPBACK_HOSTS or parts.username is not None or parts.path:
         return None
     usual = 443 if scheme == "https" else 80
     if listens_on is not None and (port or usual) != listens_on:
         return None
-    return resource.canonical(parts.geturl())
+    return canonical_url(parts.geturl())
 
 
 def _is_preflight(scope: Scope) -> bool:
@@ -465,7 +453,7 @@ class Protected:
         self.issuers = (issuers,) if isinstance(issuers, str) else tuple(issuers)
         self.has_metadata = bool(self.issuers)
         if public_url is not None:
-            canonical(public_url)
+            canonical_url(public_url)
         self.verifier = verifier
         self.public_url = public_url
         self.scopes = frozenset(_words(scopes))

@@ -13,13 +13,7 @@ import msgspec
 from accord.auth.authorization import Obtaining
 from accord.auth.browser import Interaction, OpenBrowser
 from accord.auth.client_identity import ClientKey
-from accord.auth.discovery import (
-    ServerMetadata,
-    belongs_to,
-    canonical_resource,
-    discover,
-    is_same_issuer,
-)
+from accord.auth.discovery import ServerMetadata, discover
 from accord.auth.flow import (
     ResourceRejected,
     TokenRefused,
@@ -36,6 +30,8 @@ from accord.auth.tokens import (
     stored_client_key,
     stored_server_key,
 )
+from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
+from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
@@ -44,7 +40,6 @@ Value = TypeVar("Value")
 
 log = logging.getLogger("accord.auth")
 
-_NEAR: Final = ("localhost", "127.0.0.1", "::1")
 # So that not every request waits in vain for an issuer that is away.
 _RENEW_PAUSE: Final = 10.0
 
@@ -157,7 +152,9 @@ class OAuth:
         self._check_pinned()
         if self.redirect_uri is not None:
             parts = urlsplit(self.redirect_uri)
-            is_near = parts.scheme == "http" and parts.hostname in _NEAR and not parts.username
+            is_near = (
+                parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS and not parts.username
+            )
             if not is_near or parts.query or parts.fragment or self.redirect_port:
                 raise ValueError(
                     f"redirect_uri is {self.redirect_uri[:200]!r}, expected http:// on localhost, "

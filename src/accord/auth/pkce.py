@@ -25,5 +25,5 @@ def new_pkce() -> Pkce:
 
 def challenge_of(verifier: str) -> str:
     """Return the S256 challenge of a verifier."""
-    digest = hashlib.sha256(verifier.encode("ascii")).digest()
+    digest = hashlib.sha256(verifier.encode()).digest()
     return urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")

@@ -9,7 +9,7 @@ import msgspec
 from accord.auth.client_identity import METHODS, AuthMethod, ClientIdentity, choose_method
 from accord.auth.discovery import ServerMetadata
 from accord.auth.http import Flow, HttpRequest, NoResponse
-from accord.auth.sending import is_loopback
+from accord.bindings.addresses import is_loopback
 from accord.errors import FlowFailed
 
 STEP: Final = "registration"

@@ -6,17 +6,17 @@ Header values come as they stand in a request; nothing here reads a clock or ver
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 
+from accord.auth.urls import canonical_url
+
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
-METADATA: Final = "/.well-known/oauth-protected-resource"
 # Several times what identity providers issue; a longer one costs time before it can be refused.
 TOKEN_MOST: Final = 16 * 1024
 
-_PORTS: Final = {"http": 80, "https": 443}
 _SCHEME: Final = b"bearer"
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 _UNQUOTABLE: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
@@ -50,33 +50,6 @@ _MISSING: Final = "unauthorized"
 _REALM: Final = 'realm="mcp"'
 
 
-def canonical(uri: str) -> str:
-    """Return a resource's URI in one spelling: lower-case scheme and host, no port that goes
-    without saying, no slash at the end.
-
-    >>> canonical("HTTPS://Example.COM:443/mcp/")
-    'https://example.com/mcp'
-
-    Raises:
-        ValueError: it is no absolute URI, or it has a fragment.
-    """
-    parts = urlsplit(uri)
-    host = (parts.hostname or "").lower()
-    if not parts.scheme or not host or "#" in uri:
-        raise ValueError(f"{uri!r} is no resource: expected scheme://host/path, no fragment")
-    if parts.username is not None:
-        raise ValueError(f"{uri!r} is no resource: it has a user name in it")
-    path = parts.path.rstrip("/")
-    query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme.lower()}://{_authority(parts, host)}{path}{query}"
-
-
-def _authority(parts: SplitResult, host: str) -> str:
-    name = f"[{host}]" if ":" in host else host
-    port = parts.port
-    return name if port is None or port == _PORTS.get(parts.scheme.lower()) else f"{name}:{port}"
-
-
 def is_for(audience: object, accepted: Iterable[str]) -> bool:
     """Whether an `aud` claim, one or several, names one of the accepted audiences.
 
@@ -91,7 +64,7 @@ def is_for(audience: object, accepted: Iterable[str]) -> bool:
 
 def _comparable(audience: str) -> str:
     try:
-        return canonical(audience)
+        return canonical_url(audience)
     except ValueError:
         return audience
 
@@ -222,17 +195,3 @@ def metadata(
     if documentation is not None:
         document["resource_documentation"] = documentation
     return msgspec.json.encode(document)
-
-
-def metadata_url(resource: str, path: str) -> str:
-    """Return where the metadata of a resource is, given the path of its endpoint.
-
-    What stands before that path, a mount or a proxy's prefix, stays in front: requests below it
-    reach the server, while those at the root of the host may not.
-
-    >>> metadata_url("https://a.example/tools/mcp", "/mcp")
-    'https://a.example/tools/.well-known/oauth-protected-resource/mcp'
-    """
-    parts = urlsplit(resource)
-    prefix = parts.path.removesuffix(path) if path and parts.path.endswith(path) else ""
-    return f"{parts.scheme}://{parts.netloc}{prefix}{METADATA}{parts.path.removeprefix(prefix)}"

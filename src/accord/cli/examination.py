@@ -18,13 +18,13 @@ from accord.auth.discovery import (
     ResourceMetadata,
     ServerMetadata,
     UnreadableMetadata,
-    canonical_resource,
     default_metadata,
     discover,
     find_resource_metadata,
 )
 from accord.auth.http import NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
+from accord.auth.urls import canonical_resource
 from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type

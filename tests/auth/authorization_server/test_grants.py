@@ -473,9 +473,8 @@ def test_a_token_that_others_signed_is_worth_nothing(desk):
 def test_the_public_key_is_no_secret_to_sign_with(desk):
     mine = desk.tokens(desk.client())["access_token"]
     head = {"alg": "HS256", "typ": "at+jwt", "kid": jwt.get_unverified_header(mine)["kid"]}
-    found = desk.endpoints.keys.public(head["kid"], desk.now)
-    assert found is not None
-    pem = found[1].public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (published,) = desk.endpoints.keys.jwks(desk.now)["keys"]
+    pem = jwt.PyJWK(published).key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     signed = f"{encoded(json.dumps(head).encode())}.{mine.split('.')[1]}"
     signature = hmac.new(pem, signed.encode(), "sha256").digest()
     assert verified(desk, f"{signed}.{encoded(signature)}") is None

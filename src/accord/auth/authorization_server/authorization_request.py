@@ -13,12 +13,7 @@ import msgspec
 from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import AUTHORIZATION_CODE, RegisteredClient
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
-from accord.auth.urls import (
-    is_loopback_url,
-    same_redirect,
-    same_resource,
-    with_query,
-)
+from accord.auth.urls import is_loopback_url, is_same_redirect, is_same_resource, with_query
 
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # Tells clients apart that ask for a refresh token this way; it is no permission by itself.
@@ -125,7 +120,7 @@ def _who(
         raise OAuthRefusal(
             "invalid_request", "the program did not say where to return (redirect_uri)"
         )
-    if not any(same_redirect(each, asked) for each in found.redirect_uris):
+    if not any(is_same_redirect(each, asked) for each in found.redirect_uris):
         raise OAuthRefusal(
             "invalid_request", "the program wants to return to an address it did not register"
         )
@@ -195,6 +190,6 @@ def chosen_resource(asked: str | None, resources: tuple[str, ...]) -> str:
             return resources[0]
         raise OAuthRefusal("invalid_target", "resource must say what the token is for")
     for known in resources:
-        if same_resource(known, asked):
+        if is_same_resource(known, asked):
             return known
     raise OAuthRefusal("invalid_target", f"resource {asked[:200]!r} is not known here")

@@ -8,12 +8,12 @@ import msgspec
 
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
 from accord.auth.authorization_server.messages import FORWARDED, OAuthRefusal
-from accord.auth.guard import endpoint_url
 from accord.auth.urls import (
-    canonical,
-    is_loopback,
+    canonical_http_url,
+    endpoint_url,
+    is_loopback_host,
     is_loopback_url,
-    same_resource,
+    is_same_resource,
 )
 
 _WELL_KNOWN = (AUTHORIZATION_SERVER, OPENID)
@@ -90,25 +90,28 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     def resources_of(self, issuer: str, asked: Iterable[str] = ()) -> tuple[str, ...]:
         """Return what tokens can be for, under an issuer, given what a request asks for."""
         found = self.resources
-        own = None if self.path is None else canonical(f"{issuer}{self.path}")
+        own = None if self.path is None else canonical_http_url(f"{issuer}{self.path}")
         if own is not None and self.issuer is None:
             found = (own, *found)
         if not self.others or not found:
             return found
         above = found[0].removesuffix(self.path or "")
         others = [f"{above}{path}" for path in self.others]
-        return (*found, *(each for each in others if any(same_resource(each, it) for it in asked)))
+        return (
+            *found,
+            *(each for each in others if any(is_same_resource(each, it) for it in asked)),
+        )
 
     def _check_way(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> None:
         is_local = self.issuer is None or is_loopback_url(self.issuer)
-        if is_local and not is_loopback(headers.get("host")):
+        if is_local and not is_loopback_host(headers.get("host")):
             why = "only requests to localhost are served; set public_url for others"
             raise OAuthRefusal("invalid_request", why, status=403)
         if not is_local and headers.get("x-forwarded-proto", "https").split(",")[0] == "http":
             raise OAuthRefusal("invalid_request", "only HTTPS is served here", status=403)
         if self.needs_loopback:
             client = scope.get("client")
-            is_near = client is None or is_loopback(_bracketed(str(client[0])))
+            is_near = client is None or is_loopback_host(_bracketed(str(client[0])))
             if not is_near or any(name in headers for name in FORWARDED):
                 why = "without passwords, only people at this computer are served"
                 raise OAuthRefusal("access_denied", why, status=403)
@@ -120,7 +123,7 @@ def checked_issuer(issuer: str) -> str:
     Raises:
         ValueError: it is none, or others could listen (auth.https.endpoints).
     """
-    found = canonical(issuer)
+    found = canonical_http_url(issuer)
     if found is None or "?" in found:
         raise ValueError(f"issuer is {issuer!r}, expected https://host[:port][/path]")
     if not found.startswith("https:") and not is_loopback_url(found):

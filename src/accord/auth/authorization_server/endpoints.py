@@ -28,7 +28,7 @@ from accord.auth.authorization_server.models import (
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
-from accord.bindings.addresses import source_of
+from accord.bindings.addresses import client_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ class Endpoints:
         """
         name = presented_client_id(request.headers, form)
         known = name is not None and self._clients.find(name) is not None
-        with self._limited(f"{source_of(request.address)} {name if known else ''}", now):
+        with self._limited(f"{client_network(request.address)} {name if known else ''}", now):
             yield authenticate_client(request.headers, form, self._clients.find)
 
     def _sweep(self, now: float) -> None:
@@ -193,14 +193,14 @@ class Endpoints:
         if kind != "application/json":
             raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
-        with self._limited(f"{source_of(request.address)} /register", now):
+        with self._limited(f"{client_network(request.address)} /register", now):
             told = self._clients.register(request.body, authorization, now)
         return json_answer(told, status=201)
 
 
 def _count(requests: Attempts, request: Request, now: float) -> None:
     """Count what anybody may ask for and what is kept for a while."""
-    if requests.reserve(source_of(request.address), now) > 0:
+    if requests.reserve(client_network(request.address), now) > 0:
         raise OAuthRefusal("slow_down", "too many requests of this kind; wait a minute", status=429)
 
 

@@ -24,11 +24,12 @@ from accord.auth.authorization_server.models import (
     RegisteredClient,
     StoredGrant,
 )
-from accord.auth.authorization_server.secrets import digest, equal, new_secret, pkce_challenge
+from accord.auth.authorization_server.secrets import digest, equal, new_secret
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
-from accord.auth.authorization_server.signing_keys import SigningKeys, load_jwt
+from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
-from accord.auth.urls import same_resource
+from accord.auth.pkce import challenge_of
+from accord.auth.urls import is_same_resource
 
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 # By how much a client that polls too fast has to slow down (RFC 8628, section 3.5).
@@ -97,13 +98,19 @@ class Grants:
         """Revoke all that came with a token; return the grant, None where there is none."""
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
-            grant_id = found[0] if found is not None else self._grant_of(token, now)
+            grant_id = found[0] if found is not None else self._grant_in(token, now)
             grant = None if grant_id is None else self._store.grant(grant_id)
             # A token of somebody else is none at all (RFC 7009, section 2.1).
             if grant is None or grant.client_id != client.client_id:
                 return None
             self._revoke(grant.grant_id, now)
             return grant.grant_id
+
+    def _grant_in(self, token: str, now: float) -> str | None:
+        """Return the grant that an access token of ours names; it may have expired."""
+        claims = self._keys.read(token, now) or {}
+        grant = claims.get("grant")
+        return grant if isinstance(grant, str) else None
 
     # -- the ways to a grant
 
@@ -125,7 +132,7 @@ class Grants:
         if form.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
             raise _invalid("redirect_uri is not that of the authorization request")
         verifier = _needed(form, "code_verifier")
-        if not _VERIFIER.fullmatch(verifier) or not equal(pkce_challenge(verifier), code.challenge):
+        if not _VERIFIER.fullmatch(verifier) or not equal(challenge_of(verifier), code.challenge):
             raise _invalid("code_verifier does not fit the challenge")
         return self._alive(code.grant.grant_id)
 
@@ -248,25 +255,6 @@ class Grants:
         self._store.extend_grant(grant, now=now, expires_at=kept_until + settings.access_ttl)
         return answer
 
-    def _grant_of(self, token: str, now: float) -> str | None:
-        """Read the grant out of an access token of ours; expired ones are as good as revoked."""
-        jwt = load_jwt()
-        try:
-            key_id = jwt.get_unverified_header(token).get("kid", "")
-            found = self._keys.public(key_id, now)
-            if found is None:
-                return None
-            claims = jwt.decode(
-                token,
-                found[1],
-                algorithms=[found[0]],
-                options={"verify_aud": False, "verify_exp": False, "verify_iat": False},
-            )
-        except jwt.PyJWTError:
-            return None
-        grant = claims.get("grant")
-        return grant if isinstance(grant, str) else None
-
 
 def _needed(form: Mapping[str, str], name: str) -> str:
     value = form.get(name)
@@ -281,7 +269,7 @@ def _invalid(why: str) -> OAuthRefusal:
 
 def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
     asked = form.get("resource")
-    if asked is not None and not same_resource(asked, grant.resource):
+    if asked is not None and not is_same_resource(asked, grant.resource):
         raise OAuthRefusal("invalid_target", f"what was allowed is for {grant.resource} alone")
 
 

@@ -49,12 +49,6 @@ def equal(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-def pkce_challenge(verifier: str) -> str:
-    """Return the S256 challenge of a verifier."""
-    hashed = hashlib.sha256(verifier.encode()).digest()
-    return b64encode(hashed, altchars=b"-_").rstrip(b"=").decode()
-
-
 def hash_password(password: str) -> str:
     """Hash a password with scrypt; the text can stand in settings instead of the password."""
     return _hashed(password, _COST)

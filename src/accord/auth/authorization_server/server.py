@@ -25,10 +25,11 @@ from accord.auth.authorization_server.messages import (
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
-from accord.auth.authorization_server.signing_keys import Algorithm, load_jwt
+from accord.auth.authorization_server.signing_keys import Algorithm
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
 from accord.auth.authorization_server.verifier import OwnTokenVerifier, RevokedGrants
 from accord.auth.guard import Guard
+from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
 
@@ -106,7 +107,7 @@ class AuthorizationServer:
         auto_approve: str | None = None,
         **options: Unpack[AuthorizationSettings],
     ) -> None:
-        load_jwt()
+        require_jwt("an authorization server")
         given: dict[str, Any] = dict(options)
         self._resources = tuple(given.pop("resources", ()))
         self.scopes = frozenset(given.pop("required_scopes", ()))

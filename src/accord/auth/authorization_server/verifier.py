@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from accord.auth.authorization_server.signing_keys import load_jwt
-from accord.auth.urls import is_loopback_url, same_resource
+from accord.auth.urls import is_loopback_url, is_same_resource
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.principal import Principal
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,25 +67,8 @@ class OwnTokenVerifier:
 
     def verified(self, token: str, now: float) -> Principal | None:
         """Return whom a token stands for, revoked or not. Blocks."""
-        jwt = load_jwt()
-        try:
-            head = jwt.get_unverified_header(token)
-            found = self._endpoints().keys.public(str(head.get("kid")), now)
-            if found is None or head.get("typ") != "at+jwt":
-                return None
-            # Audience and times are compared here: ours are URLs, and the clock is passed in.
-            claims = jwt.decode(
-                token,
-                found[1],
-                algorithms=[found[0]],
-                options={
-                    "require": list(_CLAIMS),
-                    "verify_aud": False,
-                    "verify_exp": False,
-                    "verify_iat": False,
-                },
-            )
-        except jwt.PyJWTError:
+        claims = self._endpoints().keys.read(token, now)
+        if claims is None or any(claims.get(name) is None for name in _CLAIMS):
             return None
         if not self._is_mine(claims) or claims["exp"] <= now:
             return None
@@ -98,12 +81,12 @@ class OwnTokenVerifier:
             claims=claims,
         )
 
-    def _is_mine(self, claims: dict[str, Any]) -> bool:
+    def _is_mine(self, claims: JsonObject) -> bool:
         issuer, audience = claims["iss"], claims["aud"]
         if issuer != self.issuer and (self.issuer is not None or not is_loopback_url(issuer)):
             return False
         return isinstance(audience, str) and any(
-            same_resource(each, audience) for each in self._audiences
+            is_same_resource(each, audience) for each in self._audiences
         )
 
 

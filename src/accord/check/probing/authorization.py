@@ -88,8 +88,8 @@ async def _challenge_of(subject: Subject) -> tuple[str, ...] | None:
 
 
 async def _stored(oauth: "OAuth", url: str) -> "TokenGrant | None":
-    from accord.auth.discovery import canonical_resource
     from accord.auth.tokens import TokenGrant
+    from accord.auth.urls import canonical_resource
 
     store = oauth.store
     assert store is not None
