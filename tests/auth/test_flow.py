@@ -14,7 +14,7 @@ from accord.auth.flow import (
     ResourceRejected,
     TokenRefused,
     authorization_url,
-    chosen_scopes,
+    choose_scopes,
     code_in,
     exchange_code,
     refresh,
@@ -25,7 +25,7 @@ from accord.auth.pkce import challenge_of, new_pkce
 from accord.auth.registration import (
     ClientDescription,
     check_redirect_uri,
-    given_client,
+    preregistered_client,
     register,
 )
 from accord.auth.tokens import TokenGrant
@@ -392,14 +392,14 @@ def supporting(*scopes, offline=False):
     ids=str,
 )
 def test_scopes_come_from_the_challenge_before_the_metadata(how, expected):
-    assert chosen_scopes(supporting("a", "b"), **how) == expected
+    assert choose_scopes(supporting("a", "b"), **how) == expected
 
 
 def test_to_be_remembered_is_asked_for_where_it_is_offered_and_wanted():
-    assert chosen_scopes(supporting("a", offline=True), wanted=None) == ("a", "offline_access")
-    assert chosen_scopes(supporting("a", offline=True), wanted=None, offline=False) == ("a",)
-    assert chosen_scopes(supporting("a"), wanted=None) == ("a",)
-    assert chosen_scopes(supporting(offline=True), wanted=None) == ()
+    assert choose_scopes(supporting("a", offline=True), wanted=None) == ("a", "offline_access")
+    assert choose_scopes(supporting("a", offline=True), wanted=None, offline=False) == ("a",)
+    assert choose_scopes(supporting("a"), wanted=None) == ("a",)
+    assert choose_scopes(supporting(offline=True), wanted=None) == ()
 
 
 # -- registration
@@ -502,12 +502,12 @@ def test_codes_come_back_over_tls_or_on_this_machine(uri):
 
 
 def test_a_client_that_is_known_needs_no_registration():
-    given = given_client(SERVER, ClientDescription(client_id="me", client_secret="s"))
+    given = preregistered_client(SERVER, ClientDescription(client_id="me", client_secret="s"))
     assert given == ClientIdentity(client_id="me", client_secret="s", method="client_secret_basic")
     document = ClientDescription(metadata_url="https://me.example/client.json")
-    assert given_client(SERVER, document) is None
+    assert preregistered_client(SERVER, document) is None
     able = among(client_id_metadata_document_supported=True).server
-    assert given_client(able, document).client_id == "https://me.example/client.json"
+    assert preregistered_client(able, document).client_id == "https://me.example/client.json"
 
 
 # -- another device
@@ -517,7 +517,7 @@ def test_a_person_on_another_device_is_waited_for():
     said = {"device_code": "d", "user_code": "U\x1b-1", "verification_uri": "https://v.example"}
     code, (sent,) = drive(start_device(FOUND, CLIENT, scopes=("a",)), lambda _: reply(said))
     assert fields_of(sent)["resource"] == FOUND.resource
-    assert code.told == "open https://v.example and enter the code U-1"
+    assert code.instructions == "open https://v.example and enter the code U-1"
     slower = msgspec.structs.replace(code, interval=10.0)
     for asked, error, wait in (
         (code, "authorization_pending", 5.0),

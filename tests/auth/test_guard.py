@@ -457,7 +457,7 @@ def test_without_an_authorization_server_no_metadata_is_named_or_published(publi
 
 
 def test_a_public_url_must_be_one():
-    with pytest.raises(ValueError, match="no resource"):
+    with pytest.raises(ValueError, match="invalid resource"):
         Protected(TOKENS, issuer=ISSUER, public_url="desk.example")
 
 

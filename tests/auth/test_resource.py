@@ -59,7 +59,7 @@ def test_what_tells_resources_apart_is_kept(uri, expected):
     ],
 )
 def test_what_names_no_resource_is_refused(uri):
-    with pytest.raises(ValueError, match="no resource"):
+    with pytest.raises(ValueError, match="invalid resource"):
         canonical_url(uri)
 
 

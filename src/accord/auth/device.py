@@ -34,7 +34,7 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
         return f"DeviceCode({self.verification_uri!r})"
 
     @property
-    def told(self) -> str:
+    def instructions(self) -> str:
         """What the person has to do."""
         return f"open {_printable(self.verification_uri)} and enter the code {self.user_code}"
 

@@ -57,7 +57,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
 # -- scopes
 
 
-def chosen_scopes(
+def choose_scopes(
     found: DiscoveryResult,
     *,
     wanted: Iterable[str] | None,

@@ -39,7 +39,9 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
         return f"ClientDescription(name={self.name!r}, client_id={self.client_id!r})"
 
 
-def given_client(server: ServerMetadata, description: ClientDescription) -> ClientIdentity | None:
+def preregistered_client(
+    server: ServerMetadata, description: ClientDescription
+) -> ClientIdentity | None:
     """Return the client where no registration is needed, else None."""
     if description.client_id is not None:
         supported = choose_method(server, has_secret=description.client_secret is not None)

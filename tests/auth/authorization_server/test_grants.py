@@ -31,8 +31,8 @@ def verified(desk: Desk, token: str, audience: str = RESOURCE, issuer: str | Non
     tokens = OwnTokenVerifier(
         endpoints, issuer=issuer, audiences=(audience,), revoked=RevokedGrants(endpoints)
     )
-    principal = tokens.verified(token, desk.now)
-    if principal is None or principal.claims["grant"] in desk.store.revoked():
+    principal = tokens.read_principal(token, desk.now)
+    if principal is None or principal.claims["grant"] in desk.store.revoked_grants():
         return None
     return principal
 
@@ -447,10 +447,10 @@ def test_a_revoked_grant_is_forgotten_once_its_tokens_are_over(desk):
     desk.post("/revoke", client_id=client, token=tokens["refresh_token"])
     desk.now += 599
     desk.send("GET", "/jwks")
-    assert len(desk.store.revoked()) == 1
+    assert len(desk.store.revoked_grants()) == 1
     desk.now += 61
     desk.send("GET", "/jwks")
-    assert desk.store.revoked() == frozenset()
+    assert desk.store.revoked_grants() == frozenset()
     assert desk.refresh(client, tokens["refresh_token"]).error == "invalid_grant"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.authorization_server.deployment import Deployment, checked_issuer
+from accord.auth.authorization_server.deployment import Deployment, check_issuer
 from accord.auth.authorization_server.messages import OAuthRefusal
 
 ISSUER = "https://auth.example/login"
@@ -44,11 +44,11 @@ def test_an_issuer_that_is_set_stands_before_the_url_of_the_server():
 
 @pytest.mark.requirement("auth.https.endpoints")
 def test_an_issuer_is_reached_over_https_or_on_this_machine():
-    assert checked_issuer("https://Auth.example/login/") == ISSUER
-    assert checked_issuer("http://localhost:8000/") == "http://localhost:8000"
+    assert check_issuer("https://Auth.example/login/") == ISSUER
+    assert check_issuer("http://localhost:8000/") == "http://localhost:8000"
     for wrong in ("http://auth.example", "https://auth.example/?a=1", "auth.example", ""):
         with pytest.raises(ValueError, match="expected https"):
-            checked_issuer(wrong)
+            check_issuer(wrong)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,17 @@ def test_an_issuer_is_reached_over_https_or_on_this_machine():
         (SET, ISSUER, (), (DESK,)),
         (NEAR, "http://localhost:8000", (), ("http://localhost:8000/mcp",)),
         (Deployment(issuer=ISSUER), ISSUER, (), ()),
-        (Deployment(issuer=ISSUER, path="/mcp", others=("/sse",)), ISSUER, (OTHER,), ()),
+        (Deployment(issuer=ISSUER, path="/mcp", other_paths=("/sse",)), ISSUER, (OTHER,), ()),
         (
-            Deployment(issuer=ISSUER, resources=(DESK,), path="/mcp", others=("/sse",)),
+            Deployment(issuer=ISSUER, resources=(DESK,), path="/mcp", other_paths=("/sse",)),
             "",
             (),
             (DESK,),
         ),
         (
-            Deployment(issuer=ISSUER, resources=(DESK,), path="/mcp", others=("/sse", "/more")),
+            Deployment(
+                issuer=ISSUER, resources=(DESK,), path="/mcp", other_paths=("/sse", "/more")
+            ),
             ISSUER,
             (OTHER,),
             (DESK, OTHER),

@@ -170,8 +170,8 @@ def test_clients_without_a_grant_are_forgotten_after_months():
     desk.now += 2 * DAY
     desk.send("GET", "/jwks")
     assert [each for each in (unused, once, steady) if desk.store.client(each)] == [steady]
-    assert desk.store.consented("ada", once, RESOURCE) is None
-    assert desk.store.consented("ada", steady, RESOURCE) is not None
+    assert desk.store.consented_scopes("ada", once, RESOURCE) is None
+    assert desk.store.consented_scopes("ada", steady, RESOURCE) is not None
     # From the last refresh on, not from the first grant.
     desk.now += 97 * DAY
     desk.send("GET", "/jwks")

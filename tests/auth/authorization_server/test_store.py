@@ -83,7 +83,7 @@ def test_of_eight_that_redeem_a_code_at_once_at_most_one_succeeds(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda desk: desk.redeem(client, code), desks))
     assert sorted(answer.status for answer in answers) == [200] + [400] * 7
-    assert len(first.store.revoked()) == 1
+    assert len(first.store.revoked_grants()) == 1
 
 
 def test_two_processes_sign_with_one_key(tmp_path):

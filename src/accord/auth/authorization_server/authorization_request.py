@@ -1,7 +1,7 @@
-"""The authorization request: what a client asks a person for, checked. Pure.
+"""The authorization request of a client, checked. Pure.
 
-Until the redirect URI is known to be the client's own, a fault is for the person to read; after
-that it is for the client, and the browser carries it there.
+Until the redirect URI is known to be the client's own, a fault is shown to the user; after that the
+browser carries it to the client.
 """
 
 import re
@@ -16,12 +16,12 @@ from accord.auth.authorization_server.settings import AuthorizationServerSetting
 from accord.auth.urls import is_loopback_url, is_same_redirect, is_same_resource, with_query
 
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-# Tells clients apart that ask for a refresh token this way; it is no permission by itself.
+# Asks for a refresh token; it does not permit anything by itself.
 _OFFLINE: Final = "offline_access"
 
 
 class ConsentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks a person for."""
+    """What a client asks the user to consent to."""
 
     client: RegisteredClient
     redirect_uri: str
@@ -35,7 +35,7 @@ class ConsentRequest(msgspec.Struct, frozen=True, kw_only=True):
 class RedirectedRefusal(Exception):
     """A request that is refused by sending the browser back with an error.
 
-    `is_trusted` says that the browser may go there without asking the person.
+    `is_trusted` says that the browser may go there without asking the user.
     """
 
     def __init__(self, refusal: OAuthRefusal, location: str, *, is_trusted: bool) -> None:
@@ -56,10 +56,10 @@ def read_authorization(
     """Check an authorization request.
 
     Raises:
-        Refusal: the person has to read why; the browser goes nowhere.
+        OAuthRefusal: the person has to read why; the browser goes nowhere.
         SentBack: the client gets to know why.
     """
-    asking, redirect_uri = _who(given, client)
+    asking, redirect_uri = _find_client(given, client)
     try:
         _check_response(given)
         _check_pkce(given)
@@ -69,13 +69,13 @@ def read_authorization(
             client=asking,
             redirect_uri=redirect_uri,
             state=given.get("state"),
-            scopes=chosen_scopes(given.get("scope"), asking, settings),
-            resource=chosen_resource(given.get("resource"), resources),
+            scopes=choose_scopes(given.get("scope"), asking, settings),
+            resource=choose_resource(given.get("resource"), resources),
             challenge=given["code_challenge"],
             is_silent="none" in given.get("prompt", "").split(),
         )
     except OAuthRefusal as refusal:
-        location = sent_back(
+        location = redirect_location(
             redirect_uri,
             issuer,
             given.get("state"),
@@ -89,40 +89,38 @@ def read_authorization(
 def is_trusted_redirect(
     redirect_uri: str, client: RegisteredClient, settings: AuthorizationServerSettings
 ) -> bool:
-    """Tell whether a browser may be sent somewhere before the person has decided anything.
+    """Whether a browser may be redirected before the user has decided anything.
 
-    Anybody may register any place, and would have a link here that leads there.
+    Any program can register any URI: an open redirector would lead there.
     """
     return client.client_id in settings.clients or is_loopback_url(redirect_uri)
 
 
-def sent_back(redirect_uri: str, issuer: str, state: str | None, **values: str) -> str:
-    """Return where the browser is sent with the answer; it always says whose answer it is."""
+def redirect_location(redirect_uri: str, issuer: str, state: str | None, **values: str) -> str:
+    """Return the URL that carries the response to the client; it always names the issuer."""
     return with_query(redirect_uri, **values, state=state, iss=issuer)  # auth.iss.as-sends
 
 
-def _who(
+def _find_client(
     given: Mapping[str, str], client: Callable[[str], RegisteredClient | None]
 ) -> tuple[RegisteredClient, str]:
     client_id = given.get("client_id")
     if client_id is None:
-        raise OAuthRefusal("invalid_request", "the program did not say who it is (client_id)")
+        raise OAuthRefusal("invalid_request", "the program sent no client_id")
     found = client(client_id)
     if found is None:
         raise OAuthRefusal(
             "invalid_client",
-            "the program is not known here; start it again, so that it registers anew",
+            "the program is not registered here; start it again, so that it registers anew",
         )
     asked = given.get("redirect_uri")
     if asked is None:
         if len(found.redirect_uris) == 1:
             return found, found.redirect_uris[0]
-        raise OAuthRefusal(
-            "invalid_request", "the program did not say where to return (redirect_uri)"
-        )
+        raise OAuthRefusal("invalid_request", "the program sent no redirect_uri")
     if not any(is_same_redirect(each, asked) for each in found.redirect_uris):
         raise OAuthRefusal(
-            "invalid_request", "the program wants to return to an address it did not register"
+            "invalid_request", "the redirect_uri of the program is not one that it registered"
         )
     return found, asked
 
@@ -144,20 +142,20 @@ def _check_pkce(given: Mapping[str, str]) -> None:
     challenge = given.get("code_challenge")
     if challenge is None:
         raise OAuthRefusal("invalid_request", "code_challenge is missing: PKCE is required")
-    # Left out it would mean plain, which shows the verifier to whoever sees the request.
+    # The default is plain, which shows the verifier to all programs that see the request.
     if given.get("code_challenge_method") != "S256":
         raise OAuthRefusal("invalid_request", "code_challenge_method must be S256")
     if not _CHALLENGE.fullmatch(challenge):
-        raise OAuthRefusal("invalid_request", "code_challenge is no S256 challenge: 43 characters")
+        raise OAuthRefusal("invalid_request", "code_challenge must be 43 characters of base64url")
 
 
-def chosen_scopes(
+def choose_scopes(
     asked: str | None, client: RegisteredClient, settings: AuthorizationServerSettings
 ) -> tuple[str, ...]:
-    """Return the scopes that may be granted of those asked for.
+    """Return those of the requested scopes that may be granted.
 
     Raises:
-        Refusal: none may.
+        OAuthRefusal: none of them may be granted.
     """
     allowed = allowed_scopes(client, settings)
     wanted = [each for each in dict.fromkeys((asked or "").split()) if each != _OFFLINE]
@@ -166,7 +164,7 @@ def chosen_scopes(
     found = tuple(each for each in wanted if each in allowed)
     if not found and settings.scopes:
         raise OAuthRefusal(
-            "invalid_scope", f"scopes are {' '.join(allowed)}; none of them was asked"
+            "invalid_scope", f"none of these scopes was requested: {' '.join(allowed)}"
         )
     return found
 
@@ -179,11 +177,11 @@ def allowed_scopes(
     return tuple(each for each in settings.scopes if may is None or each in may)
 
 
-def chosen_resource(asked: str | None, resources: tuple[str, ...]) -> str:
+def choose_resource(asked: str | None, resources: tuple[str, ...]) -> str:
     """Return the resource that a token will be for.
 
     Raises:
-        Refusal: it is not known, or not clear which.
+        OAuthRefusal: the resource is unknown, or there are several and the request names none.
     """
     if asked is None:
         if len(resources) == 1:

@@ -1,4 +1,4 @@
-"""The programs that are known: those of the settings, and those that registered themselves."""
+"""Clients of the authorization server: preconfigured, registered (RFC 7591), authenticated."""
 
 import logging
 import unicodedata
@@ -25,12 +25,12 @@ from accord.auth.urls import redirect_fault
 
 log = logging.getLogger("accord.auth")
 
-# A client that registers asks a person at once; this is long enough for an answer.
+# A client that registers asks the user at once; an hour is long enough for an answer.
 _UNUSED: Final = 3_600.0
 
 
 class Clients:
-    """The programs that may ask for tokens."""
+    """The clients that may ask for tokens."""
 
     def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class Clients:
         """Register a program that describes itself.
 
         Raises:
-            Refusal: it may not, or not like this.
+            OAuthRefusal: it may not register, or its description is invalid.
         """
         self._check_token(authorization)
         client, secret = read_registration(
@@ -62,18 +62,18 @@ class Clients:
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not equal(token.strip(), needed):
             raise OAuthRefusal(
-                "invalid_token", "registering needs the operator's token", status=401
+                "invalid_token", "registration needs the operator's token", status=401
             )
 
     def sweep(self, now: float) -> None:
-        """Forget clients that have had no grant for a long time; they can register again."""
+        """Forget clients without a grant for a long time; they can register again."""
         self._store.forget_idle_clients(now - self._settings.client_ttl)
 
     def _make_room(self, now: float) -> None:
         most = self._settings.clients_most
         if self._store.count_clients() < most:
             return
-        # Those that register and ask nobody go first, but for those that may be asking right now.
+        # Clients that never got a grant go first, except for those that may be asking right now.
         if self._store.forget_idle_client(never_used_before=now - _UNUSED):
             return
         if self._store.forget_idle_client():
@@ -83,16 +83,15 @@ class Clients:
 
 
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that need not register.
+    """A client that the operator has set up, and that need not register.
 
     Attributes:
-        client_id: what it calls itself.
-        secret: what it proves that with; None for programs that can keep none.
-        name: what people are shown.
-        redirect_uris: where people may be sent back to; without any it acts for itself, with
-            client credentials.
-        scopes: what it may ask for; None for everything.
-        grant_types: the ways in which it may ask, if not those that fit the rest.
+        client_id: its id.
+        secret: its secret; None for a public client.
+        name: the name that users read.
+        redirect_uris: where browsers may be redirected to; without any it uses client credentials.
+        scopes: the scopes that it may ask for; None for all.
+        grant_types: the grants that it may use; by default those that fit the other settings.
     """
 
     client_id: str
@@ -122,7 +121,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def client(self) -> RegisteredClient:
-        """The client as the server keeps it: the secret hashed."""
+        """The client as the server stores it: the secret hashed."""
         return RegisteredClient(
             client_id=self.client_id,
             name=self.name,
@@ -137,7 +136,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         return f"<KnownClient {self.client_id!r}>"
 
 
-# Honest registrations have some hundred bytes, one or two URIs and short names.
+# Usual registrations have some hundred bytes, one or two URIs and short names.
 REGISTRATION_BODY_MOST: Final = 16 * 1024
 _URIS_MOST: Final = 10
 _NAME_MOST: Final = 100
@@ -160,10 +159,10 @@ class _Registration(msgspec.Struct, kw_only=True):
 def read_registration(
     body: bytes, *, now: float, known_scopes: frozenset[str]
 ) -> tuple[RegisteredClient, str | None]:
-    """Read what a program says about itself; return it as a client, with its secret if it has one.
+    """Read the metadata of a client; return the client, with its secret if it has one.
 
     Raises:
-        Refusal: something cannot be registered.
+        OAuthRefusal: a field is invalid.
     """
     if len(body) > REGISTRATION_BODY_MOST:
         raise OAuthRefusal(
@@ -194,7 +193,7 @@ def read_registration(
 
 
 def registration_response(client: RegisteredClient, secret: str | None) -> dict[str, Any]:
-    """Return what a program is told about its registration."""
+    """Return the response to a registration."""
     document: dict[str, Any] = {
         "client_id": client.client_id,
         "client_id_issued_at": int(client.created_at),
@@ -219,7 +218,7 @@ def _invalid_metadata(why: str) -> OAuthRefusal:
 def _grant_types(asked: _Registration) -> tuple[str, ...]:
     grants = tuple(dict.fromkeys(asked.grant_types))
     if CLIENT_CREDENTIALS in grants:
-        # Whoever may register could otherwise get in without any person's consent.
+        # Any program that registers could otherwise get a token without a user's consent.
         raise _invalid_metadata("client_credentials is for clients that the operator has set up")
     known = tuple(grant for grant in grants if grant in _GRANTS)
     if not {AUTHORIZATION_CODE, DEVICE_CODE} & set(known):
@@ -262,9 +261,9 @@ def _name(name: str) -> str:
     name = " ".join(name.split())
     if len(name) > _NAME_MOST:
         raise _invalid_metadata(f"client_name has at most {_NAME_MOST} characters")
-    # Characters that are not seen, or that turn the direction of text, serve only to deceive.
+    # Invisible characters, and those that change the direction of text, can disguise a name.
     if any(unicodedata.category(each) in ("Cc", "Cf", "Co", "Cs") for each in name):
-        raise _invalid_metadata("client_name has characters that cannot be seen")
+        raise _invalid_metadata("client_name has invisible characters")
     return name
 
 
@@ -278,7 +277,7 @@ def _scopes(scope: str | None, known: frozenset[str]) -> tuple[str, ...] | None:
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    """Who somebody says to be."""
+    """The client id and secret that were presented."""
 
     client_id: str
     secret: str | None
@@ -289,27 +288,27 @@ def authenticate_client(
     form: Mapping[str, str],
     client: Callable[[str], RegisteredClient | None],
 ) -> RegisteredClient:
-    """Return the client that asks.
+    """Return the client that sent a request.
 
     Raises:
-        Refusal: nobody is named, or it is not who it says to be.
+        OAuthRefusal: the client id is missing or unknown, or the secret is wrong.
     """
     claim = _claim(headers, form)
     found = client(claim.client_id)
     if found is None:
-        raise _invalid_client(f"client {claim.client_id[:100]!r} is not known here")
+        raise _invalid_client(f"client {claim.client_id[:100]!r} is not registered here")
     if found.secret_hash is None:
         if claim.secret is not None:
             raise _invalid_client("the client has no secret and must not send one")
         return found
-    # What is compared has one length, whatever was sent.
+    # Digests are compared: they have one length, whatever was sent.
     if claim.secret is None or not equal(digest(claim.secret), found.secret_hash):
         raise _invalid_client("the client's secret is wrong or missing")
     return found
 
 
 def presented_client_id(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:
-    """Return the id of the client that a request says to be from; None where it is unreadable."""
+    """Return the client id that a request presents; None if it cannot be read."""
     try:
         return _claim(headers, form).client_id
     except OAuthRefusal:
@@ -324,10 +323,10 @@ def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:
             raise _invalid_client("client_id is missing")
         return _Claim(client_id, form.get("client_secret"))
     if "client_secret" in form:
-        raise OAuthRefusal("invalid_request", "the client's secret is there twice")
+        raise OAuthRefusal("invalid_request", "the client's secret is sent twice")
     claim = _basic(header)
     if form.get("client_id", claim.client_id) != claim.client_id:
-        raise OAuthRefusal("invalid_request", "client_id is not that of the Authorization header")
+        raise OAuthRefusal("invalid_request", "client_id differs from the Authorization header")
     return claim
 
 

@@ -1,4 +1,4 @@
-"""The authorization endpoint and the page for devices: a person is asked, and answers."""
+"""The authorization endpoint and the page for devices: the user is asked, and decides."""
 
 import secrets
 from typing import Any, Final
@@ -9,11 +9,11 @@ from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.authorization_request import (
     ConsentRequest,
     RedirectedRefusal,
-    chosen_resource,
-    chosen_scopes,
+    choose_resource,
+    choose_scopes,
     is_trusted_redirect,
     read_authorization,
-    sent_back,
+    redirect_location,
 )
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.grants import Grants
@@ -22,7 +22,7 @@ from accord.auth.authorization_server.messages import (
     OAuthRefusal,
     OAuthResponse,
     Request,
-    parameters,
+    parse_form,
     redirect,
 )
 from accord.auth.authorization_server.models import (
@@ -45,7 +45,7 @@ from accord.auth.authorization_server.settings import AuthorizationServerSetting
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import is_loopback_url
 
-# Consonants that are not mistaken for each other and make no words (RFC 8628, section 6.1).
+# Consonants that are not confused with each other and form no words (RFC 8628, section 6.1).
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 _LENGTH: Final = 8
 _INTERVAL: Final = 5.0
@@ -55,7 +55,7 @@ _DEVICES_MOST: Final = 1_000
 
 
 class Consent:
-    """Asks people what programs may do for them."""
+    """Asks users what programs may do for them."""
 
     def __init__(
         self, store: Store, grants: Grants, clients: Clients, settings: AuthorizationServerSettings
@@ -64,7 +64,7 @@ class Consent:
         self._grants = grants
         self._clients = clients
         self._settings = settings
-        self._people = Logins(store, settings)
+        self._logins = Logins(store, settings)
         self._guesses = Attempts(_GUESSES, _WINDOW)
 
     # -- the authorization endpoint
@@ -73,7 +73,7 @@ class Consent:
         """Answer a browser at the authorization endpoint."""
         try:
             asked = read_authorization(
-                parameters(request.query),
+                parse_form(request.query),
                 client=self._clients.find,
                 settings=self._settings,
                 resources=request.resources,
@@ -87,26 +87,26 @@ class Consent:
                 return redirect(error.location)
             return leaving_page(_sentence(error.refusal), error.location)
         action = f"{request.issuer.rstrip('/')}/authorize?{request.query}"
-        person = self._people.subject(request, now)
+        person = self._logins.subject(request, now)
         if form is None:
-            return self._shown(request, asked, person, action, now)
-        if not self._people.is_ours(request, form):
-            return _STALE
+            return self._ask_user(request, asked, person, action, now)
+        if not self._logins.is_ours(request, form):
+            return _STALE_PAGE
         if form.get("step") == "consent" and person is not None:
-            return self._decided(request, asked, person, form.get("decision"), now)
-        return self._entered(request, form, action, now)
+            return self._decide(request, asked, person, form.get("decision"), now)
+        return self._log_in_or_out(request, form, action, now)
 
-    def _entered(
+    def _log_in_or_out(
         self, request: Request, form: dict[str, str], action: str, now: float
     ) -> OAuthResponse:
-        """Take a form that is about who it is."""
-        if form.get("step") == "login" and self._people.may_leave:
-            return self._people.log_in(request, form, action, now)
+        """Handle a form that logs the user in or out."""
+        if form.get("step") == "login" and self._logins.may_leave:
+            return self._logins.log_in(request, form, action, now)
         if form.get("step") == "leave":
-            self._people.log_out(request)
+            self._logins.log_out(request)
         return redirect(action)
 
-    def _shown(
+    def _ask_user(
         self,
         request: Request,
         asked: ConsentRequest,
@@ -114,37 +114,37 @@ class Consent:
         action: str,
         now: float,
     ) -> OAuthResponse:
-        """Ask who it is, or what they allow; or neither where that is settled."""
+        """Show the login or the consent page; neither if the decision is already known."""
         if self._settings.auto_approve and person is not None:
             if not is_loopback_url(asked.redirect_uri):
-                why = "Where nobody is asked, programs may only return to this computer."
+                why = "Without a consent page, programs may only return to this computer."
                 return fault_page("This request cannot be served", [why])
-            return self._allowed(request, asked, person, now)
+            return self._allow(request, asked, person, now)
         if person is not None and self._is_remembered(asked, person):
-            return self._allowed(request, asked, person, now)
+            return self._allow(request, asked, person, now)
         if asked.is_silent:
             error = "login_required" if person is None else "consent_required"
-            refusal = OAuthRefusal(error, "the person has to be asked")
-            back = self._refused(request, asked, error, refusal.description)
+            refusal = OAuthRefusal(error, "the user has to be asked")
+            back = self._send_back_error(request, asked, error, refusal.description)
             if is_trusted_redirect(asked.redirect_uri, asked.client, self._settings):
                 return back
             return leaving_page(_sentence(refusal), dict(back.headers)["location"])
         if person is None:
-            return self._people.ask(request, action)
-        browser = self._people.browser(request)
+            return self._logins.ask(request, action)
+        browser = self._logins.browser(request)
         question = ConsentQuestion(
             name=asked.client.shown_name,
             returns_to=asked.redirect_uri,
-            scopes=self._described(asked.scopes),
+            scopes=self._describe_scopes(asked.scopes),
             server=asked.resource,
             person=person,
-            may_leave=self._people.may_leave,
+            may_leave=self._logins.may_leave,
         )
-        token = self._people.form_token(browser, request)
+        token = self._logins.form_token(browser, request)
         page = consent_page(question, action=action, token=token)
-        return self._people.for_browser(page, browser, request)
+        return self._logins.for_browser(page, browser, request)
 
-    def _described(self, scopes: tuple[str, ...]) -> dict[str, str]:
+    def _describe_scopes(self, scopes: tuple[str, ...]) -> dict[str, str]:
         if self._settings.scopes and not scopes:
             return {"": "use what needs no permission of its own"}
         return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
@@ -152,10 +152,10 @@ class Consent:
     def _is_remembered(self, asked: ConsentRequest, person: str) -> bool:
         if not self._settings.remember_consent:
             return False
-        before = self._store.consented(person, asked.client.client_id, asked.resource)
+        before = self._store.consented_scopes(person, asked.client.client_id, asked.resource)
         return before is not None and before >= set(asked.scopes)
 
-    def _decided(
+    def _decide(
         self,
         request: Request,
         asked: ConsentRequest,
@@ -164,10 +164,10 @@ class Consent:
         now: float,
     ) -> OAuthResponse:
         if decision != "allow":
-            return self._refused(request, asked, "access_denied", "the person said no")
-        return self._allowed(request, asked, person, now)
+            return self._send_back_error(request, asked, "access_denied", "the user declined")
+        return self._allow(request, asked, person, now)
 
-    def _allowed(
+    def _allow(
         self, request: Request, asked: ConsentRequest, person: str, now: float
     ) -> OAuthResponse:
         grant = StoredGrant(
@@ -186,12 +186,14 @@ class Consent:
         if self._settings.remember_consent:
             self._store.remember_consent(grant)
         secret = self._grants.issue_code(code, now)
-        return redirect(sent_back(asked.redirect_uri, request.issuer, asked.state, code=secret))
+        return redirect(
+            redirect_location(asked.redirect_uri, request.issuer, asked.state, code=secret)
+        )
 
-    def _refused(
+    def _send_back_error(
         self, request: Request, asked: ConsentRequest, error: str, why: str
     ) -> OAuthResponse:
-        location = sent_back(
+        location = redirect_location(
             asked.redirect_uri,
             request.issuer,
             asked.state,
@@ -205,10 +207,10 @@ class Consent:
     def add_device(
         self, client: RegisteredClient, form: dict[str, str], request: Request, now: float
     ) -> dict[str, Any]:
-        """Answer a device that has no browser of its own.
+        """Answer a device without a browser of its own.
 
         Raises:
-            Refusal: it may not ask, or too many wait already.
+            OAuthRefusal: the client may not use this grant, or too many devices wait already.
         """
         if DEVICE_CODE not in client.grant_types:
             raise OAuthRefusal(
@@ -222,8 +224,8 @@ class Consent:
                 grant_id=new_secret(16),
                 client_id=client.client_id,
                 subject="",
-                scopes=chosen_scopes(form.get("scope"), client, self._settings),
-                resource=chosen_resource(form.get("resource"), request.resources),
+                scopes=choose_scopes(form.get("scope"), client, self._settings),
+                resource=choose_resource(form.get("resource"), request.resources),
             ),
             user_code=letters,
             expires_at=now + self._settings.device_ttl,
@@ -231,7 +233,7 @@ class Consent:
         )
         secret = new_secret()
         self._store.add_device(digest(secret), device)
-        place, shown = f"{request.issuer.rstrip('/')}/device", _written(letters)
+        place, shown = f"{request.issuer.rstrip('/')}/device", _format_user_code(letters)
         return {
             "device_code": secret,
             "user_code": shown,
@@ -244,56 +246,56 @@ class Consent:
     def device(self, request: Request, now: float) -> OAuthResponse:
         """Answer a browser at the page for devices."""
         try:
-            given = parameters(request.query)
+            given = parse_form(request.query)
             form = request.form() if request.method == "POST" else None
         except OAuthRefusal as refusal:
             return fault_page("This request cannot be served", [_sentence(refusal)])
         query = f"?{request.query}" if request.query else ""
         action = f"{request.issuer.rstrip('/')}/device{query}"
-        person = self._people.subject(request, now)
-        if form is not None and not self._people.is_ours(request, form):
-            return _STALE
+        person = self._logins.subject(request, now)
+        if form is not None and not self._logins.is_ours(request, form):
+            return _STALE_PAGE
         if form is not None and (person is None or form.get("step") in ("login", "leave")):
-            return self._entered(request, form, action, now)
+            return self._log_in_or_out(request, form, action, now)
         if person is None:
-            return self._people.ask(request, action)
+            return self._logins.ask(request, action)
         if form is not None and form.get("step") == "consent":
-            return self._device_decided(request, form, person, action, now)
+            return self._decide_device(request, form, person, action, now)
         user_code = (form or given).get("user_code")
-        return self._device_shown(request, user_code, person, action, now)
+        return self._ask_about_device(request, user_code, person, action, now)
 
-    def _device_shown(
+    def _ask_about_device(
         self, request: Request, user_code: str | None, person: str, action: str, now: float
     ) -> OAuthResponse:
-        browser = self._people.browser(request)
-        token = self._people.form_token(browser, request)
+        browser = self._logins.browser(request)
+        token = self._logins.form_token(browser, request)
         fault, status = "", 200
         if user_code is not None:
-            found, fault, status = self._waiting(person, user_code, now)
+            found, fault, status = self._find_waiting_device(person, user_code, now)
             client = None if found is None else self._clients.find(found[1].grant.client_id)
             if found is not None and client is not None:
                 device = found[1]
                 question = ConsentQuestion(
                     name=client.shown_name,
                     returns_to=None,
-                    scopes=self._described(device.grant.scopes),
+                    scopes=self._describe_scopes(device.grant.scopes),
                     server=device.grant.resource,
                     person=person,
-                    may_leave=self._people.may_leave,
-                    user_code=_written(device.user_code),
+                    may_leave=self._logins.may_leave,
+                    user_code=_format_user_code(device.user_code),
                 )
                 page = consent_page(question, action=action, token=token)
-                return self._people.for_browser(page, browser, request)
+                return self._logins.for_browser(page, browser, request)
         page = code_page(action=action, token=token, fault=fault, status=status)
-        return self._people.for_browser(page, browser, request)
+        return self._logins.for_browser(page, browser, request)
 
-    def _device_decided(
+    def _decide_device(
         self, request: Request, form: dict[str, str], person: str, action: str, now: float
     ) -> OAuthResponse:
         with self._store.transaction():
-            found, fault, status = self._waiting(person, form.get("user_code", ""), now)
+            found, fault, status = self._find_waiting_device(person, form.get("user_code", ""), now)
             if found is None:
-                token = self._people.form_token(self._people.browser(request), request)
+                token = self._logins.form_token(self._logins.browser(request), request)
                 return code_page(action=action, token=token, fault=fault, status=status)
             hashed, device = found
             is_allowed = form.get("decision") == "allow"
@@ -307,12 +309,12 @@ class Consent:
             return done_page("The device is connected", ["You can close this page."])
         return done_page("The device was refused", ["You can close this page."])
 
-    def _waiting(
+    def _find_waiting_device(
         self, person: str, user_code: str, now: float
     ) -> tuple[tuple[str, DeviceRequest] | None, str, int]:
-        """Find the device that shows a code; else say what to tell the person.
+        """Find the device that shows a code; otherwise return a message and a status.
 
-        Counted by person: guesses of others, behind the same address, are not theirs.
+        Guesses are counted by user: other users may be behind the same address.
         """
         if self._guesses.reserve(person, now) > 0:
             return None, "Too many attempts. Try again in some minutes.", 429
@@ -330,7 +332,7 @@ class Consent:
         return (hashed, device), "", 200
 
 
-_STALE: Final = fault_page(
+_STALE_PAGE: Final = fault_page(
     "This page is too old",
     ["Start again from the program that sent you here.", "Cookies must be allowed for this site."],
     status=403,
@@ -341,5 +343,5 @@ def _sentence(refusal: OAuthRefusal) -> str:
     return f"{refusal.description[:1].upper()}{refusal.description[1:]}. ({refusal.error})"
 
 
-def _written(letters: str) -> str:
+def _format_user_code(letters: str) -> str:
     return f"{letters[:4]}-{letters[4:]}"

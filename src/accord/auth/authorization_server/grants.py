@@ -11,8 +11,8 @@ import msgspec
 
 from accord.auth.authorization_server.authorization_request import (
     allowed_scopes,
-    chosen_resource,
-    chosen_scopes,
+    choose_resource,
+    choose_scopes,
 )
 from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
@@ -37,7 +37,7 @@ _SLOWER: Final = 5.0
 
 
 class Grants:
-    """Gives tokens for what people, or the operator, have allowed."""
+    """Issues tokens for what users, or the operator, have allowed."""
 
     def __init__(
         self, store: Store, keys: SigningKeys, settings: AuthorizationServerSettings
@@ -67,9 +67,9 @@ class Grants:
         """Answer a token request.
 
         Raises:
-            Refusal: no token is given.
+            OAuthRefusal: no token is issued.
         """
-        kind = _needed(form, "grant_type")
+        kind = _required(form, "grant_type")
         known = (AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS, DEVICE_CODE)
         if kind not in known:
             raise OAuthRefusal(
@@ -80,27 +80,27 @@ class Grants:
         with self._store.transaction():
             scopes: tuple[str, ...] | None = None
             if kind == AUTHORIZATION_CODE:
-                grant = self._by_code(client, form, now)
+                grant = self._grant_by_code(client, form, now)
             elif kind == REFRESH_TOKEN:
-                grant = self._by_refresh_token(client, form, now)
-                scopes = _narrowed(form.get("scope"), grant)
+                grant = self._grant_by_refresh_token(client, form, now)
+                scopes = _narrow_scopes(form.get("scope"), grant)
             elif kind == DEVICE_CODE:
-                grant = self._by_device_code(client, form, now)
+                grant = self._grant_by_device_code(client, form, now)
             else:
-                grant = self._by_credentials(client, form, resources, now)
+                grant = self._grant_by_credentials(client, form, resources, now)
             if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
                 self._revoke(grant.grant_id, now)
-                raise _invalid("whom it was given for may not log in here any more")
+                raise _invalid_grant("its user may not log in here any more")
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=issuer, now=now)
 
     def revoke(self, client: RegisteredClient, token: str, now: float) -> str | None:
-        """Revoke all that came with a token; return the grant, None where there is none."""
+        """Revoke the grant of a token; return its id, None for an unknown token."""
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
             grant_id = found[0] if found is not None else self._grant_in(token, now)
             grant = None if grant_id is None else self._store.grant(grant_id)
-            # A token of somebody else is none at all (RFC 7009, section 2.1).
+            # A token of another client counts as unknown (RFC 7009, section 2.1).
             if grant is None or grant.client_id != client.client_id:
                 return None
             self._revoke(grant.grant_id, now)
@@ -114,59 +114,59 @@ class Grants:
 
     # -- the ways to a grant
 
-    def _by_code(
+    def _grant_by_code(
         self, client: RegisteredClient, form: Mapping[str, str], now: float
     ) -> StoredGrant:
-        hashed = digest(_needed(form, "code"))
+        hashed = digest(_required(form, "code"))
         code = self._store.code(hashed)
         if code is None:
-            raise _invalid("the code is not known")
+            raise _invalid_grant("the code is not known")
         if not self._store.use_code(hashed, now):
-            # Somebody has stolen it, now or before.
+            # It was stolen, now or before.
             self._revoke(code.grant.grant_id, now)
-            raise _invalid("the code was used before; what came from it is revoked")
+            raise _invalid_grant("the code was used before; its tokens are revoked")
         if code.grant.client_id != client.client_id:
-            raise _invalid("the code was given to another client")
+            raise _invalid_grant("the code was given to another client")
         if now >= code.expires_at:
-            raise _invalid("the code has expired")
+            raise _invalid_grant("the code has expired")
         if form.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
-            raise _invalid("redirect_uri is not that of the authorization request")
-        verifier = _needed(form, "code_verifier")
+            raise _invalid_grant("redirect_uri differs from the authorization request")
+        verifier = _required(form, "code_verifier")
         if not _VERIFIER.fullmatch(verifier) or not equal(challenge_of(verifier), code.challenge):
-            raise _invalid("code_verifier does not fit the challenge")
-        return self._alive(code.grant.grant_id)
+            raise _invalid_grant("code_verifier does not match the challenge")
+        return self._valid_grant(code.grant.grant_id)
 
-    def _by_refresh_token(
+    def _grant_by_refresh_token(
         self, client: RegisteredClient, form: Mapping[str, str], now: float
     ) -> StoredGrant:
-        hashed = digest(_needed(form, "refresh_token"))
+        hashed = digest(_required(form, "refresh_token"))
         found = self._store.refresh_token(hashed)
         if found is None:
-            raise _invalid("the refresh token is not known")
+            raise _invalid_grant("the refresh token is not known")
         grant_id, expires_at, used_at = found
-        grant = self._alive(grant_id)
+        grant = self._valid_grant(grant_id)
         if grant.client_id != client.client_id:
-            raise _invalid("the refresh token was given to another client")
+            raise _invalid_grant("the refresh token was given to another client")
         if now >= expires_at:
-            raise _invalid("the refresh token has expired")
+            raise _invalid_grant("the refresh token has expired")
         if used_at is not None and now - used_at >= self._settings.reuse_tolerance:
-            # Either of the two users is a thief.
+            # One of the two programs that used it is a thief.
             self._revoke(grant_id, now)
-            raise _invalid("the refresh token was used before; all that came from it is revoked")
+            raise _invalid_grant("the refresh token was used before; its grant is revoked")
         _check_resource(form, grant)
-        _narrowed(form.get("scope"), grant)
+        _narrow_scopes(form.get("scope"), grant)
         self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
         return grant
 
-    def _by_device_code(
+    def _grant_by_device_code(
         self, client: RegisteredClient, form: Mapping[str, str], now: float
     ) -> StoredGrant:
-        hashed = digest(_needed(form, "device_code"))
+        hashed = digest(_required(form, "device_code"))
         device = self._store.device(hashed)
         if device is None or device.grant.client_id != client.client_id:
-            raise _invalid("the device code is not known")
+            raise _invalid_grant("the device code is not known")
         if now >= device.expires_at:
-            raise OAuthRefusal("expired_token", "nobody allowed it in time")
+            raise OAuthRefusal("expired_token", "the user did not allow it in time")
         if device.state == "pending":
             early = now - device.polled_at < device.interval
             interval = device.interval + (_SLOWER if early else 0.0)
@@ -174,14 +174,14 @@ class Grants:
             self._store.add_device(hashed, polled)
             if early:
                 raise OAuthRefusal("slow_down", f"poll every {interval:g} seconds")
-            raise OAuthRefusal("authorization_pending", "nobody has answered yet")
+            raise OAuthRefusal("authorization_pending", "the user has not answered yet")
         self._store.remove_device(hashed)
         if device.state == "denied":
-            raise OAuthRefusal("access_denied", "the person said no")
+            raise OAuthRefusal("access_denied", "the user declined")
         self._store.add_grant(device.grant, now=now, expires_at=now + self._settings.access_ttl)
         return device.grant
 
-    def _by_credentials(
+    def _grant_by_credentials(
         self,
         client: RegisteredClient,
         form: Mapping[str, str],
@@ -196,20 +196,20 @@ class Grants:
             grant_id=new_secret(16),
             client_id=client.client_id,
             subject=client.client_id,
-            scopes=chosen_scopes(form.get("scope"), client, self._settings),
-            resource=chosen_resource(form.get("resource"), resources),
+            scopes=choose_scopes(form.get("scope"), client, self._settings),
+            resource=choose_resource(form.get("resource"), resources),
         )
         self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
         return grant
 
     def _revoke(self, grant_id: str, now: float) -> None:
-        # Its last token may be as young as this; then there is nothing left to refuse.
+        # Its last token may have been issued just now; it is refused until it expires.
         self._store.revoke(grant_id, now, keep_until=now + self._settings.access_ttl)
 
-    def _alive(self, grant_id: str) -> StoredGrant:
+    def _valid_grant(self, grant_id: str) -> StoredGrant:
         grant = self._store.grant(grant_id)
         if grant is None:
-            raise _invalid("what was allowed has been revoked")
+            raise _invalid_grant("the grant has been revoked")
         return grant
 
     # -- tokens
@@ -224,7 +224,7 @@ class Grants:
         now: float,
     ) -> dict[str, Any]:
         settings = self._settings
-        # The operator may have taken something back since it was granted.
+        # The operator may have removed scopes since they were granted.
         allowed = allowed_scopes(client, settings)
         granted = [each for each in scopes or grant.scopes if each in allowed]
         scope = {"scope": " ".join(granted)} if granted else {}
@@ -246,7 +246,7 @@ class Grants:
             **scope,
         }
         kept_until = now + settings.access_ttl
-        # Whoever has a secret needs no refresh token to ask again.
+        # A client with credentials of its own needs no refresh token.
         if REFRESH_TOKEN in client.grant_types and grant.subject != client.client_id:
             secret = new_secret()
             kept_until = now + settings.refresh_ttl
@@ -256,31 +256,29 @@ class Grants:
         return answer
 
 
-def _needed(form: Mapping[str, str], name: str) -> str:
+def _required(form: Mapping[str, str], name: str) -> str:
     value = form.get(name)
     if value is None:
         raise OAuthRefusal("invalid_request", f"{name} is missing")
     return value
 
 
-def _invalid(why: str) -> OAuthRefusal:
+def _invalid_grant(why: str) -> OAuthRefusal:
     return OAuthRefusal("invalid_grant", why)
 
 
 def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
     asked = form.get("resource")
     if asked is not None and not is_same_resource(asked, grant.resource):
-        raise OAuthRefusal("invalid_target", f"what was allowed is for {grant.resource} alone")
+        raise OAuthRefusal("invalid_target", f"the grant is for {grant.resource} alone")
 
 
-def _narrowed(asked: str | None, grant: StoredGrant) -> tuple[str, ...]:
-    """Return the scopes of a new token: those granted, or fewer where the client wants fewer."""
+def _narrow_scopes(asked: str | None, grant: StoredGrant) -> tuple[str, ...]:
+    """Return the scopes of a new token: those granted, or fewer if the client asks for fewer."""
     wanted = [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
     if not wanted:
         return grant.scopes
     more = [each for each in wanted if each not in grant.scopes]
     if more:
-        raise OAuthRefusal(
-            "invalid_scope", f"{more[0][:100]} was not granted; ask the person again"
-        )
+        raise OAuthRefusal("invalid_scope", f"{more[0][:100]} was not granted; ask the user again")
     return tuple(wanted)

@@ -1,4 +1,4 @@
-"""A request to the authorization server and its answer, as data."""
+"""Requests to the authorization server, its responses and its refusals, as data."""
 
 import re
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 import msgspec
 
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""Headers by which proxies tell for whom they ask."""
+"""Headers in which proxies name their client."""
 
 # Far more than any request of OAuth has.
 _FIELDS_MOST = 50
 
-_UNSAID: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
+_NOT_ALLOWED: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,13 +22,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         method: of HTTP.
         path: within the authorization server.
-        query: as it came.
+        query: undecoded.
         headers: names in lower case.
-        body: as it came.
-        address: of whoever sent it.
-        issuer: under which URL the authorization server is reached by this request.
-        resources: the URLs of what tokens can be for; the first is the default.
-        subject: who the developer's own login says it is.
+        body: undecoded.
+        address: the IP address of the client.
+        issuer: the URL at which this request reaches the authorization server.
+        resources: the URLs of the servers that tokens can be for; the first is the default.
+        subject: the user, as returned by the developer's own login.
     """
 
     method: str
@@ -48,12 +48,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_forwarded(self) -> bool:
-        """Whether a proxy, or a client that plays one, says for whom it asks."""
+        """Whether the request has headers of a proxy."""
         return any(name in self.headers for name in FORWARDED)
 
     def cookie(self, name: str) -> str | None:
         """Return the value of a cookie."""
-        # By hand: other programs on this host may have set cookies that no parser takes.
+        # By hand: other programs on this host may have set cookies that parsers reject.
         for pair in self.headers.get("cookie", "").split(";"):
             key, equals, value = pair.strip().partition("=")
             if key == name and equals:
@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Read the body as a form.
 
         Raises:
-            Refusal: it is none.
+            OAuthRefusal: the body is not a form.
         """
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/x-www-form-urlencoded":
@@ -72,28 +72,28 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 "invalid_request", "the body must be application/x-www-form-urlencoded"
             )
         try:
-            return parameters(self.body.decode())
+            return parse_form(self.body.decode())
         except UnicodeDecodeError:
             raise OAuthRefusal("invalid_request", "the body is not UTF-8") from None
 
 
 class OAuthResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of the authorization server."""
+    """A response of the authorization server."""
 
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
-    def adding(self, *headers: tuple[str, str]) -> "OAuthResponse":
-        """Return the same with more headers."""
+    def with_headers(self, *headers: tuple[str, str]) -> "OAuthResponse":
+        """Return this response with more headers."""
         return msgspec.structs.replace(self, headers=(*self.headers, *headers))
 
 
-def parameters(text: str) -> dict[str, str]:
-    """Read parameters; empty ones count as left out, as OAuth says.
+def parse_form(text: str) -> dict[str, str]:
+    """Parse form parameters; empty ones count as omitted (RFC 6749, section 3.1).
 
     Raises:
-        Refusal: one is there twice, or there are too many.
+        OAuthRefusal: one is repeated, or there are too many.
     """
     try:
         pairs = parse_qsl(text, max_num_fields=_FIELDS_MOST, errors="strict")
@@ -104,22 +104,22 @@ def parameters(text: str) -> dict[str, str]:
         if name in found:
             if name == "resource":
                 raise OAuthRefusal("invalid_target", "a token is for one resource, not for several")
-            raise OAuthRefusal("invalid_request", f"parameter {name[:50]!r} is there twice")
+            raise OAuthRefusal("invalid_request", f"parameter {name[:50]!r} is repeated")
         found[name] = value
     return found
 
 
-def json_answer(
+def json_response(
     document: Any, *, status: int = 200, cache: str = "no-store", **headers: str
 ) -> OAuthResponse:
-    """Answer with JSON; nothing is cached unless told."""
+    """Return a JSON response; by default it is not cached."""
     more = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     kept = (("content-type", "application/json"), ("cache-control", cache))
     return OAuthResponse(status=status, headers=kept + more, body=msgspec.json.encode(document))
 
 
 def redirect(location: str) -> OAuthResponse:
-    """Send a browser elsewhere, with GET."""
+    """Return a redirect to another URL, with GET."""
     return OAuthResponse(
         status=303,
         headers=(
@@ -131,14 +131,15 @@ def redirect(location: str) -> OAuthResponse:
 
 
 class OAuthRefusal(Exception):
-    """A request that is refused in the words of OAuth.
+    """An OAuth error response to a request.
 
-    What was found out on the way is kept: a refusal ends no transaction without a commit.
+    A transaction of the store that ends with a refusal is committed: what was counted or revoked
+    on the way stays.
     """
 
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(f"{error}: {description}")
         self.error = error
-        # RFC 6749, section 5.2: what a description may be made of.
-        self.description = _UNSAID.sub("?", description)
+        # RFC 6749, section 5.2, limits the characters of a description.
+        self.description = _NOT_ALLOWED.sub("?", description)
         self.status = status

@@ -1,4 +1,4 @@
-"""What the authorization server keeps: clients, grants, codes, device requests; and refusals."""
+"""The records of the authorization server: clients, grants, codes, device requests."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -13,16 +13,16 @@ ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A program that may ask for tokens.
+    """A client that may ask for tokens.
 
     Attributes:
-        client_id: its name towards the server.
-        name: what people are shown; nobody has verified it.
-        redirect_uris: where people may be sent back to, exactly.
-        grant_types: the ways in which it may ask.
-        authentication: how it proves at the token endpoint who it is.
-        secret_hash: what its secret is compared with.
-        scopes: what it may ask for; None for all that the server has.
+        client_id: its id.
+        name: the name that users read; not verified.
+        redirect_uris: where browsers may be redirected to, exactly.
+        grant_types: the grants that it may use.
+        authentication: how it authenticates at the token endpoint.
+        secret_hash: the digest of its secret; None for a public client.
+        scopes: the scopes that it may ask for; None for all.
         created_at: when it was registered.
     """
 
@@ -37,12 +37,12 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     @property
     def shown_name(self) -> str:
-        """What people are shown."""
+        """The name that users read."""
         return self.name or self.client_id
 
 
 class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person allowed a client to do, or a client may do by itself: a family of tokens."""
+    """The permission behind a family of tokens, given by a user or the operator."""
 
     grant_id: str
     client_id: str
@@ -52,7 +52,7 @@ class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationCode(msgspec.Struct, frozen=True, kw_only=True):
-    """What an authorization code stands for."""
+    """The grant and the request behind an authorization code."""
 
     grant: StoredGrant
     redirect_uri: str
@@ -61,7 +61,7 @@ class AuthorizationCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A device that waits for a person to allow it something."""
+    """A device that waits for the user's consent."""
 
     grant: StoredGrant
     user_code: str

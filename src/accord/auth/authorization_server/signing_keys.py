@@ -28,7 +28,7 @@ class SigningKeys:
         store: where they are kept.
         algorithm: of keys that are made from now on.
         rotate_after: seconds after which a key is replaced.
-        access_ttl: how long a key is published after it signed its last token.
+        access_ttl: seconds that a key is published after it signed its last token.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class SigningKeys:
         """Return the claims of a token that a key of ours signed, expired or not; else None."""
         try:
             head = self._jwt.get_unverified_header(token)
-            key = next((each for each in self._alive(now) if each.key_id == head.get("kid")), None)
+            key = next(
+                (each for each in self._live_keys(now) if each.key_id == head.get("kid")), None
+            )
             if key is None or head.get("typ") != "at+jwt":
                 return None
             claims: JsonObject = self._jwt.decode(
@@ -73,18 +75,18 @@ class SigningKeys:
     def rotate(self, now: float) -> None:
         """Sign with a new key from now on."""
         with self._store.transaction():
-            self._store.add_key(self._made(now))
+            self._store.add_key(self._make_key(now))
 
     def jwks(self, now: float) -> JsonObject:
-        """Return the public keys whose tokens may be alive."""
+        """Return the public keys of tokens that may still be valid."""
         self._current(now)
-        return {"keys": [self._published(key) for key in self._alive(now)]}
+        return {"keys": [self._public_jwk(key) for key in self._live_keys(now)]}
 
     def swept_before(self, now: float) -> float:
-        """Return when a key must have been retired to be of no use any more."""
+        """Return the time before which a retired key is not needed any more."""
         return now - self._kept_for
 
-    def _alive(self, now: float) -> list[StoredKey]:
+    def _live_keys(self, now: float) -> list[StoredKey]:
         return [
             key
             for key in self._store.signing_keys()
@@ -95,10 +97,10 @@ class SigningKeys:
         current = self._usable(now)
         if current is None:
             with self._store.transaction():
-                # Another process may have been quicker.
+                # Another process may have made one meanwhile.
                 current = self._usable(now)
                 if current is None:
-                    current = self._made(now)
+                    current = self._make_key(now)
                     self._store.add_key(current)
         return current
 
@@ -108,7 +110,7 @@ class SigningKeys:
                 return key if now - key.created_at < self._rotate_after else None
         return None
 
-    def _made(self, now: float) -> StoredKey:
+    def _make_key(self, now: float) -> StoredKey:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -133,7 +135,7 @@ class SigningKeys:
             self._loaded[key.key_id] = loaded
         return loaded
 
-    def _published(self, key: StoredKey) -> JsonObject:
+    def _public_jwk(self, key: StoredKey) -> JsonObject:
         public = self._private(key).public_key()
         made: JsonObject = json.loads(self._jwt.get_algorithm_by_name(key.algorithm).to_jwk(public))
         return made | {"kid": key.key_id, "use": "sig", "alg": key.algorithm}

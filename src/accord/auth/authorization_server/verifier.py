@@ -1,4 +1,4 @@
-"""Verifies the tokens of an authorization server of our own: no network between the two."""
+"""Verifies the tokens of the embedded authorization server, without a network."""
 
 import asyncio
 import time
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
 
-# How soon a revocation by another process that shares the store is seen.
+# Seconds until a revocation by another process that shares the store is noticed.
 _REREAD: Final = 1.0
 _REMEMBERED: Final = 300.0
 _CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
 
 
 class OwnTokenVerifier:
-    """Takes the tokens of one authorization server, for one audience.
+    """Verifies the tokens of one authorization server, for one audience.
 
     Args:
-        endpoints: gives what answers requests, once somebody needs it.
-        issuer: whose tokens are taken; None for any name of loopback.
-        audiences: for what they must be.
-        revoked: the grants that are revoked, as far as they are known.
+        endpoints: returns the endpoints, which opens the store when it is first called.
+        issuer: the accepted issuer; None for any name of loopback.
+        audiences: the accepted audiences.
+        revoked: the revoked grants.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class OwnTokenVerifier:
         self._memory = TokenMemory()
 
     def for_audience(self, audience: str) -> "OwnTokenVerifier":
-        """Return the same for an audience."""
+        """Return a verifier for one audience."""
         return OwnTokenVerifier(
             self._endpoints, issuer=self.issuer, audiences=(audience,), revoked=self._revoked
         )
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for; None where it is not good."""
+        """Return the principal of a token; None for an invalid token."""
         digest = digest_of(token)
         known = self._memory.find(digest)
         if known is None:
-            principal = await asyncio.to_thread(self.verified, token, time.time())
+            principal = await asyncio.to_thread(self.read_principal, token, time.time())
             if principal is None:
                 return None
             self._memory.keep(digest, principal, _REMEMBERED)
@@ -65,8 +65,8 @@ class OwnTokenVerifier:
             return None
         return None if await self._revoked.has(principal.claims["grant"]) else principal
 
-    def verified(self, token: str, now: float) -> Principal | None:
-        """Return whom a token stands for, revoked or not. Blocks."""
+    def read_principal(self, token: str, now: float) -> Principal | None:
+        """Return the principal of a token, revoked or not. Blocks."""
         claims = self._endpoints().keys.read(token, now)
         if claims is None or any(claims.get(name) is None for name in _CLAIMS):
             return None
@@ -91,7 +91,7 @@ class OwnTokenVerifier:
 
 
 class RevokedGrants:
-    """The grants that are revoked; read anew now and then, since processes may share a store."""
+    """The revoked grants; read again every second, since processes may share a store."""
 
     def __init__(self, endpoints: "Callable[[], Endpoints]") -> None:
         self._endpoints = endpoints
@@ -100,21 +100,21 @@ class RevokedGrants:
         self._changes = 0
 
     async def has(self, grant_id: str) -> bool:
-        """Tell whether a grant is revoked."""
+        """Whether a grant is revoked."""
         now = time.monotonic()
         if now - self._read_at < _REREAD:
             return grant_id in self._known
         changes = self._changes
         known = await asyncio.to_thread(self._read)
-        # What changed while it was read may not be in it.
+        # A change during the read may be missing in the result.
         if changes == self._changes:
             self._known, self._read_at = known, now
         return grant_id in known
 
     def forget(self) -> None:
-        """Read anew before the next answer: something may have been revoked here."""
+        """Read the store again at the next check: a grant may have been revoked here."""
         self._changes += 1
         self._read_at = float("-inf")
 
     def _read(self) -> frozenset[str]:
-        return self._endpoints().store.revoked()
+        return self._endpoints().store.revoked_grants()
