@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.auth import JwtVerifier
-from accord.auth.resource import AccessRefusal, bearer_of, challenge, is_for
+from accord.auth.resource import AccessRefusal, bearer_token, challenge, is_for
 from accord.auth.urls import canonical_url
 from support.issuer import ISSUER, RESOURCE, _part, jwks, private_key, token
 
@@ -29,7 +29,7 @@ def verify(text):
 @given(st.binary(max_size=60), st.binary(max_size=60), st.booleans())
 def test_any_header_and_query_give_a_token_a_refusal_or_nothing(value, query, is_bearer):
     value = b"Bearer " + value if is_bearer else value
-    found = bearer_of([(b"authorization", value)], query)
+    found = bearer_token([(b"authorization", value)], query)
     assert found is None or isinstance(found, str | AccessRefusal)
     if isinstance(found, str):
         assert found.isascii()

@@ -15,8 +15,8 @@ from accord.auth.flow import (
     TokenRefused,
     authorization_url,
     choose_scopes,
-    code_in,
     exchange_code,
+    read_authorization_response,
     refresh,
     request_client_credentials,
 )
@@ -147,14 +147,17 @@ def test_what_others_write_gives_no_commands_to_terminals():
     assert shown.startswith("https://login.example.org/a%1B%5B2Jb/%C3%BC%20;c=1?x=%07&")
     said = {"error": "bad\x1b[2J", "error_description": "\x07 why", "state": "s" * 32}
     with pytest.raises(FlowFailed) as caught:
-        code_in(said, asking())
+        read_authorization_response(said, asking())
     assert str(caught.value).isprintable()
 
 
 def test_the_code_of_our_answer_is_taken():
     request = asking()
-    assert code_in({"code": "c", "state": request.state}, request) == "c"
-    assert code_in({"code": "c", "state": request.state, "iss": ISSUER}, request) == "c"
+    assert read_authorization_response({"code": "c", "state": request.state}, request) == "c"
+    assert (
+        read_authorization_response({"code": "c", "state": request.state, "iss": ISSUER}, request)
+        == "c"
+    )
 
 
 @pytest.mark.requirement("auth.state.verified")
@@ -162,7 +165,7 @@ def test_the_code_of_our_answer_is_taken():
 def test_an_answer_without_our_state_is_refused(state):
     params = {"code": "c"} | ({} if state is None else {"state": state})
     with pytest.raises(FlowFailed, match="state"):
-        code_in(params, asking())
+        read_authorization_response(params, asking())
 
 
 @pytest.mark.parametrize(
@@ -171,27 +174,27 @@ def test_an_answer_without_our_state_is_refused(state):
 def test_an_answer_of_another_issuer_is_refused(iss):
     request = asking()
     with pytest.raises(FlowFailed, match="issuer") as caught:
-        code_in({"code": "c", "state": request.state, "iss": iss}, request)
+        read_authorization_response({"code": "c", "state": request.state, "iss": iss}, request)
     assert ISSUER in caught.value.hint
 
 
 def test_an_issuer_that_promises_to_name_itself_has_to():
     request = asking(among(authorization_response_iss_parameter_supported=True))
     with pytest.raises(FlowFailed, match="without iss"):
-        code_in({"code": "c", "state": request.state}, request)
+        read_authorization_response({"code": "c", "state": request.state}, request)
 
 
 def test_an_error_is_told_with_what_to_change():
     request = asking()
     params = {"error": "access_denied", "error_description": "not\ntoday", "state": request.state}
     with pytest.raises(FlowFailed, match="access_denied: not today") as caught:
-        code_in(params, request)
+        read_authorization_response(params, request)
     assert "declined" in caught.value.hint
     with pytest.raises(FlowFailed) as caught:
-        code_in({"error": "server_error", "state": request.state}, request)
+        read_authorization_response({"error": "server_error", "state": request.state}, request)
     assert caught.value.hint == "try again later"
     with pytest.raises(FlowFailed, match="without a code"):
-        code_in({"state": request.state}, request)
+        read_authorization_response({"state": request.state}, request)
 
 
 def test_an_error_about_the_resource_is_told_from_others():
@@ -201,14 +204,14 @@ def test_an_error_about_the_resource_is_told_from_others():
         {"error": "invalid_request", "error_description": "unknown parameter Resource"},
     ):
         with pytest.raises(ResourceRejected):
-            code_in(params | {"state": request.state}, request)
+            read_authorization_response(params | {"state": request.state}, request)
     with pytest.raises(FlowFailed) as caught:
-        code_in({"error": "invalid_request", "state": request.state}, request)
+        read_authorization_response({"error": "invalid_request", "state": request.state}, request)
     assert not isinstance(caught.value, ResourceRejected)
     # Who did not name it cannot leave it out either.
     silent = asking(names_resource=False)
     with pytest.raises(FlowFailed) as caught:
-        code_in({"error": "invalid_target", "state": silent.state}, silent)
+        read_authorization_response({"error": "invalid_target", "state": silent.state}, silent)
     assert not isinstance(caught.value, ResourceRejected)
 
 

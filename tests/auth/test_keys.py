@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from accord.auth.http import HttpResponse, NoResponse
-from accord.auth.jwks import FetchedKeys, FixedKeys, published_keys, read_keys
+from accord.auth.jwks import FetchedKeys, FixedKeys, fetch_keys, read_keys
 from accord.errors import AuthError
 from support.issuer import ISSUER, Published, jwk, jwks
 
@@ -248,7 +248,7 @@ def test_one_who_gives_up_waiting_does_not_stop_the_fetch_for_others():
 
 def found(answers, issuer=ISSUER):
     """Play an issuer; returns its keys, and what it was asked for."""
-    flow, asked = published_keys(issuer), []
+    flow, asked = fetch_keys(issuer), []
     try:
         request = next(flow)
         while True:

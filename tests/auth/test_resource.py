@@ -5,14 +5,14 @@ import json
 import pytest
 
 from accord.auth import resource
-from accord.auth.resource import AccessRefusal, bearer_of, challenge, is_for
+from accord.auth.resource import AccessRefusal, bearer_token, challenge, is_for
 from accord.auth.urls import canonical_url, metadata_url
 
 URL = "https://desk.example/.well-known/oauth-protected-resource/mcp"
 
 
 def bearer(value, query=b""):
-    return bearer_of([(b"host", b"x"), (b"authorization", value)], query)
+    return bearer_token([(b"host", b"x"), (b"authorization", value)], query)
 
 
 # -- names
@@ -102,7 +102,7 @@ def test_a_token_is_found_in_the_authorization_header(value):
 @pytest.mark.parametrize("value", [b"Basic YTpi", b"abc", b"", b"Digest x"])
 def test_another_scheme_is_no_token(value):
     assert bearer(value) is None
-    assert bearer_of([(b"host", b"x")]) is None
+    assert bearer_token([(b"host", b"x")]) is None
 
 
 @pytest.mark.requirement("auth.status-codes")
@@ -116,7 +116,7 @@ def test_a_malformed_header_is_400(value):
 
 
 def test_two_authorization_headers_are_400():
-    found = bearer_of([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")])
+    found = bearer_token([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")])
     assert isinstance(found, AccessRefusal)
     assert found.status == 400
 
@@ -169,7 +169,7 @@ def test_a_bad_token_is_told_that_it_is_bad():
 
 @pytest.mark.requirement("auth.status-codes")
 def test_a_weak_token_is_told_all_scopes_needed():
-    refusal = resource.lacks_scopes({"write", "read"})
+    refusal = resource.insufficient_scope({"write", "read"})
     assert refusal.status == 403
     assert 'error="insufficient_scope", scope="read write"' in challenge(refusal, URL)
     assert json.loads(refusal.body)["scope"] == "read write"
@@ -189,7 +189,7 @@ def test_nothing_breaks_out_of_a_challenge():
 @pytest.mark.requirement("auth.prm.server", "auth.prm.lists-as")
 def test_the_metadata_names_the_resource_and_who_issues_tokens():
     found = json.loads(
-        resource.metadata(
+        resource.resource_metadata(
             "https://desk.example/mcp",
             ["https://issuer.example"],
             scopes=["read"],

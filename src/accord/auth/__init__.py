@@ -1,10 +1,11 @@
 """Authorization: protecting a server, obtaining a token. Usable with any HTTP library.
 
-Names are loaded when they are first used: a server needs no client's part, nor the other way round.
+Names are loaded when they are first used: a server does not load the client's part, nor a client
+the server's.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
@@ -53,7 +54,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'accord.auth' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

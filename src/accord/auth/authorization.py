@@ -19,8 +19,8 @@ from accord.auth.flow import (
     ResourceRejected,
     TokenRefused,
     authorization_url,
-    code_in,
     exchange_code,
+    read_authorization_response,
     request_client_credentials,
 )
 from accord.auth.http import NoResponse
@@ -178,7 +178,7 @@ class AuthorizationAttempt:
         redirect.state = request.state
         params = await self._interaction.authorize(url, redirect)
         try:
-            code = code_in(params, request)
+            code = read_authorization_response(params, request)
         except FlowFailed:
             if params.get("error", "") not in _UNKNOWN_CLIENT:
                 await self._keep_client(request.client)

@@ -1,4 +1,4 @@
-"""How a client says who it is at the token endpoint, and the grant that needs nobody else."""
+"""The client as an authorization server knows it, and how it authenticates: secret or key."""
 
 import secrets
 from base64 import b64encode
@@ -17,7 +17,7 @@ AuthMethod: TypeAlias = Literal[
     "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
 ]
 METHODS: Final[tuple[AuthMethod, ...]] = ("client_secret_basic", "client_secret_post", "none")
-"""Those that we can be registered for: a key would have to be there before."""
+"""The methods that registration can choose; a key has to be known to the server in advance."""
 
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -25,7 +25,7 @@ _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """A client as one authorization server knows it; `repr` does not show the secret.
 
-    `is_registered` says that we have registered it ourselves, so that we may do so again.
+    `is_registered` says that accord registered it, and may do so again.
     """
 
     client_id: str
@@ -40,7 +40,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return f"ClientIdentity(client_id={self.client_id!r}, method={self.method!r})"
 
     def is_usable(self, now: float) -> bool:
-        """Whether its secret, if any, is still good."""
+        """Whether its secret, if any, has not expired."""
         return not 0 < self.secret_expires_at <= now
 
     def may_ask(self, scopes: Iterable[str]) -> bool:
@@ -65,12 +65,12 @@ def token_request(
 
     Args:
         url: of the endpoint.
-        fields: what is asked.
-        client: who asks.
+        fields: of the form.
+        client: the client that sends it.
         proof: the assertion of a client that has a key in place of a secret.
     """
     secret = client.client_secret
-    # The id alone proves nothing and may stand beside Basic; servers exist that look for it there.
+    # The id alone proves nothing and is allowed beside Basic; some servers look for it there.
     named = {**fields, "client_id": client.client_id}
     if client.method == "client_secret_basic" and secret is not None:
         pair = f"{quote_plus(client.client_id)}:{quote_plus(secret)}"
@@ -83,7 +83,7 @@ def token_request(
     return form_request(url, named)
 
 
-# Sent at once and used once; clocks may differ by this much.
+# Sent at once and used once; two minutes allow for clocks that differ.
 _LIFETIME: Final = 120
 _ELLIPTIC: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
@@ -93,13 +93,13 @@ class ClientKey:
 
     Args:
         private_key: in PEM, without a password.
-        id: by which the server tells it from others of the same client (`kid`).
-        algorithm: of the signatures; by default what is usual for such a key.
-        audience: to whom they are addressed: "issuer", "token_endpoint" for servers that want to
-            see its URL, or what such a server wants to see instead, which needs OAuth(issuer=...).
+        id: of the key, among several keys of the same client (`kid`).
+        algorithm: of the signatures; by default the usual one for the type of key.
+        audience: of the assertions: "issuer", "token_endpoint" for servers that expect its URL, or
+            a fixed text, which needs OAuth(issuer=...).
 
     Raises:
-        ValueError: there is no such key, or the algorithm does not go with it.
+        ValueError: the key cannot be read, or does not fit the algorithm.
     """
 
     def __init__(
@@ -111,25 +111,25 @@ class ClientKey:
         audience: str = "issuer",
     ) -> None:
         self._jwt = require_jwt("signing with a client's key")
-        self._key = _loaded(private_key)
+        self._key = _load_private_key(private_key)
         self.id = id
         self.algorithm = algorithm or _usual_algorithm(self._key)
         self.audience = audience
         try:
-            self._signed({})
+            self._sign({})
         except (self._jwt.PyJWTError, NotImplementedError, TypeError, ValueError):
-            raise ValueError(f"the key does not go with algorithm {self.algorithm!r}") from None
+            raise ValueError(f"the key does not fit algorithm {self.algorithm!r}") from None
 
     def __repr__(self) -> str:
         return f"<ClientKey {self.id!r}, {self.algorithm}>"
 
     @property
     def has_fixed_audience(self) -> bool:
-        """Whether it signs for the same audience whichever authorization server it is shown to."""
+        """Whether it signs for the same audience, whichever authorization server receives it."""
         return self.audience not in ("issuer", "token_endpoint")
 
     def assertion(self, client_id: str, *, issuer: str, endpoint: str, now: float) -> str:
-        """Return what proves, once and for a short time, that we are a client."""
+        """Return an assertion that authenticates the client once, for a short time."""
         known = {"issuer": issuer, "token_endpoint": endpoint}
         claims = {
             "iss": client_id,
@@ -139,21 +139,21 @@ class ClientKey:
             "iat": int(now),
             "exp": int(now) + _LIFETIME,
         }
-        return self._signed(claims)
+        return self._sign(claims)
 
-    def _signed(self, claims: dict[str, Any]) -> str:
+    def _sign(self, claims: dict[str, Any]) -> str:
         headers = {} if self.id is None else {"kid": self.id}
         signed: str = self._jwt.encode(claims, self._key, algorithm=self.algorithm, headers=headers)
         return signed
 
 
-def proof_of(
+def client_assertion(
     client: ClientIdentity, key: ClientKey | None, *, issuer: str, endpoint: str, now: float
 ) -> str | None:
     """Return the assertion for a request to the token endpoint; None for other clients.
 
     Raises:
-        FlowFailed: the client needs a key that is not here.
+        FlowFailed: the client needs a key, and has none.
     """
     if client.method != "private_key_jwt":
         return None
@@ -167,7 +167,7 @@ def proof_of(
     return key.assertion(client.client_id, issuer=issuer, endpoint=endpoint, now=now)
 
 
-def _loaded(private_key: str | bytes) -> Any:
+def _load_private_key(private_key: str | bytes) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -175,8 +175,8 @@ def _loaded(private_key: str | bytes) -> Any:
     try:
         return load_pem_private_key(given, None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
-        # What came may be half of a secret, so it is not shown.
-        raise ValueError("no private key: expected PEM without a password") from None
+        # The text may be part of a secret, so it is not shown.
+        raise ValueError("invalid private key: expected PEM without a password") from None
 
 
 def _usual_algorithm(key: Any) -> str:

@@ -1,7 +1,7 @@
-"""A guard around any ASGI app: nothing passes without a token that the server takes.
+"""A guard around any ASGI app: requests need a valid token.
 
-Every request is looked at by itself. What stays open is named: the metadata that tells clients
-where to get a token, health checks, and the preflights of browsers.
+Every request is checked by itself. Open without a token are the metadata that names the
+authorization server, health checks, and the preflights of browsers.
 """
 
 import logging
@@ -22,8 +22,8 @@ from accord.auth.verifiers import (
     RecentTokens,
     TokenMemory,
     TokenVerifier,
-    digest_of,
     for_audience,
+    token_digest,
 )
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 from accord.errors import AuthError
@@ -41,26 +41,26 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
-_UNKNOWN: Final = (None, 0.0)
+_NOT_FOUND: Final = (None, 0.0)
 _HEALTH: Final = ("/healthz", "/readyz")
 _JSON: Final = (b"content-type", b"application/json")
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _CHALLENGE: Final = b"www-authenticate"
-# Anybody may read where to get a token, pages in browsers too.
-_ANYBODY: Final = (b"access-control-allow-origin", b"*")
+# The metadata is public: pages of any origin may read it.
+_ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
 _MAX_AGE: Final = (b"cache-control", b"public, max-age=300")
 
 
 class GuardPolicy(Protocol):
-    """What a guard has to know; `Protected` is one."""
+    """The settings of a guard; `Protected` has them."""
 
     @property
     def verifier(self) -> TokenVerifier:
-        """Says whether a token is good."""
+        """Verifies tokens."""
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Where clients get tokens."""
+        """The authorization servers that issue tokens."""
 
     @property
     def public_url(self) -> str | None:
@@ -68,23 +68,23 @@ class GuardPolicy(Protocol):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What every token must allow."""
+        """The scopes that every token must have."""
 
     @property
     def scopes_supported(self) -> tuple[str, ...]:
-        """What clients may ask for."""
+        """The scopes that clients may ask for."""
 
     @property
     def resource_name(self) -> str | None:
-        """What people know the server by."""
+        """The name of the server, for users."""
 
     @property
     def documentation(self) -> str | None:
-        """A page about it."""
+        """The URL of a page about the server."""
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """The server as one client reaches it: its URL, and where its metadata is."""
+class _Resource(msgspec.Struct, frozen=True):
+    """One endpoint as its clients reach it: its URL, its metadata, its verifier."""
 
     resource: str
     metadata_url: str | None
@@ -95,20 +95,20 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class Guard:
-    """An ASGI app that lets requests with a good token through to another one.
+    """An ASGI app that passes requests with a valid token on to another one.
 
-    Whom the token stands for is in the scope, as "accord.principal". An app that finds out only
-    later that more is needed calls what is there as "accord.challenge" with the scopes, and answers
-    with status 403 and the header it gets. One whose answer lasts awaits what "accord.admitted"
-    returns now and then: false once the token is not good any more. What else the app has, such as
-    `options`, the guard has too. An app with more than one endpoint says so with `resource_paths`:
-    to each further path, the one that clients know it by.
+    The principal of the token is in the scope, as "accord.principal". An app that needs more scopes
+    calls `scope["accord.challenge"]` with them, and answers with status 403 and the header that it
+    returns. An app with a long response awaits `scope["accord.admitted"]()` now and then: false once
+    the token is not valid any more. Other attributes of the app, such as `options`, are attributes
+    of the guard too. An app with more than one endpoint has `resource_paths`: from each further
+    path to the one that clients use for it.
 
     Args:
         app: any ASGI app.
-        protection: what is required.
-        path: of the app's endpoint, within where it is mounted.
-        public_url: where clients reach it, unless the protection says so.
+        protection: the settings.
+        path: of the app's endpoint, below its mount point.
+        public_url: where clients reach it, unless the settings have it.
         open_paths: further paths that need no token.
     """
 
@@ -127,57 +127,56 @@ class Guard:
         url = protection.public_url if protection.public_url is not None else public_url
         self.public_url = None if url is None else endpoint_url(url, self.path)
         self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
-        self._places: dict[str, _Place] = {}
+        self._resources: dict[str, _Resource] = {}
         self._required = protection.scopes
-        # Without an authorization server there is nothing to tell: the metadata has to name one
-        # (auth.prm.lists-as).
+        # Metadata has to name an authorization server (auth.prm.lists-as).
         self._has_metadata: bool = getattr(protection, "has_metadata", True)
-        self._others: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
+        self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
         self._public = None
         if self.public_url is not None:
-            self._public = self._known(self.public_url, self.path)
+            self._public = self._resource_at(self.public_url, self.path)
 
     def __getattr__(self, name: str) -> Any:
-        # So that whoever serves the app can ask for what it offers, with a guard or without.
+        # Servers that run the app read its attributes, with a guard or without.
         if name == "app" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.app, name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        place = self._public
-        if place is not None and scope.get("path") == self.path and scope.get("method") == "POST":
-            admitted = self._recall(scope, place)
+        target = self._public
+        if target is not None and scope.get("path") == self.path and scope.get("method") == "POST":
+            admitted = self._recall(scope, target)
             if admitted is not None:
                 scope[_PRINCIPAL] = admitted
-                scope[_CHALLENGE_FOR] = place.challenge_for
+                scope[_CHALLENGE_FOR] = target.challenge_for
                 await self.app(scope, receive, send)
                 return
-        # Whatever stands outside of us does not decide who is who.
+        # Only this guard sets the principal: one from outer apps is removed.
         scope.pop(_PRINCIPAL, None)
         await self._call(scope, receive, send)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request that is not known to be good."""
+        """Serve a request of unknown validity."""
         if self._is_open(scope):
             await self.app(scope, receive, send)
             return
-        place = self._place(scope)
-        if isinstance(place, AccessRefusal):
-            await self._refuse(place, None, scope, receive, send)
+        target = self._find_resource(scope)
+        if isinstance(target, AccessRefusal):
+            await self._refuse(target, None, scope, receive, send)
             return
         if self._is_metadata(scope):
-            await self._publish(place, scope, send)
+            await self._publish(target, scope, send)
             return
         shown = scope["headers"], scope.get("query_string", b"")
         client = scope.get("client")
         REQUEST_SOURCE.set("" if client is None else client_network(str(client[0])))
-        admitted = self._recall(scope, place) or await self._admit(*shown, place)
+        admitted = self._recall(scope, target) or await self._admit(*shown, target)
         if isinstance(admitted, AccessRefusal):
-            await self._refuse(admitted, place, scope, receive, send)
+            await self._refuse(admitted, target, scope, receive, send)
             return
         scope[_PRINCIPAL] = admitted
-        scope[_CHALLENGE_FOR] = place.challenge_for
-        scope[_ADMITTED] = partial(self._admits_still, *shown, place)
+        scope[_CHALLENGE_FOR] = target.challenge_for
+        scope[_ADMITTED] = partial(self._is_still_admitted, *shown, target)
         await self.app(scope, receive, send)
 
     def _is_open(self, scope: Scope) -> bool:
@@ -187,9 +186,9 @@ class Guard:
             return _is_preflight(scope)
         return _local_path(scope).rstrip("/") in self._open
 
-    def _recall(self, scope: Scope, place: _Place) -> Principal | None:
-        """Return who sends a request, where its token was found to be good a moment ago."""
-        if place.memory is None or scope.get("query_string"):
+    def _recall(self, scope: Scope, target: _Resource) -> Principal | None:
+        """Return the principal of a request if its token was verified a moment ago."""
+        if target.memory is None or scope.get("query_string"):
             return None
         given = None
         for name, value in scope["headers"]:
@@ -199,75 +198,75 @@ class Guard:
                 given = value
         if given is None:
             return None
-        recent = place.recent.known.get(given)
+        recent = target.recent.known.get(given)
         if recent is not None and recent[1] > time():
             return recent[0]
         if not given.startswith(b"Bearer "):
             return None
-        principal, until = place.memory.find(digest_of(given[7:])) or _UNKNOWN
+        principal, until = target.memory.find(token_digest(given[7:])) or _NOT_FOUND
         if principal is None or not self._required <= principal.scopes:
             return None
-        place.recent.keep(given, principal, until)
+        target.recent.keep(given, principal, until)
         return principal
 
     async def _admit(
-        self, headers: Headers, query: bytes, place: _Place
+        self, headers: Headers, query: bytes, target: _Resource
     ) -> Principal | AccessRefusal:
-        """Say who sends a request, or why it is refused."""
-        token = resource.bearer_of(headers, query)
+        """Return the principal of a request, or why it is refused."""
+        token = resource.bearer_token(headers, query)
         if token is None:
             return resource.missing_token(sorted(self._required))
         if isinstance(token, AccessRefusal):
             return token
         try:
-            principal = await place.verifier.verify(token)
+            principal = await target.verifier.verify(token)
         except AuthError as error:
-            log.info("a token cannot be verified: %s", error)  # who could not tell complains
+            log.info("a token cannot be verified: %s", error)  # the verifier logs the cause
             return resource.unavailable()
         if principal is None:  # auth.token.invalid-401
             return resource.invalid_token(scopes=sorted(self._required))
         if not self._required <= principal.scopes:
-            return resource.lacks_scopes(self._required)
+            return resource.insufficient_scope(self._required)
         return principal
 
-    async def _admits_still(self, headers: Headers, query: bytes, place: _Place) -> bool:
-        admitted = await self._admit(headers, query, place)
-        # Who cannot tell now sends nobody away.
+    async def _is_still_admitted(self, headers: Headers, query: bytes, target: _Resource) -> bool:
+        admitted = await self._admit(headers, query, target)
+        # A verifier that cannot be reached ends no stream.
         return isinstance(admitted, Principal) or admitted.status == 503
 
-    # -- where we are
+    # -- the endpoint of a request
 
-    def _place(self, scope: Scope) -> _Place | AccessRefusal:
+    def _find_resource(self, scope: Scope) -> _Resource | AccessRefusal:
         path = self._path_of(scope)
         if self._public is not None:
             above = self._public.resource.removesuffix(self.path)
-            return self._public if path == self.path else self._known(f"{above}{path}", path)
+            return self._public if path == self.path else self._resource_at(f"{above}{path}", path)
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
-        # A socket in the file system has no port; some servers tell one as text.
+        # A Unix socket has no port; some servers give the port as text.
         port = None if server is None else int(server[1] or 0) or None
         origin = _origin(host, scope.get("scheme", "http"), port)
         if origin is None:
             why = "only requests to localhost are served; set public_url for others"
             return AccessRefusal(403, "forbidden_host", why)
-        return self._known(f"{origin}{root}{path}", path)
+        return self._resource_at(f"{origin}{root}{path}", path)
 
     def _path_of(self, scope: Scope) -> str:
-        """Return the path of the endpoint that a request is for, or about."""
+        """Return the path of the endpoint that a request is for, or asks the metadata of."""
         before, about, rest = _local_path(scope).rstrip("/").partition(RESOURCE_METADATA)
         named = rest.removeprefix(self._prefix) if about else before
-        return self._others.get(named, self.path)
+        return self._other_paths.get(named, self.path)
 
     @property
     def _prefix(self) -> str:
-        """What stands before our path where clients reach us."""
+        """The prefix of our path in the public URL."""
         return urlsplit(self.public_url or "").path.removesuffix(self.path)
 
-    def _known(self, url: str, path: str) -> _Place:
-        found = self._places.get(url)
+    def _resource_at(self, url: str, path: str) -> _Resource:
+        found = self._resources.get(url)
         if found is None:
             verifier = for_audience(self.protection.verifier, url)
-            # Clients that name no resource have tokens for the endpoint that goes unnamed.
+            # Clients that omit the parameter resource have tokens for the main endpoint.
             unnamed = f"{url.removesuffix(path)}{self.path}"
             other = for_audience(self.protection.verifier, unnamed)
             if path != self.path and other is not verifier:
@@ -276,53 +275,55 @@ class Guard:
             described_at = metadata_url(url, path) if self._has_metadata else None
             challenge_for = partial(_challenge_for, self._required, described_at)
             recent = RecentTokens()
-            found = _Place(url, described_at, verifier, memory, recent, challenge_for)
-            if len(self._places) < _PLACES_MOST:
-                self._places[url] = found
+            found = _Resource(url, described_at, verifier, memory, recent, challenge_for)
+            if len(self._resources) < _RESOURCES_MOST:
+                self._resources[url] = found
         return found
 
     # -- metadata
 
     def _is_metadata(self, scope: Scope) -> bool:
-        """Whether a path is one of ours for metadata: at the root, with our path, or our URL's."""
+        """Whether a path is one of our metadata: at the root, with our path, or our URL's."""
         if scope["type"] != "http" or RESOURCE_METADATA not in scope["path"]:
             return False
         before, _, rest = _local_path(scope).partition(RESOURCE_METADATA)
         rest, prefix = rest.rstrip("/"), self._prefix
         if before not in ("", prefix):
             return False
-        paths = (self.path, *self._others.values())
+        paths = (self.path, *self._other_paths.values())
         return not rest or any(rest in (path, f"{prefix}{path}") for path in paths)
 
-    async def _publish(self, place: _Place, scope: Scope, send: Send) -> None:
+    async def _publish(self, target: _Resource, scope: Scope, send: Send) -> None:
         method = scope["method"]
         if not self._has_metadata:
-            await _respond(send, 404, [_JSON, _ANYBODY], _NO_METADATA, is_head=method == "HEAD")
+            await _respond(send, 404, [_JSON, _ANY_ORIGIN], _NO_METADATA, is_head=method == "HEAD")
         elif method == "OPTIONS":
             allowed = [
                 (b"access-control-allow-methods", b"GET"),
                 (b"access-control-allow-headers", b"*"),
             ]
-            await _respond(send, 204, [_ANYBODY, *allowed], None)
+            await _respond(send, 204, [_ANY_ORIGIN, *allowed], None)
         elif method not in ("GET", "HEAD"):
             await _respond(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
         else:
             protection = self.protection
-            body = resource.metadata(
-                place.resource,
+            body = resource.resource_metadata(
+                target.resource,
                 protection.issuers,
                 scopes=protection.scopes_supported,
                 name=protection.resource_name,
                 documentation=protection.documentation,
             )
-            await _respond(send, 200, [_JSON, _MAX_AGE, _ANYBODY], body, is_head=method == "HEAD")
+            await _respond(
+                send, 200, [_JSON, _MAX_AGE, _ANY_ORIGIN], body, is_head=method == "HEAD"
+            )
 
     # -- refusing
 
     async def _refuse(
         self,
         refusal: AccessRefusal,
-        place: _Place | None,
+        target: _Resource | None,
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -332,14 +333,14 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": refusal.error})
             return
         headers = [_JSON, _NO_STORE]
-        if place is not None and refusal.status in (401, 403):
-            headers.append((_CHALLENGE, _challenge(refusal, place.metadata_url)))
+        if target is not None and refusal.status in (401, 403):
+            headers.append((_CHALLENGE, _challenge(refusal, target.metadata_url)))
         if refusal.status == 503:
             headers.append((b"retry-after", b"5"))
         await _respond(send, refusal.status, headers + self._cors(scope), refusal.body)
 
     def _cors(self, scope: Scope) -> Headers:
-        """Let pages read why, if the app lets them read its answers."""
+        """Return CORS headers, if the app allows the origin to read its responses."""
         headers: Headers = []
         ask = getattr(self.app, "cors_headers", None)
         if ask is not None:
@@ -354,15 +355,15 @@ _NO_METADATA: Final = msgspec.json.encode(
         "gives them out",
     }
 )
-# Only names of loopback make places of their own, one for each way to write them.
-_PLACES_MOST: Final = 16
+# One for each endpoint and each name of loopback.
+_RESOURCES_MOST: Final = 16
 
 
 def _challenge_for(
     required: frozenset[str], url: str | None, scopes: Iterable[str]
 ) -> tuple[bytes, bytes]:
-    """Return the header of an answer that names all scopes needed."""
-    return _CHALLENGE, _challenge(resource.lacks_scopes({*required, *scopes}), url)
+    """Return a challenge header that names all scopes that are needed."""
+    return _CHALLENGE, _challenge(resource.insufficient_scope({*required, *scopes}), url)
 
 
 @lru_cache(maxsize=256)
@@ -371,7 +372,7 @@ def _challenge(refusal: AccessRefusal, url: str | None) -> bytes:
 
 
 def _local_path(scope: Scope) -> str:
-    """Return the path below where the app is mounted."""
+    """Return the path below the mount point of the app."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
@@ -379,10 +380,10 @@ def _local_path(scope: Scope) -> str:
 
 @lru_cache(maxsize=64)
 def _origin(host: bytes, scheme: str, listens_on: int | None) -> str | None:
-    """Return where a client on this machine reaches us, by the name that it uses.
+    """Return the origin at which a client on this machine reaches us, by the name that it uses.
 
-    The port is that of the socket: tokens for another server on this machine, which that server may
-    have sent us under its own name, are not for us.
+    The port has to be that of the socket: another server on this machine could otherwise forward
+    its own tokens to us under its own name.
     """
     scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     try:
@@ -416,21 +417,21 @@ async def _respond(
 
 
 class Protected:
-    """Lets nobody in without a token. What `Server(auth=...)` takes.
+    """A server that requires tokens: the argument of `Server(auth=...)`.
 
     Args:
-        verifier: says whether a token is good.
-        issuer: where clients get tokens: one authorization server or several; by default the
-            verifier's issuer. An empty list says that there is none, and that clients are given
-            tokens by other means: no metadata is then published. `StaticTokens` has none.
+        verifier: verifies tokens.
+        issuer: the authorization servers that issue tokens, one or several; by default the
+            verifier's issuer. With an empty list clients get tokens by other means, and no metadata
+            is published. `StaticTokens` has no issuer.
         public_url: where clients reach the server; not needed on loopback.
-        scopes: what every token must allow.
-        scopes_supported: what clients may ask for; by default what every token must allow.
-        resource_name: what people know the server by.
-        documentation: a page about it.
+        scopes: the scopes that every token must have.
+        scopes_supported: the scopes that clients may ask for; by default `scopes`.
+        resource_name: the name of the server, for users.
+        documentation: the URL of a page about it.
 
     Raises:
-        ValueError: it is not said who issues tokens, or the URL is none.
+        ValueError: the issuer is missing, or the URL is invalid.
     """
 
     def __init__(
@@ -448,7 +449,7 @@ class Protected:
         if issuers is None:
             raise ValueError(
                 "issuer is missing: name the authorization server that issues tokens, or issuer=[] "
-                "where clients are given tokens by other means"
+                "if clients get tokens by other means"
             )
         self.issuers = (issuers,) if isinstance(issuers, str) else tuple(issuers)
         self.has_metadata = bool(self.issuers)
@@ -456,22 +457,22 @@ class Protected:
             canonical_url(public_url)
         self.verifier = verifier
         self.public_url = public_url
-        self.scopes = frozenset(_words(scopes))
-        supported = self.scopes if scopes_supported is None else _words(scopes_supported)
+        self.scopes = frozenset(_split_scopes(scopes))
+        supported = self.scopes if scopes_supported is None else _split_scopes(scopes_supported)
         self.scopes_supported = tuple(sorted({*supported, *self.scopes}))
         self.resource_name = resource_name
         self.documentation = documentation
 
     def guard(self, app: Any, *, path: str = "/mcp", public_url: str | None = None) -> Guard:
-        """Return an ASGI app that lets requests through to another one.
+        """Return an ASGI app that requires tokens and passes requests on to another one.
 
         Args:
             app: any ASGI app.
-            path: of its endpoint, within where the app is mounted.
-            public_url: where clients reach it, unless that was said before.
+            path: of its endpoint, below its mount point.
+            public_url: where clients reach it, unless the settings have it.
         """
         return Guard(app, self, path=path, public_url=public_url)
 
 
-def _words(scopes: Iterable[str]) -> Iterable[str]:
+def _split_scopes(scopes: Iterable[str]) -> Iterable[str]:
     return scopes.split() if isinstance(scopes, str) else scopes

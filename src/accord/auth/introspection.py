@@ -12,8 +12,8 @@ from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
 from accord.auth.http import HttpResponse, NoResponse, Send, form_request
-from accord.auth.jwt_verifier import claims_fault, principal_of
-from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, digest_of
+from accord.auth.jwt_verifier import claims_fault, principal_from_claims
+from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError
 from accord.principal import Principal
@@ -102,7 +102,7 @@ class IntrospectionVerifier:
         Raises:
             AuthError: the issuer cannot be asked.
         """
-        digest = digest_of(token)
+        digest = token_digest(token)
         known = self.memory.find(digest) or self._refused.find(digest)
         if known is not None:
             return known[0]
@@ -174,7 +174,7 @@ class IntrospectionVerifier:
         if fault is not None:
             log.info("an introspected token is refused: %s", fault)
             return None
-        found = principal_of(told)
+        found = principal_from_claims(told)
         return Principal(
             subject=found.subject,
             client_id=found.client_id,

@@ -163,16 +163,16 @@ class FetchedKeys:
     ) -> None:
         self._issuer = issuer
         self._url = url
-        self._place = shown_url(url or issuer)
+        self._shown_url = shown_url(url or issuer)
         self._send = send
         self._ttl = ttl
         self._pause = pause
         self._keep = keep
         self._clock = clock
         self._keys: tuple[VerifyingKey, ...] | None = None
-        self._fetched = self._tried = float("-inf")
+        self._fetched_at = self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
-        self._why = "not yet"
+        self._failure = "not yet"
 
     async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
         """Return the keys that may have signed a token.
@@ -180,15 +180,15 @@ class FetchedKeys:
         Raises:
             AuthError: no keys could be fetched yet, or those at hand are too old.
         """
-        age = self._clock() - self._fetched
+        age = self._clock() - self._fetched_at
         if self._keys is None or age > self._keep:
             self._keys = None
             await self._fetch()
         elif age > self._ttl:
-            self._begin()  # nobody waits for it
+            self._start_fetch()  # nobody waits for it
         keys: tuple[VerifyingKey, ...] | None = self._keys
         if keys is None:
-            raise AuthError(f"no keys could be fetched from {self._place}: {self._why}")
+            raise AuthError(f"no keys could be fetched from {self._shown_url}: {self._failure}")
         found = _choose(keys, algorithm, id)
         if not found and id is not None and not any(key.id == id for key in keys):
             await self._fetch()
@@ -204,37 +204,37 @@ class FetchedKeys:
 
     async def _fetch(self) -> None:
         """Wait for a fetch, begun by us or by others."""
-        task = self._begin()
+        task = self._start_fetch()
         if task is not None:
             await asyncio.shield(task)
 
-    def _begin(self) -> "asyncio.Task[None] | None":
+    def _start_fetch(self) -> "asyncio.Task[None] | None":
         loop = asyncio.get_running_loop()
         task = self._fetching
         if task is not None and not task.done() and task.get_loop() is loop:
             return task
         now = self._clock()
-        if now - self._tried < self._pause:
+        if now - self._tried_at < self._pause:
             return None
-        self._tried = now
+        self._tried_at = now
         self._fetching = loop.create_task(self._fetch_now(), name="accord-jwks")
         return self._fetching
 
     async def _fetch_now(self) -> None:
         try:
-            keys = await carried(published_keys(self._issuer, self._url), self._send)
+            keys = await carried(fetch_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
-            self._why = str(error)
+            self._failure = str(error)
             if isinstance(error, NoResponse) and error.is_refused:
                 # What metadata names may not be anywhere; what the operator names may.
-                self._why += "; if the keys are there, say so with jwks_url"
-            log.warning("keys could not be fetched from %s: %s", self._place, self._why)
+                self._failure += "; if the keys are there, say so with jwks_url"
+            log.warning("keys could not be fetched from %s: %s", self._shown_url, self._failure)
             return
         self._keys = tuple(keys)
-        self._fetched = self._clock()
+        self._fetched_at = self._clock()
 
 
-def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
+def fetch_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
     """Find an issuer's keys, by its metadata unless their URL is known.
 
     Raises:

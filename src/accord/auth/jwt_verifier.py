@@ -12,7 +12,7 @@ import msgspec
 from accord.auth.http import Send
 from accord.auth.jwks import FetchedKeys, FixedKeys, KeySource, read_keys, require_jwt
 from accord.auth.resource import is_for
-from accord.auth.verifiers import TokenMemory, digest_of
+from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
 
 log = logging.getLogger("accord.auth")
@@ -81,13 +81,13 @@ class JwtVerifier:
             raise ValueError("give only one of jwks_url, keys and secret")
         require_jwt()  # at once: it takes a moment
         self.issuer = issuer
-        self.audience = _several(audience)
-        self.clients = frozenset(_several(clients))
+        self.audience = _as_tuple(audience)
+        self.clients = frozenset(_as_tuple(clients))
         self.leeway = leeway
-        self.algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
-        self._secret = None if secret is None else _checked_secret(secret)
+        self.algorithms = _check_algorithms(algorithms, has_secret=secret is not None)
+        self._secret = None if secret is None else _check_secret(secret)
         self._clock: Callable[[], float] = settings.get("clock", time.time)
-        self._scope_claims = _several(settings.pop("scope_claims", _SCOPE_CLAIMS))
+        self._scope_claims = _as_tuple(settings.pop("scope_claims", _SCOPE_CLAIMS))
         self._scope_prefix: str = settings.pop("scope_prefix", "")
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
@@ -117,13 +117,13 @@ class JwtVerifier:
         Raises:
             AuthError: the issuer's keys could not be fetched.
         """
-        digest = digest_of(token)
+        digest = token_digest(token)
         known = self.memory.find(digest)
         if known is not None:
             return known[0]
         try:
             principal = await self._read(token)
-        except _NotGood as error:
+        except _InvalidToken as error:
             log.info("a token is refused: %s", error)
             return None
         self.memory.keep(digest, principal, _REMEMBERED)
@@ -132,11 +132,11 @@ class JwtVerifier:
     async def _read(self, token: str) -> Principal:
         parts = _COMPACT.fullmatch(token)
         if parts is None:
-            raise _NotGood("it is no JWT")
+            raise _InvalidToken("it is no JWT")
         header = _object(parts[2], "header")
         fault = header_fault(header, self.algorithms)
         if fault is not None:
-            raise _NotGood(fault)
+            raise _InvalidToken(fault)
         await self._check_signature(header, parts[1].encode(), _bytes(parts[4]))
         claims = _object(parts[3], "claims")
         fault = claims_fault(
@@ -148,8 +148,8 @@ class JwtVerifier:
             leeway=self.leeway,
         )
         if fault is not None:
-            raise _NotGood(fault)
-        return principal_of(claims, self._scope_claims, self._scope_prefix)
+            raise _InvalidToken(fault)
+        return principal_from_claims(claims, self._scope_claims, self._scope_prefix)
 
     async def _check_signature(
         self, header: Mapping[str, Any], signed: bytes, signature: bytes
@@ -158,11 +158,11 @@ class JwtVerifier:
         verify = require_jwt().get_algorithm_by_name(algorithm).verify
         if self._secret is not None:
             if not verify(signed, self._secret, signature):
-                raise _NotGood("its signature is wrong: it is not that of the shared secret")
+                raise _InvalidToken("its signature is wrong: it is not that of the shared secret")
             return
         id = header.get("kid")
         if not isinstance(id, str | None):
-            raise _NotGood("the id of its key is no text")
+            raise _InvalidToken("the id of its key is no text")
         tried = 0
         # A key that has changed under its name, or without one, shows in this way alone.
         for find in (self._keys.candidates, self._keys.candidates_anew):
@@ -171,21 +171,23 @@ class JwtVerifier:
             if any(verify(signed, each.key, signature) for each in found[:_CANDIDATES_MOST]):
                 return
         if not tried:
-            raise _NotGood(f"the issuer has no key {_shown(id)} for {algorithm}")
-        raise _NotGood(f"its signature is wrong: it is not that of the issuer's key {_shown(id)}")
+            raise _InvalidToken(f"the issuer has no key {_format_value(id)} for {algorithm}")
+        raise _InvalidToken(
+            f"its signature is wrong: it is not that of the issuer's key {_format_value(id)}"
+        )
 
 
-class _NotGood(Exception):
+class _InvalidToken(Exception):
     """Why a token is refused."""
 
 
-def _several(audience: str | Sequence[str] | None) -> tuple[str, ...]:
+def _as_tuple(audience: str | Sequence[str] | None) -> tuple[str, ...]:
     if audience is None:
         return ()
     return (audience,) if isinstance(audience, str) else tuple(audience)
 
 
-def _checked_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> frozenset[str]:
+def _check_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> frozenset[str]:
     known = _SYMMETRIC if has_secret else ASYMMETRIC
     chosen = frozenset(asked or (("HS256",) if has_secret else known))
     unfit = sorted(chosen.difference(known))
@@ -195,7 +197,7 @@ def _checked_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> fro
     return chosen
 
 
-def _checked_secret(secret: str | bytes) -> bytes:
+def _check_secret(secret: str | bytes) -> bytes:
     found = secret.encode() if isinstance(secret, str) else secret
     if len(found) < _SECRET_LEAST:
         raise ValueError(f"the secret has {len(found)} bytes, expected at least {_SECRET_LEAST}")
@@ -229,14 +231,14 @@ def _bytes(part: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(f"{part}{'=' * (-len(part) % 4)}")
     except ValueError:
-        raise _NotGood("it is no JWT") from None
+        raise _InvalidToken("it is no JWT") from None
 
 
 def _object(part: str, name: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(_bytes(part), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _NotGood(f"its {name} is no JSON object") from None
+        raise _InvalidToken(f"its {name} is no JSON object") from None
 
 
 def claims_fault(
@@ -259,21 +261,19 @@ def claims_fault(
         leeway: seconds by which clocks may differ.
     """
     if issuer is not None and claims.get("iss") != issuer:
-        return f"its issuer is {_shown(claims.get('iss'))}, expected {_shown(issuer)}"
+        return f"its issuer is {_format_value(claims.get('iss'))}, expected {_format_value(issuer)}"
     if not is_for(claims.get("aud"), audience):  # auth.token.audience-validated
         client = _client(claims)
         if claims.get("aud") is not None or client is None or client not in clients:
-            expected = " or ".join(map(_shown, audience)) or "none"
-            return (
-                f"its audience is {_shown(claims.get('aud'))}, expected {expected} (see audience=)"
-            )
-    ends = _moment(claims, "exp")
+            expected = " or ".join(map(_format_value, audience)) or "none"
+            return f"its audience is {_format_value(claims.get('aud'))}, expected {expected} (see audience=)"
+    ends = _timestamp(claims, "exp")
     if ends is None:
         return "it does not say when it expires"
     if ends + leeway <= now:
         return f"it expired {now - ends:.0f} s ago"
     for name in ("nbf", "iat"):
-        begins = _moment(claims, name)
+        begins = _timestamp(claims, name)
         if name in claims and begins is None:
             return f"{name} is no time"
         if begins is not None and begins - leeway > now:
@@ -285,20 +285,20 @@ def claims_fault(
     return None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return what stands in a token, for the log: short, and on one line."""
     return ascii(value)[:200]
 
 
-def _moment(claims: Mapping[str, Any], name: str) -> float | None:
+def _timestamp(claims: Mapping[str, Any], name: str) -> float | None:
     found = claims.get(name)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found) if abs(found) < _LAST_MOMENT else None
+    return float(found) if abs(found) < _LAST_TIMESTAMP else None
 
 
 # Later than this no date can be written.
-_LAST_MOMENT: Final = 253_402_300_800
+_LAST_TIMESTAMP: Final = 253_402_300_800
 
 
 def _subject(claims: Mapping[str, Any]) -> str | None:
@@ -314,7 +314,7 @@ def _client(claims: Mapping[str, Any]) -> str | None:
     return None
 
 
-def principal_of(
+def principal_from_claims(
     claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
 ) -> Principal:
     """Return whom claims stand for; they have been found to be good.
@@ -333,7 +333,7 @@ def principal_of(
             for each in _scopes(claims, scope_claims)
         ),
         issuer=issuer if isinstance(issuer, str) else None,
-        expires_at=_moment(claims, "exp"),
+        expires_at=_timestamp(claims, "exp"),
         claims=claims,
     )
 

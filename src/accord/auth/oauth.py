@@ -21,7 +21,7 @@ from accord.auth.tokens import (
     TokenGrant,
     TokenStore,
     check_writable,
-    issuer_in,
+    issuer_of_key,
     stored_client_key,
     stored_server_key,
 )
@@ -221,7 +221,7 @@ class OAuth:
         if key is None:
             return False
         await self._store.write(key, None)
-        issuer = issuer_in(key)
+        issuer = issuer_of_key(key)
         if issuer is not None:
             await self._store.write(stored_client_key(issuer), None)
         await self._store.write(self._server_key(resource_url), None)
@@ -284,7 +284,7 @@ class OAuth:
             try:
                 renewed = await self._request_refresh(url, latest)
             except TokenRefused as error:
-                if error.is_passing:
+                if error.is_temporary:
                     raise
                 log.info("a refresh token is not accepted any more: %s", error)
                 state.grant = None

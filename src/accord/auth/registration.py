@@ -76,7 +76,7 @@ def register(
             STEP,
             asked=server.url or server.issuer,
             came="metadata without a registration_endpoint",
-            hint=_by_hand(redirect_uris),
+            hint=_manual_hint(redirect_uris),
         )
     for uri in redirect_uris:
         check_redirect_uri(uri)
@@ -84,7 +84,9 @@ def register(
         method="POST",
         url=endpoint,
         headers={"Content-Type": "application/json", "Accept": "application/json"},
-        body=msgspec.json.encode(_document(server, description, redirect_uris, grants, scopes)),
+        body=msgspec.json.encode(
+            _client_metadata(server, description, redirect_uris, grants, scopes)
+        ),
     )
     try:
         response = yield request
@@ -92,7 +94,7 @@ def register(
         raise FlowFailed(STEP, asked=request.shown, came=error.reason, hint=error.hint) from None
     said = response.object()
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
-        hint = _by_hand(redirect_uris)
+        hint = _manual_hint(redirect_uris)
         if server.is_assumed:
             # All that was found is a server that wants a token.
             hint = (
@@ -100,10 +102,10 @@ def register(
                 'token: pass auth="..."'
             )
         raise FlowFailed(STEP, asked=request.shown, came=response.shown, hint=hint)
-    return _registered(said, redirect_uris, scopes)
+    return _read_registration(said, redirect_uris, scopes)
 
 
-def _by_hand(redirect_uris: Sequence[str]) -> str:
+def _manual_hint(redirect_uris: Sequence[str]) -> str:
     told = "register the client by hand and pass OAuth(client_id=...)"
     if not redirect_uris:
         return told
@@ -111,7 +113,7 @@ def _by_hand(redirect_uris: Sequence[str]) -> str:
     return f"{told}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
 
 
-def _document(
+def _client_metadata(
     server: ServerMetadata,
     description: ClientDescription,
     redirect_uris: Sequence[str],
@@ -121,8 +123,8 @@ def _document(
     document: dict[str, Any] = {
         "client_name": description.name,
         "redirect_uris": list(redirect_uris),
-        "grant_types": _supported(grants, server.grant_types_supported),
-        "token_endpoint_auth_method": _wished_method(server),
+        "grant_types": _supported_grants(grants, server.grant_types_supported),
+        "token_endpoint_auth_method": _preferred_method(server),
         "application_type": "native",
     }
     if "authorization_code" in grants:
@@ -134,14 +136,14 @@ def _document(
     return document
 
 
-def _supported(wanted: Sequence[str], offered: Sequence[str] | None) -> list[str]:
+def _supported_grants(wanted: Sequence[str], offered: Sequence[str] | None) -> list[str]:
     """Ask for no grant that the server says it does not know, but always for the first."""
     if offered is None:
         return list(wanted)
     return [each for each in wanted if each in offered or each == wanted[0]]
 
 
-def _wished_method(server: ServerMetadata) -> AuthMethod:
+def _preferred_method(server: ServerMetadata) -> AuthMethod:
     """A client on somebody's machine keeps no secrets, so none is the honest wish."""
     offered = server.token_endpoint_auth_methods_supported
     if offered is None:
@@ -153,7 +155,7 @@ def _wished_method(server: ServerMetadata) -> AuthMethod:
     return "none"
 
 
-def _registered(
+def _read_registration(
     said: Mapping[str, Any], redirect_uris: Sequence[str], scopes: Sequence[str]
 ) -> ClientIdentity:
     secret = said.get("client_secret")

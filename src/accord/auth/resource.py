@@ -77,7 +77,7 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text.encode()) is not None
 
 
-def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | None:
+def bearer_token(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | None:
     """Return the token of a request, why it is refused, or None where it brings none.
 
     Args:
@@ -85,12 +85,14 @@ def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | 
         query: the query string; a token there is refused, whatever the headers say.
     """
     if query and _has_token(query):  # auth.token.not-in-query
-        return _malformed("a token in the query string is not taken; use the Authorization header")
+        return _invalid_request(
+            "a token in the query string is not taken; use the Authorization header"
+        )
     given = None
     for name, value in headers:
         if name == b"authorization":
             if given is not None:
-                return _malformed("there is more than one Authorization header")
+                return _invalid_request("there is more than one Authorization header")
             given = value
     if given is None:
         return None
@@ -101,7 +103,7 @@ def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | 
     if len(token) > TOKEN_MOST:
         return invalid_token(f"the token is longer than {TOKEN_MOST} bytes")
     if _TOKEN.fullmatch(token) is None:
-        return _malformed("Authorization is malformed, expected: Bearer TOKEN")
+        return _invalid_request("Authorization is malformed, expected: Bearer TOKEN")
     return token.decode("ascii")
 
 
@@ -112,7 +114,7 @@ def _has_token(query: bytes) -> bool:
     return any(name.lower() == "access_token" for name, _ in pairs)
 
 
-def _malformed(why: str) -> AccessRefusal:
+def _invalid_request(why: str) -> AccessRefusal:
     return AccessRefusal(400, "invalid_request", why)
 
 
@@ -131,7 +133,7 @@ def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> AccessRefusal
     return AccessRefusal(401, "invalid_token", why or usual, tuple(scopes))
 
 
-def lacks_scopes(needed: Iterable[str]) -> AccessRefusal:
+def insufficient_scope(needed: Iterable[str]) -> AccessRefusal:
     """Refuse a token that does not allow enough; names all scopes that are needed."""
     scopes = tuple(sorted(needed))
     why = f"the token lacks what this needs: {' '.join(scopes)}"
@@ -174,7 +176,7 @@ def _quotable(text: str) -> str:
 # -- what is published
 
 
-def metadata(
+def resource_metadata(
     resource: str,
     authorization_servers: Sequence[str],
     *,

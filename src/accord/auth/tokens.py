@@ -92,7 +92,7 @@ def stored_server_key(resource: str, client_id: str | None) -> str:
     return f"server {resource} {client_id or ''}".rstrip()
 
 
-def issuer_in(key: str) -> str | None:
+def issuer_of_key(key: str) -> str | None:
     """Return the issuer that the key of a grant names."""
     kind, _, rest = key.partition(" ")
     return rest.partition(" ")[0] or None if kind == "tokens" else None
@@ -169,7 +169,7 @@ class FileStore:
             try:
                 self._save(values)
             except OSError as error:
-                raise self._unusable(error) from None
+                raise self._unusable_error(error) from None
 
     async def keys(self) -> list[str]:
         """Return the keys under which something is stored."""
@@ -189,7 +189,7 @@ class FileStore:
                 if self.path.is_dir():
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             except OSError as error:
-                raise self._unusable(error) from None
+                raise self._unusable_error(error) from None
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
@@ -206,7 +206,7 @@ class FileStore:
             # Opened by each taker: two takers in one process exclude each other as well.
             handle = os.open(path, flags, 0o600)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._unusable_error(error) from None
         try:
             await _acquire(handle, path)
             try:
@@ -237,7 +237,7 @@ class FileStore:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._unusable_error(error) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _CorruptFile(f"it is not JSON: {error}") from None
         if not isinstance(found, dict):
@@ -251,7 +251,7 @@ class FileStore:
         try:
             os.rename(self.path, aside)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._unusable_error(error) from None
         log.warning(
             "the token file %s cannot be read (%s); it is kept as %s, and a new one is begun",
             self.path,
@@ -274,7 +274,7 @@ class FileStore:
                 os.unlink(name)
             raise
 
-    def _unusable(self, error: OSError) -> FlowFailed:
+    def _unusable_error(self, error: OSError) -> FlowFailed:
         return FlowFailed(
             "token store",
             asked=str(self.path),

@@ -64,13 +64,13 @@ class StaticTokens:
                 raise ValueError(f"token {number} is empty or has characters that no token has")
         # Kept as digests: a look-up tells by its timing nothing about the tokens themselves.
         self._known = {
-            digest_of(token): _principal(given, number)
+            token_digest(token): _principal(given, number)
             for number, (token, given) in enumerate(tokens.items(), 1)
         }
 
     async def verify(self, token: str) -> Principal | None:
         """Return whom a token stands for."""
-        found = self._known.get(digest_of(token))
+        found = self._known.get(token_digest(token))
         if found is None or (found.expires_at is not None and found.expires_at <= time.time()):
             return None
         return found
@@ -191,7 +191,7 @@ class RecentTokens:
         self.known[header] = (principal, until)
 
 
-def digest_of(token: str | bytes) -> bytes:
+def token_digest(token: str | bytes) -> bytes:
     """Return what a token is remembered by."""
     given = token.encode() if isinstance(token, str) else token
     # Of the hashes that nobody can forge the quickest one: it stands in the way of every request.

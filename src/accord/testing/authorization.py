@@ -21,7 +21,7 @@ def unattended(**options: Any) -> OAuth:
         **options: those of `accord.auth.OAuth`, such as `scopes`.
     """
     options.setdefault("store", MemoryStore())
-    return OAuth(open_browser=_followed, **options)
+    return OAuth(open_browser=_follow, **options)
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -29,7 +29,7 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-async def _followed(url: str) -> str:
+async def _follow(url: str) -> str:
     """Open a URL as a browser would; return where it is sent."""
     return await asyncio.to_thread(_location, url)
 

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from accord.auth.urls import is_loopback_url, is_same_resource
-from accord.auth.verifiers import TokenMemory, digest_of
+from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
 from accord.types import JsonObject
 
@@ -52,7 +52,7 @@ class OwnTokenVerifier:
 
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token; None for an invalid token."""
-        digest = digest_of(token)
+        digest = token_digest(token)
         known = self._memory.find(digest)
         if known is None:
             principal = await asyncio.to_thread(self.read_principal, token, time.time())
