@@ -306,7 +306,7 @@ def signed_payload(payload):
         ({"keys": [], "algorithms": ["HS256"]}, "HS256 do not go with keys"),
         ({"keys": [], "algorithms": ["none"]}, "none do not go with keys"),
         ({"secret": SECRET, "algorithms": ["RS256"]}, "RS256 do not go with a shared secret"),
-        ({"keys": {}}, "no JWKS"),
+        ({"keys": {}}, "invalid JWKS"),
     ],
     ids=[
         "two",

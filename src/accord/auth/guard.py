@@ -99,10 +99,10 @@ class Guard:
 
     The principal of the token is in the scope, as "accord.principal". An app that needs more scopes
     calls `scope["accord.challenge"]` with them, and answers with status 403 and the header that it
-    returns. An app with a long response awaits `scope["accord.admitted"]()` now and then: false once
-    the token is not valid any more. Other attributes of the app, such as `options`, are attributes
-    of the guard too. An app with more than one endpoint has `resource_paths`: from each further
-    path to the one that clients use for it.
+    returns. An app with a long response awaits `scope["accord.admitted"]()` now and then: false
+    once the token is not valid any more. Other attributes of the app, such as `options`, are
+    attributes of the guard too. An app with more than one endpoint has `resource_paths`: from each
+    further path to the one that clients use for it.
 
     Args:
         app: any ASGI app.

@@ -1,4 +1,4 @@
-"""Tokens that say nothing themselves: their issuer is asked about each (RFC 7662)."""
+"""Verifies opaque tokens: the issuer is asked about each (RFC 7662)."""
 
 import asyncio
 import base64
@@ -20,35 +20,35 @@ from accord.principal import Principal
 
 log = logging.getLogger("accord.auth")
 
-# Tokens that are not good are asked about again soon, but not with every request.
+# Seconds that a refused token is remembered, so that not every request asks again.
 _REFUSED_FOR: Final = 10.0
 _REFUSED_MOST: Final = 1_000
-# Made-up tokens must not turn us against the issuer, nor keep good ones from being asked about: one
-# address has half of the places at most, and waits in a line of its own.
+# Made-up tokens must not flood the issuer, nor delay valid ones: one address gets at most half of
+# the concurrent requests, and has a queue of its own.
 _ASKING_MOST: Final = 100
 _SHARE: Final = 50
 _WAITING: Final = 100
 _WAITING_IN_ALL: Final = 2_000
 _PATIENCE: Final = 10.0
-# Where the issuer does not say when a token ends, it is asked again as if it ended now.
+# The expiry of tokens for which the issuer gives none; they are asked about again anyway.
 _FAR: Final = 3600.0
 
 
 class IntrospectionVerifier:
-    """Takes tokens that their issuer calls active and meant for this server.
+    """Accepts tokens that their issuer calls active and meant for this server.
 
     Args:
         url: of the introspection endpoint.
-        client_id: who we are there.
-        client_secret: proves it.
-        audience: whom tokens must be meant for; by default the URL of the server that uses the
-            verifier. An empty list takes tokens whose audience the issuer does not tell.
-        clients: ids of clients that are there for this server alone: their tokens are taken also
-            where the issuer does not tell the audience.
-        issuer: what the answer's `iss` must be, where it has one.
+        client_id: of this server at the issuer.
+        client_secret: of this server at the issuer.
+        audience: the accepted audiences; by default the URL of the server that uses the verifier.
+            An empty list accepts tokens without an audience.
+        clients: ids of clients that exist for this server alone: their tokens are accepted also
+            without an audience.
+        issuer: the expected `iss` of responses that have one.
         authenticate: how the secret is sent: "basic" in a header, "post" in the form.
-        remember: seconds for which an answer counts, and so how long a revoked token still works.
-        settings: `send` carries the requests, `clock` tells seconds since 1970.
+        remember: seconds for which a response counts, and so how long a revoked token still works.
+        settings: `send` sends the requests, `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class IntrospectionVerifier:
         if settings:
             raise TypeError(f"unknown settings: {', '.join(sorted(settings))}")
         self.memory = TokenMemory(clock=self._clock)
-        # By itself: however many are made up, no good one is forgotten for them.
+        # Separate, so that made-up tokens do not displace valid ones.
         self._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
@@ -85,7 +85,7 @@ class IntrospectionVerifier:
         return f"<IntrospectionVerifier at {shown_url(self.url)}>"
 
     def for_audience(self, audience: str) -> "IntrospectionVerifier":
-        """Return the same for an audience, unless it has one already."""
+        """Return a verifier for an audience; itself if it has one already."""
         if self.audience is not None:
             return self
         bound: IntrospectionVerifier = object.__new__(IntrospectionVerifier)
@@ -97,7 +97,7 @@ class IntrospectionVerifier:
         return bound
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for.
+        """Return the principal of a token; None for an invalid token.
 
         Raises:
             AuthError: the issuer cannot be asked.
@@ -109,7 +109,7 @@ class IntrospectionVerifier:
         loop = asyncio.get_running_loop()
         task = self._asking.get(digest)
         if task is None or task.get_loop() is not loop:
-            # One question for all requests that bring the token meanwhile.
+            # One question for all requests with the token meanwhile.
             task = self._asking[digest] = loop.create_task(self._ask_in_turn(token, digest))
             task.add_done_callback(lambda _: self._asking.pop(digest, None))
         return await asyncio.shield(task)
@@ -156,15 +156,15 @@ class IntrospectionVerifier:
         if claims.get("active") is not True:
             return None
         now = self._clock()
-        audience, told = self.audience, dict(claims)
+        audience, checked = self.audience, dict(claims)
         if audience is not None and not audience and not claims.get("aud"):
-            told["aud"] = audience = [""]
-        # The issuer has looked at the times already, and may not tell them.
-        told.setdefault("exp", now + _FAR)
-        told.setdefault("sub", claims.get("username"))
+            checked["aud"] = audience = [""]
+        # The issuer has checked the times already, and may leave them out.
+        checked.setdefault("exp", now + _FAR)
+        checked.setdefault("sub", claims.get("username"))
         issuer = self.issuer if "iss" in claims else None
         fault = claims_fault(
-            told,
+            checked,
             issuer=issuer,
             audience=audience or (),
             clients=self.clients,
@@ -174,7 +174,7 @@ class IntrospectionVerifier:
         if fault is not None:
             log.info("an introspected token is refused: %s", fault)
             return None
-        found = principal_from_claims(told)
+        found = principal_from_claims(checked)
         return Principal(
             subject=found.subject,
             client_id=found.client_id,
@@ -188,7 +188,7 @@ class IntrospectionVerifier:
 def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
     found = response.object()
     if response.status != 200 or found is None:
-        # Most likely our own credentials: the caller's token may be as good as any.
+        # Most likely our own credentials are wrong, not the caller's token.
         log.error("introspection at %s was answered with %s", shown_url(url), response.shown)
         raise AuthError(f"introspection failed: {response.shown}")
     return found
@@ -201,21 +201,21 @@ def _sender(url: str) -> Send:
 
 
 class QueueFull(Exception):
-    """The line of a source is full, or its turn did not come in time."""
+    """The queue of a source is full, or its turn did not come in time."""
 
 
 class FairQueue:
-    """Lets few work at once. For one event loop.
+    """Limits concurrent work, fairly between sources. For one event loop.
 
-    No source gets more than its share, and free places go round between the sources that wait: one
-    that sends a flood delays itself.
+    No source gets more than its share, and free slots go round between the sources that wait: a
+    source that sends a flood delays only itself.
 
     Args:
-        most: how many may work at once.
+        most: how many tasks may run at once.
         share: how many of these may be of one source.
         waiting: how many more of one source may wait.
         waiting_in_all: how many may wait in all.
-        seconds: how long one waits at most.
+        seconds: how long a task waits at most.
     """
 
     def __init__(
@@ -231,10 +231,10 @@ class FairQueue:
 
     @asynccontextmanager
     async def take(self, source: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it while within.
+        """Hold a slot for the block, after waiting for it.
 
         Raises:
-            NoTurn: there is none to be had.
+            QueueFull: too many wait, or the slot did not come in time.
         """
         if self._has_place(source):
             self._working[source] += 1
@@ -260,7 +260,7 @@ class FairQueue:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._free(source)  # it came in the moment in which it was given up
+                self._free(source)  # the slot arrived as the wait was given up
             else:
                 self._leave(source, turn)
             if isinstance(error, TimeoutError):
@@ -275,7 +275,7 @@ class FairQueue:
                 del self._lines[source]
 
     def _free(self, source: str) -> None:
-        """Give back a place, and hand it to the source that has waited longest for one."""
+        """Free a slot, and hand it to the source that has waited longest."""
         self._working[source] -= 1
         if not self._working[source]:
             del self._working[source]

@@ -1,4 +1,4 @@
-"""The keys that issuers sign with: read from a JWKS, fetched when needed, kept when that fails."""
+"""The signing keys of issuers: read from a JWKS, fetched when needed, kept if that fails."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from accord.errors import AuthError, MissingExtra
 
 log = logging.getLogger("accord.auth")
 
-# A key set is tiny; who publishes more than this wants something else.
+# Real key sets have a few keys; more than this costs only time.
 _KEYS_MOST: Final = 100
 _RSA_BITS_LEAST: Final = 2048
 
@@ -38,7 +38,7 @@ class VerifyingKey:
         self._algorithm = jwk.get("alg")
 
     def fits(self, algorithm: str) -> bool:
-        """Whether the key is one for this algorithm."""
+        """Whether the key can verify signatures of an algorithm."""
         if self._algorithm is not None and self._algorithm != algorithm:
             return False
         kind, curve = _FAMILIES.get(algorithm, ("", None))
@@ -49,11 +49,11 @@ def read_keys(document: object) -> list[VerifyingKey]:
     """Read the keys of a JWKS that can verify signatures; others are left out.
 
     Raises:
-        ValueError: it is no JWKS.
+        ValueError: the document is not a JWKS.
     """
     listed = document.get("keys") if isinstance(document, Mapping) else document
     if not _is_list(listed):
-        raise ValueError("no JWKS: expected an object with a list called keys")
+        raise ValueError("invalid JWKS: expected an object with a list called keys")
     found = (_read_key(each) for each in listed[:_KEYS_MOST])
     return [key for key in found if key is not None]
 
@@ -63,7 +63,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _read_key(jwk: object) -> VerifyingKey | None:
-    """Read a key; None where it is secret, meant for something else, weak or unknown."""
+    """Read a key; None for a key that is secret, weak, unknown or has another use."""
     jwt = require_jwt()
     if not isinstance(jwk, Mapping) or jwk.get("use", "sig") != "sig":
         return None
@@ -74,7 +74,7 @@ def _read_key(jwk: object) -> VerifyingKey | None:
     named = jwk.get("kid")
     if kind not in ("RSA", "EC", "OKP") or not isinstance(named, str | None):
         return None
-    # Never more than the public half, even where somebody published both.
+    # Only the public half, even if both are published.
     public = {name: value for name, value in jwk.items() if name in _PUBLIC_MEMBERS}
     name = "RS256" if kind == "RSA" else "EdDSA" if kind == "OKP" else _curve_algorithm(curve)
     try:
@@ -103,17 +103,17 @@ class KeySource(Protocol):
         """Return the keys that may have signed a token.
 
         Raises:
-            AuthError: there are none to be had now.
+            AuthError: no keys are available now.
         """
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return those that may have taken the place of the candidates; none where none have."""
+        """Return keys that may have replaced the candidates; empty if nothing changed."""
 
 
 def _choose(keys: Iterable[VerifyingKey], algorithm: str, id: str | None) -> list[VerifyingKey]:
-    """Choose the key that a token names; where it names none, all that might be.
+    """Choose the key with the id of a token; for a token without an id, all that fit.
 
-    A key without a name goes by any.
+    A key without an id fits any token.
     """
     fitting = [key for key in keys if key.fits(algorithm)]
     if id is None:
@@ -133,21 +133,21 @@ class FixedKeys:
         return _choose(self._keys, algorithm, id)
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return none: nothing changes."""
+        """Return nothing: the keys are fixed."""
         return ()
 
 
 class FetchedKeys:
-    """An issuer's keys: fetched once for all who wait, and again when an unknown one appears.
+    """An issuer's keys: fetched once for all callers, and again when an unknown id appears.
 
     Args:
-        issuer: whose keys they are.
-        url: where they are; None asks the issuer's metadata.
+        issuer: the issuer.
+        url: of the keys; None for the one in the issuer's metadata.
         send: sends requests.
-        ttl: seconds after which keys are fetched anew, while those at hand go on to be used.
-        pause: seconds between two fetches, whatever names tokens bring.
-        keep: seconds for which keys are used at the longest when they cannot be fetched anew.
-        clock: seconds, of any beginning.
+        ttl: seconds after which keys are fetched again, while the old ones are still used.
+        pause: seconds between two fetches, whatever key ids tokens have.
+        keep: seconds for which keys are used at most if they cannot be fetched again.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class FetchedKeys:
             self._keys = None
             await self._fetch()
         elif age > self._ttl:
-            self._start_fetch()  # nobody waits for it
+            self._start_fetch()  # in the background
         keys: tuple[VerifyingKey, ...] | None = self._keys
         if keys is None:
             raise AuthError(f"no keys could be fetched from {self._shown_url}: {self._failure}")
@@ -196,14 +196,14 @@ class FetchedKeys:
         return found
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return the keys that may have taken the place of those at hand, unless just fetched."""
+        """Return the keys that may have replaced the current ones, unless just fetched."""
         before = self._keys
         await self._fetch()
         keys = self._keys
         return () if keys is None or keys is before else _choose(keys, algorithm, id)
 
     async def _fetch(self) -> None:
-        """Wait for a fetch, begun by us or by others."""
+        """Wait for a fetch, started here or by another caller."""
         task = self._start_fetch()
         if task is not None:
             await asyncio.shield(task)
@@ -226,7 +226,7 @@ class FetchedKeys:
         except (NoResponse, ValueError) as error:
             self._failure = str(error)
             if isinstance(error, NoResponse) and error.is_refused:
-                # What metadata names may not be anywhere; what the operator names may.
+                # URLs of metadata are restricted; a URL of the operator may be at any address.
                 self._failure += "; if the keys are there, say so with jwks_url"
             log.warning("keys could not be fetched from %s: %s", self._shown_url, self._failure)
             return
@@ -238,14 +238,14 @@ def fetch_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
     """Find an issuer's keys, by its metadata unless their URL is known.
 
     Raises:
-        ValueError: what came are no keys, or the metadata is another issuer's.
+        ValueError: the response has no keys, or the metadata is another issuer's.
     """
     response = yield _get(url if url is not None else (yield from _find_url(issuer)))
     if response.status != 200:
         raise ValueError(f"{shown_url(response.url)} answered {response.shown}")
     keys = read_keys(response.object())
     if not keys:
-        raise ValueError("there is no key that could verify a signature")
+        raise ValueError("none of the keys can verify a signature")
     return keys
 
 
@@ -269,8 +269,8 @@ def _find_url(issuer: str) -> Flow[str]:
         if isinstance(found, str):
             return found
         tried.append(f"{shown_url(each)}: no jwks_uri in it")
-    told = "; ".join(tried)
-    raise ValueError(f"its metadata names no keys (jwks_uri), give jwks_url; tried {told}")
+    urls = "; ".join(tried)
+    raise ValueError(f"no jwks_uri in the issuer's metadata, give jwks_url; tried {urls}")
 
 
 def _get(url: str) -> HttpRequest:
@@ -278,7 +278,11 @@ def _get(url: str) -> HttpRequest:
 
 
 def require_jwt(needed_for: str = "verifying JWTs") -> Any:
-    """Return the library for tokens."""
+    """Import and return PyJWT.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
     try:
         import cryptography  # noqa: F401
         import jwt

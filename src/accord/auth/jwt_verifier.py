@@ -1,4 +1,4 @@
-"""JWT access tokens: which are good, as their header, signature and claims say."""
+"""Verifies JWT access tokens: header, signature and claims."""
 
 import base64
 import logging
@@ -33,35 +33,34 @@ _SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _SECRET_LEAST: Final = 32
 _SCOPE_CLAIMS: Final = ("scope", "scp")
-# A token stays good for this long after its key was withdrawn.
+# Seconds that a token stays valid after its key was withdrawn.
 _REMEMBERED: Final = 300.0
-# What is signed, its two halves, and the signature.
+# Signed part, header, claims, signature.
 _COMPACT: Final = re.compile(r"(([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+))\.([A-Za-z0-9_-]+)")
-# Tokens that name no key are tried with so many.
+# How many keys are tried for a token without a key id.
 _CANDIDATES_MOST: Final = 5
 
 
 class JwtVerifier:
-    """Takes JWTs that an issuer signed for this server.
+    """Accepts JWTs that an issuer signed for this server.
 
     Args:
-        issuer: as the claim `iss` has it, exactly.
-        audience: whom tokens must be meant for; by default the URL of the server that uses the
-            verifier.
-        clients: ids of clients that are there for this server alone: their tokens are taken also
-            where the issuer names no audience.
-        jwks_url: where the issuer's keys are; by default where its metadata says.
+        issuer: exactly as in the claim `iss`.
+        audience: the accepted audiences; by default the URL of the server that uses the verifier.
+        clients: ids of clients that exist for this server alone: their tokens are accepted also
+            without an audience.
+        jwks_url: the URL of the issuer's keys; by default from its metadata.
         keys: the keys themselves, in place of the URL: a JWKS, or a list of JWKs.
         secret: a secret shared with the issuer, in place of keys; at least 32 bytes.
-        algorithms: those that are accepted; only asymmetric ones unless there is a secret.
+        algorithms: the accepted ones; only asymmetric ones without a secret.
         leeway: seconds by which clocks may differ.
         settings: `scope_claims` names the claims that hold scopes, by default scope and scp;
-            `scope_prefix` is what scopes begin with where they are asked for, but not in tokens;
-            `send` carries requests for keys, `clock` tells seconds since 1970; further ones are
+            `scope_prefix` is a prefix of scopes that tokens leave out;
+            `send` sends requests for keys, `clock` returns seconds since 1970; further ones are
             those of `FetchedKeys`.
 
     Raises:
-        ValueError: the keys do not fit the algorithms, or there are none.
+        ValueError: the keys do not fit the algorithms, or are missing.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class JwtVerifier:
         self.memory = TokenMemory(clock=self._clock)
 
     def for_audience(self, audience: str) -> "JwtVerifier":
-        """Return the same for an audience, with the same keys, unless it has one already."""
+        """Return a verifier for an audience, with the same keys; itself if it has an audience."""
         if self.audience:
             return self
         bound: JwtVerifier = object.__new__(JwtVerifier)
@@ -112,7 +111,7 @@ class JwtVerifier:
         return bound
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for.
+        """Return the principal of a token; None for an invalid token.
 
         Raises:
             AuthError: the issuer's keys could not be fetched.
@@ -132,7 +131,7 @@ class JwtVerifier:
     async def _read(self, token: str) -> Principal:
         parts = _COMPACT.fullmatch(token)
         if parts is None:
-            raise _InvalidToken("it is no JWT")
+            raise _InvalidToken("it is not a JWT")
         header = _object(parts[2], "header")
         fault = header_fault(header, self.algorithms)
         if fault is not None:
@@ -162,9 +161,9 @@ class JwtVerifier:
             return
         id = header.get("kid")
         if not isinstance(id, str | None):
-            raise _InvalidToken("the id of its key is no text")
+            raise _InvalidToken("the id of its key is not a string")
         tried = 0
-        # A key that has changed under its name, or without one, shows in this way alone.
+        # Only a second look finds a key that changed under the same id, or has no id.
         for find in (self._keys.candidates, self._keys.candidates_anew):
             found = await find(algorithm, id)
             tried += len(found)
@@ -178,7 +177,7 @@ class JwtVerifier:
 
 
 class _InvalidToken(Exception):
-    """Why a token is refused."""
+    """A token is refused; the message says why."""
 
 
 def _as_tuple(audience: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -202,7 +201,7 @@ def _check_secret(secret: str | bytes) -> bytes:
     if len(found) < _SECRET_LEAST:
         raise ValueError(f"the secret has {len(found)} bytes, expected at least {_SECRET_LEAST}")
     if b"-----BEGIN" in found or found.startswith((b"ssh-", b"ecdsa-")):
-        # Everybody knows a public key: whoever takes it for a secret takes everybody's tokens.
+        # A public key is public: with it as the secret, any client could sign tokens.
         raise ValueError("the secret is a key of a pair; give public keys as keys")
     return found
 
@@ -210,12 +209,12 @@ def _check_secret(secret: str | bytes) -> bytes:
 def _sender(url: str) -> Send:
     from accord.auth.sending import AddressPolicy, GuardedSender
 
-    # The operator named this URL, so that it may be anywhere; what it redirects to may not.
+    # The operator named this URL, so any address is allowed; its redirects are checked.
     return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
 
 
 def header_fault(header: Mapping[str, Any], algorithms: Iterable[str]) -> str | None:
-    """Say why a token with this header is refused; None where it is not."""
+    """Return why a token with this header is refused; None if it is accepted."""
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
         return f"its algorithm is {str(algorithm)[:40]!r}"
@@ -231,14 +230,14 @@ def _bytes(part: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(f"{part}{'=' * (-len(part) % 4)}")
     except ValueError:
-        raise _InvalidToken("it is no JWT") from None
+        raise _InvalidToken("it is not a JWT") from None
 
 
 def _object(part: str, name: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(_bytes(part), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _InvalidToken(f"its {name} is no JSON object") from None
+        raise _InvalidToken(f"its {name} is not a JSON object") from None
 
 
 def claims_fault(
@@ -250,13 +249,13 @@ def claims_fault(
     now: float,
     leeway: float = 0.0,
 ) -> str | None:
-    """Say why a token with these claims is refused; None where it is not.
+    """Return why a token with these claims is refused; None if it is accepted.
 
     Args:
-        claims: what the token says.
-        issuer: who must have issued it; None where that is known otherwise.
-        audience: whom it must be meant for.
-        clients: who must have got it, where it does not say whom it is meant for.
+        claims: of the token.
+        issuer: the accepted issuer; None if the issuer is already known.
+        audience: the accepted audiences.
+        clients: the ids of clients that may have a token without an audience.
         now: seconds since 1970.
         leeway: seconds by which clocks may differ.
     """
@@ -266,7 +265,8 @@ def claims_fault(
         client = _client(claims)
         if claims.get("aud") is not None or client is None or client not in clients:
             expected = " or ".join(map(_format_value, audience)) or "none"
-            return f"its audience is {_format_value(claims.get('aud'))}, expected {expected} (see audience=)"
+            given = _format_value(claims.get("aud"))
+            return f"its audience is {given}, expected {expected} (see audience=)"
     ends = _timestamp(claims, "exp")
     if ends is None:
         return "it does not say when it expires"
@@ -275,18 +275,18 @@ def claims_fault(
     for name in ("nbf", "iat"):
         begins = _timestamp(claims, name)
         if name in claims and begins is None:
-            return f"{name} is no time"
+            return f"{name} is not a time"
         if begins is not None and begins - leeway > now:
             return (
                 f"it is not valid for another {begins - now:.0f} s ({name}); do the clocks agree?"
             )
     if _subject(claims) is None:
-        return "it stands for nobody: it has neither sub nor a client id"
+        return "it has neither sub nor a client id"
     return None
 
 
 def _format_value(value: object) -> str:
-    """Return what stands in a token, for the log: short, and on one line."""
+    """Format a value of a token for the log: short, and on one line."""
     return ascii(value)[:200]
 
 
@@ -297,7 +297,7 @@ def _timestamp(claims: Mapping[str, Any], name: str) -> float | None:
     return float(found) if abs(found) < _LAST_TIMESTAMP else None
 
 
-# Later than this no date can be written.
+# The year 10000: `datetime` ends before it.
 _LAST_TIMESTAMP: Final = 253_402_300_800
 
 
@@ -317,12 +317,12 @@ def _client(claims: Mapping[str, Any]) -> str | None:
 def principal_from_claims(
     claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
 ) -> Principal:
-    """Return whom claims stand for; they have been found to be good.
+    """Return the principal of claims that were checked.
 
     Args:
-        claims: what a token says.
-        scope_claims: where its scopes are.
-        prefix: what they begin with elsewhere.
+        claims: of the token.
+        scope_claims: the names of the claims with scopes.
+        prefix: of the scopes, which the token leaves out.
     """
     issuer = claims.get("iss")
     return Principal(

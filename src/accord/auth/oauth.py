@@ -90,7 +90,7 @@ class OAuth:
             port, any port is used.
         open_browser: called with the URL in place of opening a browser; may return the URL that the
             browser was redirected to.
-        paste: returns the text that the user pastes if there is no browser.
+        paste: returns the text that the user pastes, without a browser.
         tell: called with messages for the user.
         timeout: seconds that the user may take.
         offline: whether to ask for refresh tokens if there is a scope for that.
@@ -175,7 +175,7 @@ class OAuth:
     # -- the interface of a connection
 
     async def token(self, resource_url: str) -> str | None:
-        """Return the token for a server, renewed if it is due; None when there is no token.
+        """Return the token for a server, renewed if it is due; None for a server without one.
 
         Raises:
             FlowFailed: the token has expired, and the authorization server cannot be reached.

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Pkce(msgspec.Struct, frozen=True):
-    """A verifier, which stays here, and its challenge, which is shown."""
+    """A secret verifier, and its challenge, which is public."""
 
     verifier: str
     challenge: str
@@ -18,7 +18,7 @@ class Pkce(msgspec.Struct, frozen=True):
 
 
 def new_pkce() -> Pkce:
-    """Make a verifier that nobody can guess, with its challenge."""
+    """Return a random verifier with its challenge."""
     verifier = secrets.token_urlsafe(48)
     return Pkce(verifier, challenge_of(verifier))
 

@@ -1,4 +1,4 @@
-"""Becoming known to an authorization server: given ids, metadata documents, RFC 7591."""
+"""Registration of the client: given ids, metadata documents, RFC 7591."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,15 +16,14 @@ STEP: Final = "registration"
 
 
 class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """How the client introduces itself.
+    """How the client describes itself.
 
     Attributes:
-        name: what a person reads on the consent page.
+        name: the name that the user reads on the consent page.
         client_id: given by the authorization server in advance.
-        client_secret: the same.
-        method: how a client that was given in advance proves who it is; None for what the server
-            supports.
-        metadata_url: where the client publishes its metadata, which is then its id.
+        client_secret: given by the authorization server in advance.
+        method: how a client with a given id authenticates; None for the server's default.
+        metadata_url: the URL of the client's metadata document, which is then its id.
         uri: its home page.
     """
 
@@ -42,7 +41,7 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
 def preregistered_client(
     server: ServerMetadata, description: ClientDescription
 ) -> ClientIdentity | None:
-    """Return the client where no registration is needed, else None."""
+    """Return the client if it need not register, otherwise None."""
     if description.client_id is not None:
         supported = choose_method(server, has_secret=description.client_secret is not None)
         return ClientIdentity(
@@ -68,7 +67,7 @@ def register(
     """Register the client.
 
     Raises:
-        FlowFailed: the server registers nobody, or not us.
+        FlowFailed: the server does not offer registration, or refuses it.
     """
     endpoint = server.registration_endpoint
     if endpoint is None:
@@ -96,7 +95,7 @@ def register(
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
         hint = _manual_hint(redirect_uris)
         if server.is_assumed:
-            # All that was found is a server that wants a token.
+            # No metadata was found at all.
             hint = (
                 "the server names no authorization server, so its operator may have to give you a "
                 'token: pass auth="..."'
@@ -106,11 +105,11 @@ def register(
 
 
 def _manual_hint(redirect_uris: Sequence[str]) -> str:
-    told = "register the client by hand and pass OAuth(client_id=...)"
+    hint = "register the client by hand and pass OAuth(client_id=...)"
     if not redirect_uris:
-        return told
+        return hint
     uri = redirect_uris[0]
-    return f"{told}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
+    return f"{hint}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
 
 
 def _client_metadata(
@@ -137,14 +136,14 @@ def _client_metadata(
 
 
 def _supported_grants(wanted: Sequence[str], offered: Sequence[str] | None) -> list[str]:
-    """Ask for no grant that the server says it does not know, but always for the first."""
+    """Return the grants that the server supports, and always the first."""
     if offered is None:
         return list(wanted)
     return [each for each in wanted if each in offered or each == wanted[0]]
 
 
 def _preferred_method(server: ServerMetadata) -> AuthMethod:
-    """A client on somebody's machine keeps no secrets, so none is the honest wish."""
+    """Return the method to register for: "none" if possible, as installed clients have no secret."""
     offered = server.token_endpoint_auth_methods_supported
     if offered is None:
         # RFC 8414: metadata that leaves it out means basic; without metadata nothing is known.
@@ -175,10 +174,10 @@ def _read_registration(
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Make sure that a code can only come back over TLS or on this machine.
+    """Make sure that a code can only be returned over TLS or on this machine.
 
     Raises:
-        ValueError: it could not.
+        ValueError: the URI is neither https nor on loopback.
     """
     parts = urlsplit(uri)
     is_local = parts.scheme == "http" and is_loopback(parts.hostname or "")

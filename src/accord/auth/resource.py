@@ -1,6 +1,6 @@
-"""Pure decisions of a protected server: whose tokens it takes, how it refuses, what it publishes.
+"""Pure decisions of a protected server: reading tokens, refusals, challenges, metadata.
 
-Header values come as they stand in a request; nothing here reads a clock or verifies a token.
+Header values are those of a request; nothing here reads a clock or verifies a token.
 """
 
 import re
@@ -14,7 +14,7 @@ from accord.auth.urls import canonical_url
 
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
-# Several times what identity providers issue; a longer one costs time before it can be refused.
+# Several times what identity providers issue; longer ones only cost time.
 TOKEN_MOST: Final = 16 * 1024
 
 _SCHEME: Final = b"bearer"
@@ -23,13 +23,13 @@ _UNQUOTABLE: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 
 class AccessRefusal(msgspec.Struct, frozen=True):
-    """Why a request is not let through.
+    """Why a request is refused.
 
     Attributes:
         status: 400, 401, 403 or 503.
-        error: the code of RFC 6750, in body and challenge; of a missing token in the body alone.
-        message: what is wrong, for people.
-        scopes: all that would be needed.
+        error: the code of RFC 6750, in body and challenge; for a missing token in the body alone.
+        message: what is wrong, for users.
+        scopes: all scopes that are needed.
     """
 
     status: int
@@ -39,7 +39,7 @@ class AccessRefusal(msgspec.Struct, frozen=True):
 
     @property
     def body(self) -> bytes:
-        """What is answered."""
+        """The body of the response."""
         said: dict[str, Any] = {"error": self.error, "error_description": self.message}
         if self.scopes:
             said["scope"] = " ".join(self.scopes)
@@ -69,7 +69,7 @@ def _comparable(audience: str) -> str:
         return audience
 
 
-# -- what a request brings
+# -- the token of a request
 
 
 def is_token(text: str) -> bool:
@@ -78,7 +78,7 @@ def is_token(text: str) -> bool:
 
 
 def bearer_token(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | None:
-    """Return the token of a request, why it is refused, or None where it brings none.
+    """Return the token of a request, why it is refused, or None for no token.
 
     Args:
         headers: with lower-case names.
@@ -86,7 +86,7 @@ def bearer_token(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal
     """
     if query and _has_token(query):  # auth.token.not-in-query
         return _invalid_request(
-            "a token in the query string is not taken; use the Authorization header"
+            "a token in the query string is not accepted; use the Authorization header"
         )
     given = None
     for name, value in headers:
@@ -118,30 +118,30 @@ def _invalid_request(why: str) -> AccessRefusal:
     return AccessRefusal(400, "invalid_request", why)
 
 
-# -- how it is refused
+# -- refusals
 
 
 def missing_token(scopes: Sequence[str] = ()) -> AccessRefusal:
-    """Refuse a request that brings no token."""
+    """Return the refusal of a request without a token."""
     why = "a token is required; send it as: Authorization: Bearer TOKEN"
     return AccessRefusal(401, _MISSING, why, tuple(scopes))
 
 
 def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> AccessRefusal:
-    """Refuse a token; what exactly is wrong with it stands in the server's log."""
+    """Return the refusal of a token; the exact reason is in the server's log."""
     usual = "the token is expired, revoked, or not meant for this server"
     return AccessRefusal(401, "invalid_token", why or usual, tuple(scopes))
 
 
 def insufficient_scope(needed: Iterable[str]) -> AccessRefusal:
-    """Refuse a token that does not allow enough; names all scopes that are needed."""
+    """Return the refusal of a token that lacks scopes; it names all that are needed."""
     scopes = tuple(sorted(needed))
-    why = f"the token lacks what this needs: {' '.join(scopes)}"
+    why = f"the token lacks scopes; needed are: {' '.join(scopes)}"
     return AccessRefusal(403, "insufficient_scope", why, scopes)
 
 
 def unavailable() -> AccessRefusal:
-    """Refuse for now: who could say whether the token is good cannot be reached."""
+    """Return the refusal for now of a token that cannot be verified."""
     why = "the token cannot be verified at the moment; try again"
     return AccessRefusal(503, "temporarily_unavailable", why)
 
@@ -151,8 +151,8 @@ def challenge(refusal: AccessRefusal, resource_metadata: str | None) -> str:
 
     Args:
         refusal: why.
-        resource_metadata: the URL of the metadata; None where no authorization server issues
-            tokens, so that there is nothing to publish.
+        resource_metadata: the URL of the metadata; None without an authorization server, since
+            then no metadata is published.
 
     >>> challenge(lacks_scopes(["write"]), "https://a.example/.well-known/x").split(", ")[1:3]
     ['error="insufficient_scope"', 'scope="write"']
@@ -160,7 +160,7 @@ def challenge(refusal: AccessRefusal, resource_metadata: str | None) -> str:
     said = [_REALM]  # RFC 6750, section 3: there has to be one parameter
     if resource_metadata is not None:
         said = [f'resource_metadata="{_quotable(resource_metadata)}"']
-    if refusal.error != _MISSING:  # a request without token is told no error: RFC 6750, 3.1
+    if refusal.error != _MISSING:  # no error for a request without token: RFC 6750, 3.1
         said.append(f'error="{refusal.error}"')
     if refusal.scopes:
         said.append(f'scope="{_quotable(" ".join(refusal.scopes))}"')
@@ -173,7 +173,7 @@ def _quotable(text: str) -> str:
     return _UNQUOTABLE.sub("", text)
 
 
-# -- what is published
+# -- metadata
 
 
 def resource_metadata(

@@ -1,4 +1,4 @@
-"""Tokens without a person, for tests of protected servers."""
+"""Tokens without a user, for tests of protected servers."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ _PATIENCE = 10.0
 
 
 def unattended(**options: Any) -> OAuth:
-    """Return what obtains tokens where nobody has to be asked, as `auth` of a connection.
+    """Return an `OAuth` that obtains tokens without a user, for `auth` of a connection.
 
     For servers with `AuthorizationServer(auto_approve=...)`; tokens are kept in memory.
 
@@ -30,18 +30,18 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 async def _follow(url: str) -> str:
-    """Open a URL as a browser would; return where it is sent."""
+    """Open a URL as a browser would; return the URL of the redirect."""
     return await asyncio.to_thread(_location, url)
 
 
 def _location(url: str) -> str:
     try:
         with build_opener(_NoRedirect).open(url, timeout=_PATIENCE):
-            told = "a page for a person"
+            came = "a page for a user"
     except HTTPError as error:
         with error:
             if error.code in (302, 303) and "location" in error.headers:
                 return str(error.headers["location"])
-            told = f"status {error.code}"
-    hint = "AuthorizationServer(auto_approve=...), where nobody has to be asked"
-    raise FlowFailed("authorization", asked=url.partition("?")[0], came=told, hint=hint)
+            came = f"status {error.code}"
+    hint = "use AuthorizationServer(auto_approve=...), which asks no user"
+    raise FlowFailed("authorization", asked=url.partition("?")[0], came=came, hint=hint)

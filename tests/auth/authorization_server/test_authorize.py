@@ -30,7 +30,7 @@ def test_who_denies_is_sent_back_without_a_code(desk):
     answer = desk.submit(desk.consent(desk.client()), decision="deny")
     assert answer.returned == {
         "error": "access_denied",
-        "error_description": "the person said no",
+        "error_description": "the user declined",
         "state": "some state",
         "iss": ISSUER,
     }
@@ -57,7 +57,7 @@ def test_nobody_is_sent_to_an_address_that_is_not_registered(desk, uri):
     answer = desk.authorize(desk.client(), redirect_uri=uri)
     assert answer.status == 400
     assert "location" not in answer.headers
-    assert "did not register" in answer.text
+    assert "not one that it registered" in answer.text
     assert "evil" not in answer.text
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_client_is_told_to_the_person(desk):
     answer = desk.authorize("nobody")
     assert answer.status == 400
     assert "location" not in answer.headers
-    assert "not known" in answer.text
+    assert "not registered here" in answer.text
 
 
 def test_a_request_without_client_is_told_to_the_person(desk):

@@ -26,7 +26,7 @@ def test_the_consent_page_says_who_asks_for_what_where_and_where_one_ends_up(des
     assert page.status == 200
     for told in (
         "Notes",
-        "Nobody has verified it",
+        "It is not verified",
         "https://auth.example/mcp",
         "Read your notes",
         "<code>write</code>",
@@ -121,7 +121,7 @@ def test_a_wrong_password_is_not_told_from_a_wrong_name(desk):
     wrong = desk.submit(page, name="ada", password="byron")
     nobody = desk.submit(page, name="eve", password="lovelace")
     assert wrong.status == nobody.status == 401
-    assert "do not fit" in wrong.text
+    assert "Wrong name or password" in wrong.text
     assert wrong.text.replace('value="ada"', "") == nobody.text.replace('value="eve"', "")
     assert desk.submit(wrong, name="ada", password="lovelace").status == 303
 
@@ -327,7 +327,7 @@ def test_a_person_without_a_password_is_still_asked():
     desk = Desk(users={}, person="ada")
     page = desk.authorize(desk.client())
     assert ">Allow</button>" in page.text
-    assert "somebody else" not in page.text
+    assert "another user" not in page.text
     assert "code" in desk.submit(page, decision="allow").returned
 
 

@@ -479,7 +479,7 @@ def test_a_head_request_has_no_body():
     [
         ({"users": {}}, "users is empty"),
         ({"users": {"ada": ""}}, "no password"),
-        ({"users": {"ada": "scrypt$half"}}, "no whole hash"),
+        ({"users": {"ada": "scrypt$half"}}, "not a complete hash"),
         ({"registration_token": ""}, "registration_token is empty"),
         ({"users": {"ada": "x"}, "auto_approve": "ada"}, "exclude"),
         ({"access_ttl": 0}, "access_ttl is 0"),

@@ -120,10 +120,10 @@ UNUSABLE = {
     "garbage": (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
     "damaged": (_damaged, "malformed|damaged"),
     "a folder": (lambda path: path.mkdir(), "directory"),
-    "no folder": (lambda path: path.parent.rmdir(), "no folder|No such file"),
+    "no folder": (lambda path: path.parent.rmdir(), "does not exist|No such file"),
     "a file for a folder": (
         lambda path: (path.parent.rmdir(), path.parent.write_text("")),
-        "no folder|Not a directory",
+        "does not exist|Not a directory",
     ),
 }
 
@@ -190,4 +190,4 @@ def test_who_is_not_known_takes_as_long_as_who_is():
     assert hash_like(ADA, "x").startswith("scrypt$ln=1,r=8,p=1$")
     assert Logins(
         Store(":memory:"), AuthorizationServerSettings(users={"ada": ADA})
-    )._nobody.startswith("scrypt$ln=1,r=8,p=1$")
+    )._unknown_user_hash.startswith("scrypt$ln=1,r=8,p=1$")

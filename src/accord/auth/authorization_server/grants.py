@@ -69,7 +69,7 @@ class Grants:
         Raises:
             OAuthRefusal: no token is issued.
         """
-        kind = _required(form, "grant_type")
+        kind = _require_field(form, "grant_type")
         known = (AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS, DEVICE_CODE)
         if kind not in known:
             raise OAuthRefusal(
@@ -117,7 +117,7 @@ class Grants:
     def _grant_by_code(
         self, client: RegisteredClient, form: Mapping[str, str], now: float
     ) -> StoredGrant:
-        hashed = digest(_required(form, "code"))
+        hashed = digest(_require_field(form, "code"))
         code = self._store.code(hashed)
         if code is None:
             raise _invalid_grant("the code is not known")
@@ -131,7 +131,7 @@ class Grants:
             raise _invalid_grant("the code has expired")
         if form.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
             raise _invalid_grant("redirect_uri differs from the authorization request")
-        verifier = _required(form, "code_verifier")
+        verifier = _require_field(form, "code_verifier")
         if not _VERIFIER.fullmatch(verifier) or not equal(challenge_of(verifier), code.challenge):
             raise _invalid_grant("code_verifier does not match the challenge")
         return self._valid_grant(code.grant.grant_id)
@@ -139,7 +139,7 @@ class Grants:
     def _grant_by_refresh_token(
         self, client: RegisteredClient, form: Mapping[str, str], now: float
     ) -> StoredGrant:
-        hashed = digest(_required(form, "refresh_token"))
+        hashed = digest(_require_field(form, "refresh_token"))
         found = self._store.refresh_token(hashed)
         if found is None:
             raise _invalid_grant("the refresh token is not known")
@@ -161,7 +161,7 @@ class Grants:
     def _grant_by_device_code(
         self, client: RegisteredClient, form: Mapping[str, str], now: float
     ) -> StoredGrant:
-        hashed = digest(_required(form, "device_code"))
+        hashed = digest(_require_field(form, "device_code"))
         device = self._store.device(hashed)
         if device is None or device.grant.client_id != client.client_id:
             raise _invalid_grant("the device code is not known")
@@ -256,7 +256,7 @@ class Grants:
         return answer
 
 
-def _required(form: Mapping[str, str], name: str) -> str:
+def _require_field(form: Mapping[str, str], name: str) -> str:
     value = form.get(name)
     if value is None:
         raise OAuthRefusal("invalid_request", f"{name} is missing")

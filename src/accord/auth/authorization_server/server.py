@@ -222,7 +222,7 @@ class AuthorizationServer:
     async def serve(
         self, deployment: Deployment, route: str | None, scope: Any, receive: Any, send: Any
     ) -> None:
-        """Answer a request for one of the paths; `route` is None for any other."""
+        """Answer a request for one of the paths; without a route it is 404."""
         try:
             request = await _read_request(deployment, route, scope, receive)
             if self._authenticate is not None and route in ("/authorize", "/device"):
