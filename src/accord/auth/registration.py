@@ -143,7 +143,7 @@ def _supported_grants(wanted: Sequence[str], offered: Sequence[str] | None) -> l
 
 
 def _preferred_method(server: ServerMetadata) -> AuthMethod:
-    """Return the method to register for: "none" if possible, as installed clients have no secret."""
+    """Return the method to register for: "none" if possible, for lack of a safe secret."""
     offered = server.token_endpoint_auth_methods_supported
     if offered is None:
         # RFC 8414: metadata that leaves it out means basic; without metadata nothing is known.
