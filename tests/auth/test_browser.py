@@ -65,7 +65,7 @@ def test_the_place_may_be_any_that_the_client_is_registered_with():
     run(main())
 
 
-def test_a_place_of_which_somebody_has_half_is_not_taken():
+def test_a_port_that_another_program_has_on_one_address_is_not_used():
     async def main():
         with socket.socket(socket.AF_INET6) as other:
             try:
@@ -99,7 +99,7 @@ def test_a_refusal_is_shown_and_taken():
     run(main())
 
 
-def test_what_is_sent_in_is_not_shown_on_the_page():
+def test_the_page_does_not_show_the_parameters():
     async def main():
         async with LoopbackRedirect() as redirect:
             redirect.state = "right"
@@ -134,7 +134,7 @@ def test_an_endless_request_is_given_up():
     ],
     ids=repr,
 )
-def test_what_is_pasted_is_a_url_or_a_code(pasted, params):
+def test_a_url_or_a_code_can_be_pasted(pasted, params):
     assert parse_pasted(pasted, "ours") == params
 
 

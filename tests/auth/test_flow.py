@@ -93,7 +93,7 @@ def test_without_scopes_none_are_named():
     assert "scope" not in query_of(authorization_url(asking()))
 
 
-def test_what_the_metadata_writes_into_the_url_does_not_stand_against_ours():
+def test_parameters_in_the_endpoint_url_do_not_override_ours():
     endpoint = f"{ISSUER}/authorize?state=theirs&client_id=other&code_challenge_method=plain&a=1"
     url = authorization_url(asking(among(authorization_endpoint=endpoint)))
     pairs = parse_qsl(urlsplit(url).query)
@@ -102,7 +102,7 @@ def test_what_the_metadata_writes_into_the_url_does_not_stand_against_ours():
     assert ours.items() <= dict(pairs).items()
 
 
-def test_who_asks_for_a_refresh_token_by_scope_asks_the_person():
+def test_offline_access_asks_the_user_for_consent():
     query = query_of(authorization_url(asking(scopes=("a", "offline_access"))))
     assert (query["prompt"], query["scope"]) == ("consent", "a offline_access")
 
@@ -139,7 +139,7 @@ def test_only_web_pages_are_opened(endpoint):
 # -- what comes back
 
 
-def test_what_others_write_gives_no_commands_to_terminals():
+def test_control_characters_of_servers_do_not_reach_the_terminal():
     endpoint = "https://login.example.org/a\x1b[2Jb/\u00fc%20;c=1?x=\x07"
     shown = authorization_url(asking(found=among(authorization_endpoint=endpoint)))
     assert shown.isprintable()
@@ -184,7 +184,7 @@ def test_an_issuer_that_promises_to_name_itself_has_to():
         read_authorization_response({"code": "c", "state": request.state}, request)
 
 
-def test_an_error_is_told_with_what_to_change():
+def test_an_error_is_reported_with_a_hint():
     request = asking()
     params = {"error": "access_denied", "error_description": "not\ntoday", "state": request.state}
     with pytest.raises(FlowFailed, match="access_denied: not today") as caught:
@@ -197,7 +197,7 @@ def test_an_error_is_told_with_what_to_change():
         read_authorization_response({"state": request.state}, request)
 
 
-def test_an_error_about_the_resource_is_told_from_others():
+def test_an_error_about_the_resource_is_distinguished_from_others():
     request = asking()
     for params in (
         {"error": "invalid_target"},
@@ -208,7 +208,7 @@ def test_an_error_about_the_resource_is_told_from_others():
     with pytest.raises(FlowFailed) as caught:
         read_authorization_response({"error": "invalid_request", "state": request.state}, request)
     assert not isinstance(caught.value, ResourceRejected)
-    # Who did not name it cannot leave it out either.
+    # A request without it cannot leave it out either.
     silent = asking(names_resource=False)
     with pytest.raises(FlowFailed) as caught:
         read_authorization_response({"error": "invalid_target", "state": silent.state}, silent)
@@ -251,7 +251,7 @@ def test_a_code_is_redeemed_with_verifier_and_resource():
     ],
     ids=lambda said: str(said)[:60],
 )
-def test_what_is_no_bearer_token_is_not_taken_for_one(said):
+def test_a_token_that_is_not_a_bearer_token_is_refused(said):
     with pytest.raises(FlowFailed):
         drive(exchange_code("c", asking(), 0.0), lambda _: reply(said))
 
@@ -359,7 +359,7 @@ def test_a_given_secret_is_shown_in_a_way_that_the_server_supports(supported, me
     assert choose_method(server, has_secret=False) == "none"
 
 
-def test_client_credentials_need_nobody_else():
+def test_client_credentials_need_no_user():
     grant, (sent,) = drive(
         request_client_credentials(FOUND, CLIENT, 0.0, scopes=("a",)), lambda _: reply(TOKEN)
     )
@@ -458,7 +458,7 @@ def test_the_method_asked_for_is_one_that_the_server_supports(supported, asked):
     ],
     ids=str,
 )
-def test_what_the_server_registered_counts(said, method):
+def test_the_registered_metadata_of_the_response_counts(said, method):
     client, _ = drive(
         register(SERVER, ClientDescription(), redirect_uris=[URI]),
         lambda _: reply({"client_id": "new"} | said),
@@ -475,7 +475,7 @@ def test_a_secret_that_is_over_is_not_used_again():
     assert not client.is_usable(50)
 
 
-def test_a_server_that_registers_nobody_says_what_to_do_instead():
+def test_a_server_without_registration_is_reported_with_a_hint():
     with pytest.raises(FlowFailed, match="registration_endpoint") as caught:
         drive(
             register(

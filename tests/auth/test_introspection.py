@@ -46,7 +46,7 @@ def verify(endpoint, **settings):
 
 
 @pytest.mark.requirement("auth.token.validated")
-def test_an_active_token_says_who_somebody_is():
+def test_an_active_token_has_a_principal():
     said = claims(scope="read write")
     for settings in ({"issuer": ISSUER}, {}):
         found = verify(Endpoint(active=True, **said), **settings)
@@ -93,7 +93,7 @@ def test_credentials_may_stand_in_the_form():
     ],
     ids=["inactive", "empty", "text", "audience", "no audience", "issuer", "expired", "nobody"],
 )
-def test_what_is_not_active_or_not_for_us_is_refused(answer):
+def test_an_inactive_or_foreign_token_is_refused(answer):
     assert verify(Endpoint(**answer), issuer=ISSUER) is None
 
 

@@ -41,7 +41,7 @@ def test_a_resource_has_one_canonical_spelling(spelling):
         ("https://desk.example/mcp?tenant=1", "https://desk.example/mcp?tenant=1"),
     ],
 )
-def test_what_tells_resources_apart_is_kept(uri, expected):
+def test_significant_differences_of_resources_are_kept(uri, expected):
     assert canonical_url(uri) == expected
 
 
@@ -58,7 +58,7 @@ def test_what_tells_resources_apart_is_kept(uri, expected):
         "",
     ],
 )
-def test_what_names_no_resource_is_refused(uri):
+def test_an_invalid_resource_is_refused(uri):
     with pytest.raises(ValueError, match="invalid resource"):
         canonical_url(uri)
 
@@ -85,7 +85,7 @@ def test_an_audience_is_ours_only_if_it_names_us(audience, expected):
     assert is_for(audience, ["https://desk.example/mcp"]) is expected
 
 
-def test_an_audience_may_be_a_name_that_is_no_uri():
+def test_an_audience_may_be_a_plain_name():
     assert is_for("api://desk", ["api://desk"])
     assert is_for("desk", ["desk"])
     assert not is_for("Desk", ["desk"])
@@ -100,7 +100,7 @@ def test_a_token_is_found_in_the_authorization_header(value):
 
 
 @pytest.mark.parametrize("value", [b"Basic YTpi", b"abc", b"", b"Digest x"])
-def test_another_scheme_is_no_token(value):
+def test_another_scheme_is_not_a_token(value):
     assert bearer(value) is None
     assert bearer_token([(b"host", b"x")]) is None
 
@@ -143,7 +143,7 @@ def test_other_queries_pass():
     assert bearer(b"Bearer abc", b"session_id=1&tokens=2&x=%20") == "abc"
 
 
-def test_a_huge_token_is_refused_before_anybody_looks_at_it():
+def test_a_huge_token_is_refused_unread():
     found = bearer(b"Bearer " + b"a" * (resource.TOKEN_MOST + 1))
     assert isinstance(found, AccessRefusal)
     assert (found.status, found.error) == (401, "invalid_token")
@@ -155,20 +155,20 @@ def test_a_huge_token_is_refused_before_anybody_looks_at_it():
 
 
 @pytest.mark.requirement("auth.challenge.www-authenticate")
-def test_a_missing_token_is_told_where_to_get_one_and_no_error():
+def test_a_missing_token_gets_the_metadata_url_and_no_error():
     refusal = resource.missing_token(["read"])
     assert refusal.status == 401
     assert challenge(refusal, URL) == f'Bearer resource_metadata="{URL}", scope="read"'
 
 
-def test_a_bad_token_is_told_that_it_is_bad():
+def test_an_invalid_token_gets_an_invalid_token_challenge():
     said = challenge(resource.invalid_token(), URL)
     assert said.startswith(f'Bearer resource_metadata="{URL}", error="invalid_token"')
     assert 'error_description="the token is expired, revoked, or not meant for this' in said
 
 
 @pytest.mark.requirement("auth.status-codes")
-def test_a_weak_token_is_told_all_scopes_needed():
+def test_a_weak_token_gets_all_needed_scopes():
     refusal = resource.insufficient_scope({"write", "read"})
     assert refusal.status == 403
     assert 'error="insufficient_scope", scope="read write"' in challenge(refusal, URL)
@@ -187,7 +187,7 @@ def test_nothing_breaks_out_of_a_challenge():
 
 
 @pytest.mark.requirement("auth.prm.server", "auth.prm.lists-as")
-def test_the_metadata_names_the_resource_and_who_issues_tokens():
+def test_the_metadata_names_the_resource_and_the_issuers():
     found = json.loads(
         resource.resource_metadata(
             "https://desk.example/mcp",

@@ -70,7 +70,7 @@ class Answer:
 
 
 class Desk:
-    """An authorization server without a network, a clock to turn, and somebody who uses it."""
+    """An authorization server without a network, a clock to turn, and a client and a browser."""
 
     def __init__(self, *, store: Store | None = None, **settings: Any) -> None:
         settings.setdefault("users", {"ada": ADA})

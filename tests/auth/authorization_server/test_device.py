@@ -71,7 +71,7 @@ def test_the_link_of_a_device_still_asks_the_person(desk):
     assert device.poll().error == "authorization_pending"
 
 
-def test_somebody_else_can_log_in_for_a_device(desk):
+def test_another_user_can_log_in_for_a_device(desk):
     page = enter(desk, code(Television(desk)))
     before = desk.cookie
     page = desk.follow(desk.submit(page, step="leave"))
@@ -80,7 +80,7 @@ def test_somebody_else_can_log_in_for_a_device(desk):
     assert 'name="password"' in desk.send("GET", "/device").text
 
 
-def test_a_device_that_is_denied_is_told(desk):
+def test_a_denied_device_gets_access_denied(desk):
     device = Television(desk)
     desk.submit(enter(desk, code(device)), decision="deny")
     assert device.poll().error == "access_denied"

@@ -87,13 +87,13 @@ def test_grant_types_that_are_not_offered_are_dropped():
     ],
     ids=lambda value: ascii(value)[:60],
 )
-def test_what_cannot_be_registered_is_refused(fields, error):
+def test_invalid_client_metadata_is_refused(fields, error):
     answer = Desk().register(**fields)
     assert (answer.status, answer.error) == (400, error)
     assert answer.json["error_description"]
 
 
-def test_nobody_registers_for_tokens_without_a_person():
+def test_registration_does_not_allow_client_credentials():
     answer = Desk().register(
         grant_types=["authorization_code", "client_credentials"],
         token_endpoint_auth_method="client_secret_basic",

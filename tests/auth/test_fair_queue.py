@@ -9,7 +9,7 @@ from support.waiting import run
 
 
 class Work:
-    """Work of sources that lasts until it is let go; notes who began, in which order."""
+    """Work of sources that lasts until it is let go; notes the order in which they began."""
 
     def __init__(self, seconds=30.0, **limits):
         usual = {"most": 2, "share": 2, "waiting": 3, "waiting_in_all": 5}

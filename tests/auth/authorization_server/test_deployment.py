@@ -1,4 +1,4 @@
-"""Where the authorization server is, and who may come which way."""
+"""Where the authorization server is reached, and which requests it serves."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_tokens_are_for_what_is_there_and_for_further_endpoints_on_demand(
     ],
     ids=["name", "no name", "name of the issuer", "no TLS", "address", "proxy"],
 )
-def test_who_comes_another_way_is_refused(place, headers, client):
+def test_a_request_for_another_host_or_without_https_is_refused(place, headers, client):
     with pytest.raises(OAuthRefusal) as caught:
         place.issuer_of({"client": client}, headers)
     assert caught.value.status == 403
