@@ -114,14 +114,14 @@ class Guard:
 
     def __init__(
         self,
-        app: Any,
+        app: App,
         protection: GuardPolicy,
         *,
         path: str = "/mcp",
         public_url: str | None = None,
         open_paths: Iterable[str] = (),
     ) -> None:
-        self.app: App = app
+        self.app = app
         self.protection = protection
         self.path = path.rstrip("/")
         url = protection.public_url if protection.public_url is not None else public_url
@@ -184,7 +184,7 @@ class Guard:
             return bool(scope["type"] == "lifespan")
         if scope["method"] == "OPTIONS" and RESOURCE_METADATA not in scope["path"]:
             return _is_preflight(scope)
-        return _local_path(scope).rstrip("/") in self._open
+        return local_path(scope).rstrip("/") in self._open
 
     def _recall(self, scope: Scope, target: _Resource) -> Principal | None:
         """Return the principal of a request if its token was verified a moment ago."""
@@ -253,7 +253,7 @@ class Guard:
 
     def _path_of(self, scope: Scope) -> str:
         """Return the path of the endpoint that a request is for, or asks the metadata of."""
-        before, about, rest = _local_path(scope).rstrip("/").partition(RESOURCE_METADATA)
+        before, about, rest = local_path(scope).rstrip("/").partition(RESOURCE_METADATA)
         named = rest.removeprefix(self._prefix) if about else before
         return self._other_paths.get(named, self.path)
 
@@ -286,7 +286,7 @@ class Guard:
         """Whether a path is one of our metadata: at the root, with our path, or our URL's."""
         if scope["type"] != "http" or RESOURCE_METADATA not in scope["path"]:
             return False
-        before, _, rest = _local_path(scope).partition(RESOURCE_METADATA)
+        before, _, rest = local_path(scope).partition(RESOURCE_METADATA)
         rest, prefix = rest.rstrip("/"), self._prefix
         if before not in ("", prefix):
             return False
@@ -371,7 +371,7 @@ def _challenge(refusal: AccessRefusal, url: str | None) -> bytes:
     return resource.challenge(refusal, url).encode("latin-1", "ignore")
 
 
-def _local_path(scope: Scope) -> str:
+def local_path(scope: Scope) -> str:
     """Return the path below the mount point of the app."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
@@ -463,7 +463,7 @@ class Protected:
         self.resource_name = resource_name
         self.documentation = documentation
 
-    def guard(self, app: Any, *, path: str = "/mcp", public_url: str | None = None) -> Guard:
+    def guard(self, app: App, *, path: str = "/mcp", public_url: str | None = None) -> Guard:
         """Return an ASGI app that requires tokens and passes requests on to another one.
 
         Args:

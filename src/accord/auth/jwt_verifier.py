@@ -213,7 +213,7 @@ def _sender(url: str) -> Send:
     return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
 
 
-def header_fault(header: Mapping[str, Any], algorithms: Iterable[str]) -> str | None:
+def header_fault(header: Mapping[str, object], algorithms: Iterable[str]) -> str | None:
     """Return why a token with this header is refused; None if it is accepted."""
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
@@ -241,7 +241,7 @@ def _object(part: str, name: str) -> dict[str, Any]:
 
 
 def claims_fault(
-    claims: Mapping[str, Any],
+    claims: Mapping[str, object],
     *,
     issuer: str | None,
     audience: Sequence[str],
@@ -290,7 +290,7 @@ def _format_value(value: object) -> str:
     return ascii(value)[:200]
 
 
-def _timestamp(claims: Mapping[str, Any], name: str) -> float | None:
+def _timestamp(claims: Mapping[str, object], name: str) -> float | None:
     found = claims.get(name)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -301,12 +301,12 @@ def _timestamp(claims: Mapping[str, Any], name: str) -> float | None:
 _LAST_TIMESTAMP: Final = 253_402_300_800
 
 
-def _subject(claims: Mapping[str, Any]) -> str | None:
+def _subject(claims: Mapping[str, object]) -> str | None:
     found = claims.get("sub") or _client(claims)
     return found if isinstance(found, str) else None
 
 
-def _client(claims: Mapping[str, Any]) -> str | None:
+def _client(claims: Mapping[str, object]) -> str | None:
     for name in ("client_id", "azp", "cid", "appid"):
         found = claims.get(name)
         if isinstance(found, str) and found:
@@ -315,7 +315,7 @@ def _client(claims: Mapping[str, Any]) -> str | None:
 
 
 def principal_from_claims(
-    claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
+    claims: Mapping[str, object], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
 ) -> Principal:
     """Return the principal of claims that were checked.
 
@@ -338,7 +338,7 @@ def principal_from_claims(
     )
 
 
-def _scopes(claims: Mapping[str, Any], names: Iterable[str]) -> frozenset[str]:
+def _scopes(claims: Mapping[str, object], names: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for name in names:
         given = claims.get(name)

@@ -1,13 +1,13 @@
 """Where an authorization server is reached: its issuer, its routes and its resources. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
 from accord.auth.authorization_server.messages import FORWARDED, OAuthRefusal
+from accord.auth.guard import Scope, local_path
 from accord.auth.urls import (
     canonical_http_url,
     endpoint_url,
@@ -51,7 +51,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         found = issuer if issuer is not None else check_issuer(resource.removesuffix(path))
         return cls(issuer=found, resources=(resource, *resources), path=path)
 
-    def route(self, scope: Mapping[str, Any]) -> str | None:
+    def route(self, scope: Scope) -> str | None:
         """Return the path of the authorization server that a request is for; None for others."""
         path = local_path(scope).rstrip("/")
         prefix = urlsplit(self.issuer or "").path.rstrip("/")
@@ -65,7 +65,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
                 return known
         return None
 
-    def _suffixes(self, scope: Mapping[str, Any]) -> tuple[str, ...]:
+    def _suffixes(self, scope: Scope) -> tuple[str, ...]:
         """Return what may follow a well-known path: nothing, the issuer's path, the endpoint's."""
         issuer = urlsplit(self.issuer or "").path.rstrip("/")
         mount = str(scope.get("root_path", "")).rstrip("/")
@@ -74,7 +74,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         endpoints = (f"{before}{path}" for before in ("", issuer, mount) for path in paths)
         return ("", issuer, mount, *endpoints)
 
-    def issuer_of(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    def issuer_of(self, scope: Scope, headers: Mapping[str, str]) -> str:
         """Return the issuer for a request.
 
         Raises:
@@ -102,7 +102,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
             *(each for each in others if any(is_same_resource(each, it) for it in asked)),
         )
 
-    def _check_request(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    def _check_request(self, scope: Scope, headers: Mapping[str, str]) -> None:
         is_local = self.issuer is None or is_loopback_url(self.issuer)
         if is_local and not is_loopback_host(headers.get("host")):
             why = "only requests to localhost are served; set public_url for others"
@@ -133,13 +133,7 @@ def check_issuer(issuer: str) -> str:
     return found
 
 
-def local_path(scope: Mapping[str, Any]) -> str:
-    """Return the path below where the app is mounted."""
-    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
-    return path[len(root) :] if root and path.startswith(f"{root}/") else path
-
-
-def decode_headers(scope: Mapping[str, Any]) -> dict[str, str]:
+def decode_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of repeated ones the last counts."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 

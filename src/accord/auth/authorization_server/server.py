@@ -28,7 +28,7 @@ from accord.auth.authorization_server.settings import AuthorizationServerSetting
 from accord.auth.authorization_server.signing_keys import Algorithm
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
 from accord.auth.authorization_server.verifier import OwnTokenVerifier, RevokedGrants
-from accord.auth.guard import Guard
+from accord.auth.guard import App, Guard, Receive, Scope, Send
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
@@ -175,7 +175,7 @@ class AuthorizationServer:
         )
 
     def guard(
-        self, app: Any, *, path: str = "/mcp", public_url: str | None = None
+        self, app: App, *, path: str = "/mcp", public_url: str | None = None
     ) -> "ProtectedApp":
         """Return an ASGI app that is an authorization server beside a protected app.
 
@@ -208,7 +208,7 @@ class AuthorizationServer:
 
     # -- ASGI
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the authorization server by itself."""
         if scope["type"] == "lifespan":
             await _run_lifespan(receive, send, lambda: check_store(self._path))
@@ -220,7 +220,7 @@ class AuthorizationServer:
             await send({"type": "websocket.close", "code": 1000})
 
     async def serve(
-        self, deployment: Deployment, route: str | None, scope: Any, receive: Any, send: Any
+        self, deployment: Deployment, route: str | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request for one of the paths; without a route it is 404."""
         try:
@@ -252,7 +252,7 @@ class ProtectedApp:
     has_metadata = True
 
     def __init__(
-        self, server: AuthorizationServer, app: Any, deployment: Deployment, public_url: str | None
+        self, server: AuthorizationServer, app: App, deployment: Deployment, public_url: str | None
     ) -> None:
         self._server = server
         self._deployment = deployment
@@ -276,7 +276,7 @@ class ProtectedApp:
             raise AttributeError(name)
         return getattr(self._guard, name)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             route = self._deployment.route(scope)
             if route is not None:
@@ -324,7 +324,7 @@ def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
     return json_response(body, status=refusal.status)
 
 
-async def _run_lifespan(receive: Any, send: Any, check: Callable[[], None]) -> None:
+async def _run_lifespan(receive: Receive, send: Send, check: Callable[[], None]) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
@@ -339,7 +339,7 @@ async def _run_lifespan(receive: Any, send: Any, check: Callable[[], None]) -> N
 
 
 async def _read_request(
-    deployment: Deployment, route: str | None, scope: Any, receive: Any
+    deployment: Deployment, route: str | None, scope: Scope, receive: Receive
 ) -> Request:
     headers = decode_headers(scope)
     issuer = deployment.issuer_of(scope, headers)
@@ -371,7 +371,7 @@ def _resources_in(form: str) -> list[str]:
     return parse_qs(form).get("resource", []) if "resource" in form else []
 
 
-async def _read_body(receive: Any) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
@@ -385,7 +385,7 @@ async def _read_body(receive: Any) -> bytes:
             return bytes(body)
 
 
-async def _send(response: OAuthResponse, send: Any, *, is_head: bool) -> None:
+async def _send(response: OAuthResponse, send: Send, *, is_head: bool) -> None:
     headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
     headers.append((b"content-length", b"%d" % len(response.body)))
     start = {"type": "http.response.start", "status": response.status, "headers": headers}
