@@ -18,8 +18,10 @@ AuthMethod: TypeAlias = Literal[
 ]
 METHODS: Final[tuple[AuthMethod, ...]] = ("client_secret_basic", "client_secret_post", "none")
 """The methods that registration can choose; a key has to be known to the server in advance."""
-
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+# Sent at once and used once; two minutes allow for clocks that differ.
+_LIFETIME: Final = 120
+_ELLIPTIC: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +83,6 @@ def token_request(
     if proof is not None:
         named |= {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": proof}
     return form_request(url, named)
-
-
-# Sent at once and used once; two minutes allow for clocks that differ.
-_LIFETIME: Final = 120
-_ELLIPTIC: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 
 class ClientKey:

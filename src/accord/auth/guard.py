@@ -37,7 +37,6 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
-
 _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
@@ -49,6 +48,15 @@ _CHALLENGE: Final = b"www-authenticate"
 # The metadata is public: pages of any origin may read it.
 _ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
 _MAX_AGE: Final = (b"cache-control", b"public, max-age=300")
+_NO_METADATA: Final = msgspec.json.encode(
+    {
+        "error": "not_found",
+        "error_description": "no authorization server issues tokens for this server; its operator "
+        "gives them out",
+    }
+)
+# One for each endpoint and each name of loopback.
+_RESOURCES_MOST: Final = 16
 
 
 class GuardPolicy(Protocol):
@@ -346,17 +354,6 @@ class Guard:
         if ask is not None:
             headers += ask(scope)
         return headers
-
-
-_NO_METADATA: Final = msgspec.json.encode(
-    {
-        "error": "not_found",
-        "error_description": "no authorization server issues tokens for this server; its operator "
-        "gives them out",
-    }
-)
-# One for each endpoint and each name of loopback.
-_RESOURCES_MOST: Final = 16
 
 
 def _challenge_for(

@@ -3,7 +3,7 @@
 import jwt
 import pytest
 
-from accord.auth.authorization_server.signing_keys import SigningKeys
+from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.store import Store
 from support.oauth import Desk
 

@@ -27,6 +27,13 @@ log = logging.getLogger("accord.auth")
 
 # A client that registers asks the user at once; an hour is long enough for an answer.
 _UNUSED: Final = 3_600.0
+# Usual registrations have some hundred bytes, one or two URIs and short names.
+REGISTRATION_BODY_MOST: Final = 16 * 1024
+_URIS_MOST: Final = 10
+_NAME_MOST: Final = 100
+_SCOPE_MOST: Final = 1_000
+_GRANTS: Final = (AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE)
+_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class Clients:
@@ -134,15 +141,6 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<KnownClient {self.client_id!r}>"
-
-
-# Usual registrations have some hundred bytes, one or two URIs and short names.
-REGISTRATION_BODY_MOST: Final = 16 * 1024
-_URIS_MOST: Final = 10
-_NAME_MOST: Final = 100
-_SCOPE_MOST: Final = 1_000
-_GRANTS: Final = (AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE)
-_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class _Registration(msgspec.Struct, kw_only=True):

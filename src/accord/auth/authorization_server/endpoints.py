@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.clients import (
     Clients,
@@ -26,7 +27,6 @@ from accord.auth.authorization_server.models import (
     RegisteredClient,
 )
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
-from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
 from accord.bindings.addresses import client_network
 
@@ -59,6 +59,7 @@ _FAILURES: Final = 60
 _REGISTRATIONS: Final = 60
 _SWEEP: Final = 60.0
 _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
+_METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
 class Endpoints:
@@ -214,9 +215,6 @@ def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
     elif refusal.status in (429, 503):
         response = response.with_headers(("retry-after", str(int(_WINDOW))))
     return response
-
-
-_METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
 def authorization_server_metadata(

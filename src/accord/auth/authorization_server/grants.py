@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.authorization_request import (
     allowed_scopes,
     choose_resource,
@@ -26,7 +27,6 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
-from accord.auth.authorization_server.signing_keys import SigningKeys
 from accord.auth.authorization_server.store import Store
 from accord.auth.pkce import challenge_of
 from accord.auth.urls import is_same_resource

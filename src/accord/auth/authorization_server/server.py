@@ -14,6 +14,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from accord.auth.authorization_server.access_tokens import (
+    Algorithm,
+    OwnTokenVerifier,
+    RevokedGrants,
+)
 from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.deployment import Deployment, check_issuer, decode_headers
 from accord.auth.authorization_server.endpoints import Endpoints
@@ -25,9 +30,7 @@ from accord.auth.authorization_server.messages import (
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.settings import AuthorizationServerSettings
-from accord.auth.authorization_server.signing_keys import Algorithm
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.authorization_server.verifier import OwnTokenVerifier, RevokedGrants
 from accord.auth.guard import App, Guard, Receive, Scope, Send
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from accord.auth.authorization_server.access_tokens import Algorithm
 from accord.auth.authorization_server.models import RegisteredClient
-from accord.auth.authorization_server.signing_keys import Algorithm
 
 _POSITIVE: Final = (
     "access_ttl",
