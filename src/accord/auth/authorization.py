@@ -48,7 +48,7 @@ class AuthorizationAttempt:
         settings: the options of the client.
         store: where registrations are kept.
         sender: sends the requests.
-        found: the authorization server, and what the token is for.
+        found: the authorization server and the resource.
         scopes: to ask for.
     """
 

@@ -51,7 +51,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_method(server: ServerMetadata, *, has_secret: bool) -> AuthMethod:
-    """Choose how to authenticate, among what the server supports."""
+    """Choose a method of authentication that the server supports."""
     if not has_secret:
         return "none"
     supported = server.token_endpoint_auth_methods_supported

@@ -17,7 +17,7 @@ log = logging.getLogger("accord.auth")
 _KEYS_MOST: Final = 100
 _RSA_BITS_LEAST: Final = 2048
 
-# Which kind of key an algorithm takes. A key of another kind is never tried.
+# The type and curve of the keys of each algorithm; other keys are never tried.
 _FAMILIES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
     "ES256": ("EC", "P-256"),
@@ -28,7 +28,7 @@ _FAMILIES: Final = {
 
 
 class VerifyingKey:
-    """A public key and what it may verify."""
+    """A public key, with its type and its algorithm."""
 
     def __init__(self, key: Any, *, kind: str, curve: str | None, jwk: Mapping[str, Any]) -> None:
         self.key = key

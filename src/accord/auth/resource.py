@@ -154,7 +154,7 @@ def challenge(refusal: AccessRefusal, resource_metadata: str | None) -> str:
         resource_metadata: the URL of the metadata; None without an authorization server, since
             then no metadata is published.
 
-    >>> challenge(lacks_scopes(["write"]), "https://a.example/.well-known/x").split(", ")[1:3]
+    >>> challenge(insufficient_scope(["write"]), "https://a.example/.well-known/x").split(", ")[1:3]
     ['error="insufficient_scope"', 'scope="write"']
     """
     said = [_REALM]  # RFC 6750, section 3: there has to be one parameter

@@ -142,7 +142,7 @@ class FileStore:
     overwritten.
 
     Args:
-        path: of the file; by default where the platform keeps settings of applications.
+        path: of the file; by default in the platform's folder for application settings.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:

@@ -324,7 +324,7 @@ def test_consent_can_be_remembered_for_the_same_person_client_and_scopes():
 
 
 def test_a_person_without_a_password_is_still_asked():
-    desk = Desk(users={}, person="ada")
+    desk = Desk(users={}, single_user="ada")
     page = desk.authorize(desk.client())
     assert ">Allow</button>" in page.text
     assert "another user" not in page.text
@@ -333,7 +333,7 @@ def test_a_person_without_a_password_is_still_asked():
 
 def test_auto_approve_redirects_only_to_loopback():
     far = KnownClient(client_id="far", redirect_uris=("https://app.example/cb",))
-    desk = Desk(users={}, person="ada", auto_approve=True, clients={"far": far.client})
+    desk = Desk(users={}, single_user="ada", auto_approve=True, clients={"far": far.client})
     assert "code" in desk.authorize(desk.client()).returned
     answer = desk.authorize("far", redirect_uri=None)
     assert answer.status == 400

@@ -245,7 +245,9 @@ def test_scopes_that_the_operator_removed_are_not_granted_again():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"users": {"bob": ADA}}, {"users": {}, "person": "bob"}], ids=["users", "person"]
+    "settings",
+    [{"users": {"bob": ADA}}, {"users": {}, "single_user": "bob"}],
+    ids=["users", "single user"],
 )
 def test_a_user_removed_from_the_settings_gets_no_further_token(settings):
     before = Desk()

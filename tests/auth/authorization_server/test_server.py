@@ -231,7 +231,7 @@ def test_another_process_sees_a_revocation_soon(tmp_path):
     store = tmp_path / "auth.db"
     one = AuthorizationServer(auto_approve="ada", store=store)
     two = AuthorizationServer(auto_approve="ada", store=store)
-    desk = Desk(store=one.endpoints.store, users={}, person="ada", auto_approve=True)
+    desk = Desk(store=one.endpoints.store, users={}, single_user="ada", auto_approve=True)
     client = desk.client()
     code = desk.authorize(client).returned["code"]
     issued = desk.redeem(client, code).json

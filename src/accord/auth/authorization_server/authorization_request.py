@@ -56,8 +56,8 @@ def read_authorization(
     """Check an authorization request.
 
     Raises:
-        OAuthRefusal: the person has to read why; the browser goes nowhere.
-        SentBack: the client gets to know why.
+        OAuthRefusal: the reason is shown to the user; the browser is not redirected.
+        RedirectedRefusal: the reason is sent to the client.
     """
     asking, redirect_uri = _find_client(given, client)
     try:

@@ -87,13 +87,13 @@ class Consent:
                 return redirect(error.location)
             return leaving_page(_sentence(error.refusal), error.location)
         action = f"{request.issuer.rstrip('/')}/authorize?{request.query}"
-        person = self._logins.subject(request, now)
+        user = self._logins.subject(request, now)
         if form is None:
-            return self._ask_user(request, asked, person, action, now)
+            return self._ask_user(request, asked, user, action, now)
         if not self._logins.is_ours(request, form):
             return _STALE_PAGE
-        if form.get("step") == "consent" and person is not None:
-            return self._decide(request, asked, person, form.get("decision"), now)
+        if form.get("step") == "consent" and user is not None:
+            return self._decide(request, asked, user, form.get("decision"), now)
         return self._log_in_or_out(request, form, action, now)
 
     def _log_in_or_out(
@@ -110,26 +110,26 @@ class Consent:
         self,
         request: Request,
         asked: ConsentRequest,
-        person: str | None,
+        user: str | None,
         action: str,
         now: float,
     ) -> OAuthResponse:
         """Show the login or the consent page; neither if the decision is already known."""
-        if self._settings.auto_approve and person is not None:
+        if self._settings.auto_approve and user is not None:
             if not is_loopback_url(asked.redirect_uri):
                 why = "Without a consent page, programs may only return to this computer."
                 return fault_page("This request cannot be served", [why])
-            return self._allow(request, asked, person, now)
-        if person is not None and self._is_remembered(asked, person):
-            return self._allow(request, asked, person, now)
+            return self._allow(request, asked, user, now)
+        if user is not None and self._is_remembered(asked, user):
+            return self._allow(request, asked, user, now)
         if asked.is_silent:
-            error = "login_required" if person is None else "consent_required"
+            error = "login_required" if user is None else "consent_required"
             refusal = OAuthRefusal(error, "the user has to be asked")
             back = self._send_back_error(request, asked, error, refusal.description)
             if is_trusted_redirect(asked.redirect_uri, asked.client, self._settings):
                 return back
             return leaving_page(_sentence(refusal), dict(back.headers)["location"])
-        if person is None:
+        if user is None:
             return self._logins.ask(request, action)
         browser = self._logins.browser(request)
         question = ConsentQuestion(
@@ -137,7 +137,7 @@ class Consent:
             returns_to=asked.redirect_uri,
             scopes=self._describe_scopes(asked.scopes),
             server=asked.resource,
-            person=person,
+            user=user,
             may_leave=self._logins.may_leave,
         )
         token = self._logins.form_token(browser, request)
@@ -149,31 +149,31 @@ class Consent:
             return {"": "use what needs no permission of its own"}
         return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
 
-    def _is_remembered(self, asked: ConsentRequest, person: str) -> bool:
+    def _is_remembered(self, asked: ConsentRequest, user: str) -> bool:
         if not self._settings.remember_consent:
             return False
-        before = self._store.consented_scopes(person, asked.client.client_id, asked.resource)
+        before = self._store.consented_scopes(user, asked.client.client_id, asked.resource)
         return before is not None and before >= set(asked.scopes)
 
     def _decide(
         self,
         request: Request,
         asked: ConsentRequest,
-        person: str,
+        user: str,
         decision: str | None,
         now: float,
     ) -> OAuthResponse:
         if decision != "allow":
             return self._send_back_error(request, asked, "access_denied", "the user declined")
-        return self._allow(request, asked, person, now)
+        return self._allow(request, asked, user, now)
 
     def _allow(
-        self, request: Request, asked: ConsentRequest, person: str, now: float
+        self, request: Request, asked: ConsentRequest, user: str, now: float
     ) -> OAuthResponse:
         grant = StoredGrant(
             grant_id=new_secret(16),
             client_id=asked.client.client_id,
-            subject=person,
+            subject=user,
             scopes=asked.scopes,
             resource=asked.resource,
         )
@@ -252,26 +252,26 @@ class Consent:
             return fault_page("This request cannot be served", [_sentence(refusal)])
         query = f"?{request.query}" if request.query else ""
         action = f"{request.issuer.rstrip('/')}/device{query}"
-        person = self._logins.subject(request, now)
+        user = self._logins.subject(request, now)
         if form is not None and not self._logins.is_ours(request, form):
             return _STALE_PAGE
-        if form is not None and (person is None or form.get("step") in ("login", "leave")):
+        if form is not None and (user is None or form.get("step") in ("login", "leave")):
             return self._log_in_or_out(request, form, action, now)
-        if person is None:
+        if user is None:
             return self._logins.ask(request, action)
         if form is not None and form.get("step") == "consent":
-            return self._decide_device(request, form, person, action, now)
+            return self._decide_device(request, form, user, action, now)
         user_code = (form or given).get("user_code")
-        return self._ask_about_device(request, user_code, person, action, now)
+        return self._ask_about_device(request, user_code, user, action, now)
 
     def _ask_about_device(
-        self, request: Request, user_code: str | None, person: str, action: str, now: float
+        self, request: Request, user_code: str | None, user: str, action: str, now: float
     ) -> OAuthResponse:
         browser = self._logins.browser(request)
         token = self._logins.form_token(browser, request)
         fault, status = "", 200
         if user_code is not None:
-            found, fault, status = self._find_waiting_device(person, user_code, now)
+            found, fault, status = self._find_waiting_device(user, user_code, now)
             client = None if found is None else self._clients.find(found[1].grant.client_id)
             if found is not None and client is not None:
                 device = found[1]
@@ -280,7 +280,7 @@ class Consent:
                     returns_to=None,
                     scopes=self._describe_scopes(device.grant.scopes),
                     server=device.grant.resource,
-                    person=person,
+                    user=user,
                     may_leave=self._logins.may_leave,
                     user_code=_format_user_code(device.user_code),
                 )
@@ -290,10 +290,10 @@ class Consent:
         return self._logins.for_browser(page, browser, request)
 
     def _decide_device(
-        self, request: Request, form: dict[str, str], person: str, action: str, now: float
+        self, request: Request, form: dict[str, str], user: str, action: str, now: float
     ) -> OAuthResponse:
         with self._store.transaction():
-            found, fault, status = self._find_waiting_device(person, form.get("user_code", ""), now)
+            found, fault, status = self._find_waiting_device(user, form.get("user_code", ""), now)
             if found is None:
                 token = self._logins.form_token(self._logins.browser(request), request)
                 return code_page(action=action, token=token, fault=fault, status=status)
@@ -302,7 +302,7 @@ class Consent:
             decided = msgspec.structs.replace(
                 device,
                 state="allowed" if is_allowed else "denied",
-                grant=msgspec.structs.replace(device.grant, subject=person),
+                grant=msgspec.structs.replace(device.grant, subject=user),
             )
             self._store.add_device(hashed, decided)
         if is_allowed:
@@ -310,13 +310,13 @@ class Consent:
         return done_page("The device was refused", ["You can close this page."])
 
     def _find_waiting_device(
-        self, person: str, user_code: str, now: float
+        self, user: str, user_code: str, now: float
     ) -> tuple[tuple[str, DeviceRequest] | None, str, int]:
         """Find the device that shows a code; otherwise return a message and a status.
 
         Guesses are counted by user: other users may be behind the same address.
         """
-        if self._guesses.reserve(person, now) > 0:
+        if self._guesses.reserve(user, now) > 0:
             return None, "Too many attempts. Try again in some minutes.", 429
         letters = "".join(each for each in user_code.upper() if each in _LETTERS)
         hashed = self._store.device_hash(letters)
@@ -328,7 +328,7 @@ class Consent:
             or now >= device.expires_at
         ):
             return None, "No device waits with this code.", 400
-        self._guesses.release(person, now)
+        self._guesses.release(user, now)
         return (hashed, device), "", 200
 
 

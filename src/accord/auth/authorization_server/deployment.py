@@ -66,7 +66,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def _suffixes(self, scope: Scope) -> tuple[str, ...]:
-        """Return what may follow a well-known path: nothing, the issuer's path, the endpoint's."""
+        """Return the suffixes of a well-known path: none, the issuer's path, the endpoint's."""
         issuer = urlsplit(self.issuer or "").path.rstrip("/")
         mount = str(scope.get("root_path", "")).rstrip("/")
         # Clients of 2025-03-26, for which the server itself is the issuer, look there.

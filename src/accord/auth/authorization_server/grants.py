@@ -37,7 +37,7 @@ _SLOWER: Final = 5.0
 
 
 class Grants:
-    """Issues tokens for what users, or the operator, have allowed."""
+    """Issues and revokes tokens for the grants of users and of the operator."""
 
     def __init__(
         self, store: Store, keys: SigningKeys, settings: AuthorizationServerSettings

@@ -30,7 +30,7 @@ _BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # any address, frees an attempt every few seconds; and a browser in which the user has logged in
 # before has a limit of its own in place of all these.
 _WINDOW: Final = 300.0
-_BY_PERSON: Final = 10
+_BY_USER: Final = 10
 _BY_ADDRESS: Final = 20
 _BY_NAME: Final = 20
 _NAME_WINDOW: Final = 60.0
@@ -46,7 +46,7 @@ class Logins:
         self._settings = settings
         self._key = store.secret("forms", new_secret()).encode()
         self._has_warned = False
-        self._by_person = Attempts(_BY_PERSON, _WINDOW)
+        self._by_user = Attempts(_BY_USER, _WINDOW)
         self._by_address = Attempts(_BY_ADDRESS, _WINDOW)
         self._by_name = Attempts(_BY_NAME, _NAME_WINDOW)
 
@@ -58,8 +58,8 @@ class Logins:
     def subject(self, request: Request, now: float) -> str | None:
         """Return the user of a request; None if they are not logged in."""
         settings = self._settings
-        if settings.person is not None:
-            return settings.person
+        if settings.single_user is not None:
+            return settings.single_user
         if settings.is_external:
             return request.subject
         cookie = request.cookie(_cookie(request))
@@ -69,7 +69,7 @@ class Logins:
     @property
     def may_leave(self) -> bool:
         """Whether users log in here, and so can switch to another user."""
-        return self._settings.person is None and not self._settings.is_external
+        return self._settings.single_user is None and not self._settings.is_external
 
     # -- forms
 
@@ -118,7 +118,7 @@ class Logins:
     def log_in(
         self, request: Request, form: dict[str, str], action: str, now: float
     ) -> OAuthResponse:
-        """Check name and password; if they are right, redirect to where the user was."""
+        """Check name and password; if they are right, redirect to the page that asked."""
         name, password = form.get("name", ""), form.get("password", "")
         counts = self._counts(request, name, now)
         for count, (attempts, key) in enumerate(counts):
@@ -152,9 +152,9 @@ class Logins:
         tried, source = digest(name), client_network(request.address)
         known = self._trusted_browser(request, name, now)
         if known is not None:
-            return [(self._by_person, f"{tried} {known}")]
+            return [(self._by_user, f"{tried} {known}")]
         return [
-            (self._by_person, f"{tried} {source}"),
+            (self._by_user, f"{tried} {source}"),
             (self._by_address, source),
             (self._by_name, tried),
         ]

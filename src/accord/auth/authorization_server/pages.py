@@ -124,7 +124,7 @@ class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
         returns_to: where the browser goes afterwards; None for a device.
         scopes: what the program may do, with descriptions.
         server: the URL of the server.
-        person: the user.
+        user: the name of the user.
         may_leave: whether the user can log in as another user.
         user_code: the code on the device.
     """
@@ -133,7 +133,7 @@ class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
     returns_to: str | None
     scopes: Mapping[str, str]
     server: str
-    person: str
+    user: str
     may_leave: bool
     user_code: str | None = None
 
@@ -159,7 +159,7 @@ def consent_page(question: ConsentQuestion, *, action: str, token: str) -> OAuth
         f"<h2>It will be able to</h2>\n{_permissions(question.scopes)}\n"
         f"{_return(question.returns_to, user_code)}\n"
         f"{_form(action, 'consent', token, buttons)}\n"
-        f'<div class="soft foot">You are <strong>{escape(question.person)}</strong>.'
+        f'<div class="soft foot">You are <strong>{escape(question.user)}</strong>.'
         f"{leave}</div>"
     )
     return _page(f"Allow {question.name}?", body, leads_to=question.returns_to)

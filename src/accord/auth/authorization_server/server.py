@@ -184,7 +184,7 @@ class AuthorizationServer:
 
         Args:
             app: any ASGI app.
-            path: of its endpoint, within where the app is mounted.
+            path: of its endpoint, below its mount point.
             public_url: where clients reach it; not needed on loopback.
 
         Raises:
@@ -304,9 +304,9 @@ def _login_settings(
     if authenticate is not None:
         return {"is_external": True}
     if auto_approve is not None:
-        return {"person": auto_approve, "auto_approve": True}
+        return {"single_user": auto_approve, "auto_approve": True}
     if users is None or isinstance(users, str):
-        return {"person": users or _DEFAULT_USER}
+        return {"single_user": users or _DEFAULT_USER}
     if not users:
         raise ValueError("users is empty: no user could log in")
     for name, password in users.items():

@@ -43,7 +43,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         clients_most: how many clients may be registered; then the one without a grant for longest
             is forgotten.
         users: names and hashed passwords.
-        person: the only user, without a login; on loopback only.
+        single_user: the only user, without a login; on loopback only.
         auto_approve: whether that user is not asked for consent; on loopback only.
         login_url: of the developer's own login; its parameter `next` is the URL to return to.
         is_external: whether the developer's own login names the user.
@@ -66,7 +66,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     client_ttl: float = 180 * 86_400.0
     clients_most: int = 10_000
     users: Mapping[str, str] = msgspec.field(default_factory=dict)
-    person: str | None = None
+    single_user: str | None = None
     auto_approve: bool = False
     login_url: str | None = None
     is_external: bool = False
@@ -95,9 +95,9 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a user may log in; true for any user of an external login."""
         if self.is_external:
             return True
-        return subject in self.users if self.person is None else subject == self.person
+        return subject in self.users if self.single_user is None else subject == self.single_user
 
     @property
     def needs_loopback(self) -> bool:
         """Whether these settings are safe only for users of this machine."""
-        return self.person is not None
+        return self.single_user is not None

@@ -307,7 +307,7 @@ class Store:
         self._do("DELETE FROM logins WHERE hash = ?", hashed)
 
     def remember_consent(self, grant: StoredGrant) -> None:
-        """Store what a user allowed, for the next time."""
+        """Store the consent of a user, for the next time."""
         self._do(
             "INSERT OR REPLACE INTO consents (subject, client_id, resource, scopes)"
             " VALUES (?, ?, ?, ?)",
