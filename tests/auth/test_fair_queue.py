@@ -51,7 +51,7 @@ def test_free_places_go_round_between_the_sources_that_wait():
         assert work.began[4:] == ["c1", "a4"]
         await work.end("c1", "a4")
         assert not work.turns._working
-        assert not work.turns._lines
+        assert not work.turns._queues
 
     run(main())
 
@@ -88,7 +88,7 @@ def test_a_turn_that_does_not_come_in_time_is_given_up():
         await work.start("a1", "b1")
         with pytest.raises(QueueFull):
             await work.tasks.pop("b1")[0]
-        assert not work.turns._lines
+        assert not work.turns._queues
         await work.end("a1")
         await work.start("b2")
         assert work.began == ["a1", "b2"]

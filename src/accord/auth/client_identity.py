@@ -60,6 +60,12 @@ def choose_method(server: ServerMetadata, *, has_secret: bool) -> AuthMethod:
     return "client_secret_basic"
 
 
+def basic_authorization(client_id: str, secret: str) -> str:
+    """Return the Authorization header of a client: both parts form-encoded (RFC 6749, 2.3.1)."""
+    pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+    return f"Basic {b64encode(pair.encode()).decode('ascii')}"
+
+
 def token_request(
     url: str, fields: Mapping[str, str], client: ClientIdentity, *, proof: str | None = None
 ) -> HttpRequest:
@@ -75,9 +81,9 @@ def token_request(
     # The id alone proves nothing and is allowed beside Basic; some servers look for it there.
     named = {**fields, "client_id": client.client_id}
     if client.method == "client_secret_basic" and secret is not None:
-        pair = f"{quote_plus(client.client_id)}:{quote_plus(secret)}"
-        basic = b64encode(pair.encode()).decode("ascii")
-        return form_request(url, named, {"Authorization": f"Basic {basic}"})
+        return form_request(
+            url, named, {"Authorization": basic_authorization(client.client_id, secret)}
+        )
     if client.method == "client_secret_post" and secret is not None:
         named["client_secret"] = secret
     if proof is not None:

@@ -1,17 +1,17 @@
 """Verifies opaque tokens: the issuer is asked about each (RFC 7662)."""
 
 import asyncio
-import base64
 import logging
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
-from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
+from accord.auth.client_identity import basic_authorization
 from accord.auth.http import HttpResponse, NoResponse, Send, form_request
+from accord.auth.jwks import operator_sender
 from accord.auth.jwt_verifier import claims_fault, principal_from_claims
 from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
 from accord.bindings.shown import shown_url
@@ -72,14 +72,14 @@ class IntrospectionVerifier:
         self._authenticate = authenticate
         self._remember = remember
         self._clock: Callable[[], float] = settings.pop("clock", time.time)
-        self._send: Send = settings.pop("send", None) or _sender(url)
+        self._send: Send = settings.pop("send", None) or operator_sender(url)
         if settings:
             raise TypeError(f"unknown settings: {', '.join(sorted(settings))}")
         self.memory = TokenMemory(clock=self._clock)
         # Separate, so that made-up tokens do not displace valid ones.
         self._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<IntrospectionVerifier at {shown_url(self.url)}>"
@@ -116,9 +116,9 @@ class IntrospectionVerifier:
 
     async def _ask_in_turn(self, token: str, digest: bytes) -> Principal | None:
         loop = asyncio.get_running_loop()
-        turns = self._turns.get(loop)
-        if turns is None:
-            turns = self._turns[loop] = FairQueue(
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = FairQueue(
                 _ASKING_MOST,
                 share=_SHARE,
                 waiting=_WAITING,
@@ -126,7 +126,7 @@ class IntrospectionVerifier:
                 seconds=_PATIENCE,
             )
         try:
-            async with turns.take(REQUEST_SOURCE.get()):
+            async with queue.take(REQUEST_SOURCE.get()):
                 return await self._ask(token, digest)
         except QueueFull:
             why = "introspection failed: too many tokens are being asked about"
@@ -137,8 +137,7 @@ class IntrospectionVerifier:
         headers = {}
         name, secret = self._client
         if self._authenticate == "basic":
-            pair = f"{quote_plus(name)}:{quote_plus(secret)}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+            headers["Authorization"] = basic_authorization(name, secret)
         else:
             fields |= {"client_id": name, "client_secret": secret}
         try:
@@ -194,12 +193,6 @@ def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
     return found
 
 
-def _sender(url: str) -> Send:
-    from accord.auth.sending import AddressPolicy, GuardedSender
-
-    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
-
-
 class QueueFull(Exception):
     """The queue of a source is full, or its turn did not come in time."""
 
@@ -227,7 +220,7 @@ class FairQueue:
         self._waiting_in_all = waiting_in_all
         self._seconds = seconds
         self._working: Counter[str] = Counter()
-        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
     async def take(self, source: str) -> AsyncIterator[None]:
@@ -236,7 +229,7 @@ class FairQueue:
         Raises:
             QueueFull: too many wait, or the slot did not come in time.
         """
-        if self._has_place(source):
+        if self._has_slot(source):
             self._working[source] += 1
         else:
             await self._wait(source)
@@ -245,16 +238,16 @@ class FairQueue:
         finally:
             self._free(source)
 
-    def _has_place(self, source: str) -> bool:
+    def _has_slot(self, source: str) -> bool:
         return self._working.total() < self._most and self._working[source] < self._share
 
     async def _wait(self, source: str) -> None:
-        line = self._lines.get(source, ())
-        is_full = sum(map(len, self._lines.values())) >= self._waiting_in_all
-        if len(line) >= self._waiting or is_full:
+        queue = self._queues.get(source, ())
+        is_full = sum(map(len, self._queues.values())) >= self._waiting_in_all
+        if len(queue) >= self._waiting or is_full:
             raise QueueFull
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(source, deque()).append(turn)
+        self._queues.setdefault(source, deque()).append(turn)
         try:
             async with asyncio.timeout(self._seconds):
                 await turn
@@ -268,26 +261,26 @@ class FairQueue:
             raise
 
     def _leave(self, source: str, turn: "asyncio.Future[None]") -> None:
-        line = self._lines.get(source)
-        if line is not None and turn in line:
-            line.remove(turn)
-            if not line:
-                del self._lines[source]
+        queue = self._queues.get(source)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self._queues[source]
 
     def _free(self, source: str) -> None:
         """Free a slot, and hand it to the source that has waited longest."""
         self._working[source] -= 1
         if not self._working[source]:
             del self._working[source]
-        for waiting in list(self._lines):
-            if not self._has_place(waiting):
+        for waiting in list(self._queues):
+            if not self._has_slot(waiting):
                 continue
-            line = self._lines[waiting]
-            turn = line.popleft()
-            if line:
-                self._lines.move_to_end(waiting)
+            queue = self._queues[waiting]
+            turn = queue.popleft()
+            if queue:
+                self._queues.move_to_end(waiting)
             else:
-                del self._lines[waiting]
+                del self._queues[waiting]
             if turn.done():  # given up a moment ago
                 continue
             self._working[waiting] += 1

@@ -5,15 +5,24 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.auth.http import Send
-from accord.auth.jwks import FetchedKeys, FixedKeys, KeySource, read_keys, require_jwt
+from accord.auth.jwks import (
+    FetchedKeys,
+    FixedKeys,
+    KeySource,
+    operator_sender,
+    read_keys,
+    require_jwt,
+)
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
+
+if TYPE_CHECKING:
+    from accord.auth.http import Send
 
 log = logging.getLogger("accord.auth")
 
@@ -91,7 +100,7 @@ class JwtVerifier:
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
         if keys is None and secret is None:
-            send = send or _sender(jwks_url or issuer)
+            send = send or operator_sender(jwks_url or issuer)
             self._keys = FetchedKeys(issuer, jwks_url, send=send, **settings)
         else:
             settings.pop("clock", None)
@@ -204,13 +213,6 @@ def _check_secret(secret: str | bytes) -> bytes:
         # A public key is public: with it as the secret, any client could sign tokens.
         raise ValueError("the secret is a key of a pair; give public keys as keys")
     return found
-
-
-def _sender(url: str) -> Send:
-    from accord.auth.sending import AddressPolicy, GuardedSender
-
-    # The operator named this URL, so any address is allowed; its redirects are checked.
-    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
 
 
 def header_fault(header: Mapping[str, object], algorithms: Iterable[str]) -> str | None:
