@@ -325,7 +325,7 @@ def test_a_person_logs_in_reads_and_allows_in_a_browser() -> None:
         text = await page.text("main")
         for told in (
             "Notes for <you>",
-            "Nobody has verified it",
+            "It is not verified",
             "Read your notes",
             "Change your notes",
             "a program on this computer",

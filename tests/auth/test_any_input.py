@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.auth import JwtVerifier
-from accord.auth.resource import Refusal, bearer_of, canonical, challenge, is_for
+from accord.auth.resource import AccessRefusal, bearer_token, challenge, is_for
+from accord.auth.urls import canonical_url
 from support.issuer import ISSUER, RESOURCE, _part, jwks, private_key, token
 
 json_values = st.recursive(
@@ -28,8 +29,8 @@ def verify(text):
 @given(st.binary(max_size=60), st.binary(max_size=60), st.booleans())
 def test_any_header_and_query_give_a_token_a_refusal_or_nothing(value, query, is_bearer):
     value = b"Bearer " + value if is_bearer else value
-    found = bearer_of([(b"authorization", value)], query)
-    assert found is None or isinstance(found, str | Refusal)
+    found = bearer_token([(b"authorization", value)], query)
+    assert found is None or isinstance(found, str | AccessRefusal)
     if isinstance(found, str):
         assert found.isascii()
         assert found
@@ -38,10 +39,10 @@ def test_any_header_and_query_give_a_token_a_refusal_or_nothing(value, query, is
 @given(st.text(max_size=60))
 def test_a_canonical_spelling_is_its_own(text):
     try:
-        once = canonical(f"https://{text}")
+        once = canonical_url(f"https://{text}")
     except ValueError:
         return
-    assert canonical(once) == once
+    assert canonical_url(once) == once
 
 
 @given(json_values)
@@ -51,7 +52,7 @@ def test_no_odd_audience_is_ours(audience):
 
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_no_text_breaks_out_of_a_challenge(message, url):
-    said = challenge(Refusal(401, "invalid_token", message), url)
+    said = challenge(AccessRefusal(401, "invalid_token", message), url)
     assert said.isascii()
     assert said.isprintable()
     assert said.count('"') == 6

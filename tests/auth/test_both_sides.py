@@ -9,7 +9,7 @@ import pytest
 
 from accord import Context, Server, connect
 from accord.auth import AuthorizationServer, KnownClient, MemoryStore, OAuth
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
 from support.http_server import bounded
 from support.waiting import run
@@ -89,7 +89,7 @@ def test_short_tokens_are_renewed_without_a_person():
         async with connect(f"{url}/mcp", auth=auth) as client:
             known = auth._servers[f"{url}/mcp"]
             for _ in range(3):
-                assert isinstance(known.grant, Grant)
+                assert isinstance(known.grant, TokenGrant)
                 before = known.grant.access_token
                 known.grant = _aged(known.grant)
                 await auth._store.write(known.grant.key, _encoded(known.grant))

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from accord.auth.browser import Interaction, LoopbackRedirect, params_in
+from accord.auth.browser import LoopbackRedirect, UserInteraction, parse_pasted
 from support.waiting import run
 
 
@@ -31,7 +31,7 @@ def test_only_the_redirect_with_our_state_is_taken():
     async def main():
         async with LoopbackRedirect() as redirect:
             redirect.state = "right"
-            waiting = asyncio.ensure_future(redirect.received())
+            waiting = asyncio.ensure_future(redirect.wait_for_redirect())
             for data, status in (
                 (line("/callback?code=1&state=wrong"), b" 400 "),
                 (line("/callback?code=1"), b" 400 "),
@@ -60,12 +60,12 @@ def test_the_place_may_be_any_that_the_client_is_registered_with():
             assert redirect.uri.rpartition(":")[0] == "http://localhost"
             assert b" 404 " in await ask(redirect, line("/callback?code=a&state=mine"))
             assert b" 200 " in await ask(redirect, line("/?code=b&state=mine"))
-            assert (await redirect.received())["code"] == "b"
+            assert (await redirect.wait_for_redirect())["code"] == "b"
 
     run(main())
 
 
-def test_a_place_of_which_somebody_has_half_is_not_taken():
+def test_a_port_that_another_program_has_on_one_address_is_not_used():
     async def main():
         with socket.socket(socket.AF_INET6) as other:
             try:
@@ -94,12 +94,12 @@ def test_a_refusal_is_shown_and_taken():
             redirect.state = "right"
             page = await ask(redirect, line("/callback?error=access_denied&state=right"))
             assert b"was refused" in page
-            assert (await redirect.received())["error"] == "access_denied"
+            assert (await redirect.wait_for_redirect())["error"] == "access_denied"
 
     run(main())
 
 
-def test_what_is_sent_in_is_not_shown_on_the_page():
+def test_the_page_does_not_show_the_parameters():
     async def main():
         async with LoopbackRedirect() as redirect:
             redirect.state = "right"
@@ -115,7 +115,7 @@ def test_an_endless_request_is_given_up():
             redirect.state = "right"
             assert b"200 OK" not in await ask(redirect, b"GET /" + b"x" * 200_000)
             await ask(redirect, line("/callback?code=1&state=right"))
-            assert (await redirect.received())["code"] == "1"
+            assert (await redirect.wait_for_redirect())["code"] == "1"
 
     run(main())
 
@@ -134,11 +134,11 @@ def test_an_endless_request_is_given_up():
     ],
     ids=repr,
 )
-def test_what_is_pasted_is_a_url_or_a_code(pasted, params):
-    assert params_in(pasted, "ours") == params
+def test_a_url_or_a_code_can_be_pasted(pasted, params):
+    assert parse_pasted(pasted, "ours") == params
 
 
 def test_a_text_of_a_server_commands_no_terminal(capsys):
-    Interaction().say("open this:\n\n  https://good.example/\x1bc\x9b2J\b\b")
+    UserInteraction().say("open this:\n\n  https://good.example/\x1bc\x9b2J\b\b")
     said = capsys.readouterr().err
     assert said == "open this:\n\n  https://good.example/\\x1bc\\x9b2J\\x08\\x08\n"

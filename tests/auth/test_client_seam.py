@@ -175,7 +175,7 @@ def test_more_scopes_are_asked_for_when_they_are_missing():
 
 @pytest.mark.parametrize("auth", ["bad", None], ids=str)
 @FORMS
-def test_a_server_that_lets_nobody_in_is_told_with_what_to_do(auth, form, path):
+def test_a_401_without_auth_is_reported_with_a_hint(auth, form, path):
     async def work(url):
         with pytest.raises(Unauthorized) as caught:
             await connect(url + path, transport=form, auth=auth)
@@ -188,7 +188,7 @@ def test_a_server_that_lets_nobody_in_is_told_with_what_to_do(auth, form, path):
     guarded(Gate("good"), work)
 
 
-def test_a_server_that_wants_something_else_than_a_token_is_told_so():
+def test_a_server_that_wants_something_else_than_a_token_is_reported():
     gate = Gate("good")
     gate.says = 'Basic realm="desk", Digest nonce="x"'
 
@@ -253,7 +253,7 @@ def test_an_authorizer_that_breaks_is_one_clear_error():
     guarded(Gate("good"), work)
 
 
-def test_no_time_runs_out_while_somebody_is_asked():
+def test_timeouts_do_not_run_while_the_user_is_asked():
     gate, keys = Gate("one"), Keys("one", "two", pause=2.5)
 
     async def work(url):
@@ -281,7 +281,7 @@ def test_a_session_that_is_begun_anew_is_authorized_anew():
     guarded(gate, work)
 
 
-def test_ending_asks_nobody_to_sign_in():
+def test_closing_does_not_ask_the_user_to_sign_in():
     gate, keys = Gate("one"), Keys("one", "two")
 
     async def work(url):
@@ -327,7 +327,7 @@ def test_a_token_goes_to_no_other_origin():
     ],
 )
 def test_a_token_goes_to_the_origin_it_is_for(home, there, goes):
-    authorization = Authorization(Bearer("good"), home, lambda: pytest.fail("nobody is asked"))
+    authorization = Authorization(Bearer("good"), home, lambda: pytest.fail("not asked"))
     assert asyncio.run(authorization.token(there)) == ("good" if goes else None)
 
 
@@ -365,7 +365,7 @@ def test_the_blocking_client_authorizes_as_well():
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nb", "ü"], ids=repr)
-def test_what_can_be_no_token_is_refused_without_being_shown(token):
+def test_an_invalid_token_is_refused_without_being_shown(token):
     with pytest.raises(ValueError, match="characters") as caught:
         Bearer(token)
     assert not token.strip() or token.strip() not in str(caught.value)

@@ -2,15 +2,9 @@
 
 import pytest
 
-from accord.auth.discovery import (
-    belongs_to,
-    canonical_resource,
-    discover,
-    is_same_issuer,
-    metadata_urls,
-    resource_metadata_urls,
-)
+from accord.auth.discovery import discover, metadata_urls, resource_metadata_urls
 from accord.auth.http import HttpResponse, NoResponse
+from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
 from accord.errors import FlowFailed
 from support.flows import drive, reply
 
@@ -217,7 +211,7 @@ def test_older_metadata_of_another_issuer_is_refused():
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
-def test_a_passing_fault_is_no_reason_to_ask_elsewhere(status):
+def test_a_temporary_fault_causes_no_fallback(status):
     with pytest.raises(FlowFailed, match=f"HTTP {status}") as caught:
         drive(discover(SERVER), {SUFFIXED: HttpResponse(status=status)})
     assert caught.value.hint == "try again later"
@@ -230,7 +224,7 @@ def test_a_place_that_must_not_be_asked_ends_the_flow():
     assert caught.value.hint == "trust it"
 
 
-def test_metadata_that_is_no_json_object_is_told():
+def test_metadata_that_is_not_a_json_object_is_reported():
     for body in (b"<html>", b"[1]", b"\xff", b"[" * 100_000):
         with pytest.raises(FlowFailed, match="RFC 9728"):
             drive(discover(SERVER), {SUFFIXED: HttpResponse(status=200, body=body)})

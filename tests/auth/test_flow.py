@@ -6,17 +6,17 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from accord.auth.credentials import ClientIdentity, choose_method, token_request
+from accord.auth.client_identity import ClientIdentity, choose_method, token_request
 from accord.auth.device import poll_device, start_device
-from accord.auth.discovery import Discovered, ResourceMetadata, ServerMetadata
+from accord.auth.discovery import DiscoveryResult, ResourceMetadata, ServerMetadata
 from accord.auth.flow import (
     AuthorizationRequest,
     ResourceRejected,
     TokenRefused,
     authorization_url,
-    chosen_scopes,
-    code_in,
+    choose_scopes,
     exchange_code,
+    read_authorization_response,
     refresh,
     request_client_credentials,
 )
@@ -25,10 +25,10 @@ from accord.auth.pkce import challenge_of, new_pkce
 from accord.auth.registration import (
     ClientDescription,
     check_redirect_uri,
-    given_client,
+    preregistered_client,
     register,
 )
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
 from support.flows import drive, reply
 
@@ -41,7 +41,7 @@ SERVER = ServerMetadata(
     device_authorization_endpoint=f"{ISSUER}/device",
     code_challenge_methods_supported=("S256",),
 )
-FOUND = Discovered(resource="https://example.com/mcp", server=SERVER)
+FOUND = DiscoveryResult(resource="https://example.com/mcp", server=SERVER)
 CLIENT = ClientIdentity(client_id="me")
 URI = "http://127.0.0.1:4711/callback"
 TOKEN = {"access_token": "at", "token_type": "Bearer", "expires_in": 100, "refresh_token": "rt"}
@@ -93,7 +93,7 @@ def test_without_scopes_none_are_named():
     assert "scope" not in query_of(authorization_url(asking()))
 
 
-def test_what_the_metadata_writes_into_the_url_does_not_stand_against_ours():
+def test_parameters_in_the_endpoint_url_do_not_override_ours():
     endpoint = f"{ISSUER}/authorize?state=theirs&client_id=other&code_challenge_method=plain&a=1"
     url = authorization_url(asking(among(authorization_endpoint=endpoint)))
     pairs = parse_qsl(urlsplit(url).query)
@@ -102,7 +102,7 @@ def test_what_the_metadata_writes_into_the_url_does_not_stand_against_ours():
     assert ours.items() <= dict(pairs).items()
 
 
-def test_who_asks_for_a_refresh_token_by_scope_asks_the_person():
+def test_offline_access_asks_the_user_for_consent():
     query = query_of(authorization_url(asking(scopes=("a", "offline_access"))))
     assert (query["prompt"], query["scope"]) == ("consent", "a offline_access")
 
@@ -139,7 +139,7 @@ def test_only_web_pages_are_opened(endpoint):
 # -- what comes back
 
 
-def test_what_others_write_gives_no_commands_to_terminals():
+def test_control_characters_of_servers_do_not_reach_the_terminal():
     endpoint = "https://login.example.org/a\x1b[2Jb/\u00fc%20;c=1?x=\x07"
     shown = authorization_url(asking(found=among(authorization_endpoint=endpoint)))
     assert shown.isprintable()
@@ -147,14 +147,17 @@ def test_what_others_write_gives_no_commands_to_terminals():
     assert shown.startswith("https://login.example.org/a%1B%5B2Jb/%C3%BC%20;c=1?x=%07&")
     said = {"error": "bad\x1b[2J", "error_description": "\x07 why", "state": "s" * 32}
     with pytest.raises(FlowFailed) as caught:
-        code_in(said, asking())
+        read_authorization_response(said, asking())
     assert str(caught.value).isprintable()
 
 
 def test_the_code_of_our_answer_is_taken():
     request = asking()
-    assert code_in({"code": "c", "state": request.state}, request) == "c"
-    assert code_in({"code": "c", "state": request.state, "iss": ISSUER}, request) == "c"
+    assert read_authorization_response({"code": "c", "state": request.state}, request) == "c"
+    assert (
+        read_authorization_response({"code": "c", "state": request.state, "iss": ISSUER}, request)
+        == "c"
+    )
 
 
 @pytest.mark.requirement("auth.state.verified")
@@ -162,7 +165,7 @@ def test_the_code_of_our_answer_is_taken():
 def test_an_answer_without_our_state_is_refused(state):
     params = {"code": "c"} | ({} if state is None else {"state": state})
     with pytest.raises(FlowFailed, match="state"):
-        code_in(params, asking())
+        read_authorization_response(params, asking())
 
 
 @pytest.mark.parametrize(
@@ -171,44 +174,44 @@ def test_an_answer_without_our_state_is_refused(state):
 def test_an_answer_of_another_issuer_is_refused(iss):
     request = asking()
     with pytest.raises(FlowFailed, match="issuer") as caught:
-        code_in({"code": "c", "state": request.state, "iss": iss}, request)
+        read_authorization_response({"code": "c", "state": request.state, "iss": iss}, request)
     assert ISSUER in caught.value.hint
 
 
 def test_an_issuer_that_promises_to_name_itself_has_to():
     request = asking(among(authorization_response_iss_parameter_supported=True))
     with pytest.raises(FlowFailed, match="without iss"):
-        code_in({"code": "c", "state": request.state}, request)
+        read_authorization_response({"code": "c", "state": request.state}, request)
 
 
-def test_an_error_is_told_with_what_to_change():
+def test_an_error_is_reported_with_a_hint():
     request = asking()
     params = {"error": "access_denied", "error_description": "not\ntoday", "state": request.state}
     with pytest.raises(FlowFailed, match="access_denied: not today") as caught:
-        code_in(params, request)
+        read_authorization_response(params, request)
     assert "declined" in caught.value.hint
     with pytest.raises(FlowFailed) as caught:
-        code_in({"error": "server_error", "state": request.state}, request)
+        read_authorization_response({"error": "server_error", "state": request.state}, request)
     assert caught.value.hint == "try again later"
     with pytest.raises(FlowFailed, match="without a code"):
-        code_in({"state": request.state}, request)
+        read_authorization_response({"state": request.state}, request)
 
 
-def test_an_error_about_the_resource_is_told_from_others():
+def test_an_error_about_the_resource_is_distinguished_from_others():
     request = asking()
     for params in (
         {"error": "invalid_target"},
         {"error": "invalid_request", "error_description": "unknown parameter Resource"},
     ):
         with pytest.raises(ResourceRejected):
-            code_in(params | {"state": request.state}, request)
+            read_authorization_response(params | {"state": request.state}, request)
     with pytest.raises(FlowFailed) as caught:
-        code_in({"error": "invalid_request", "state": request.state}, request)
+        read_authorization_response({"error": "invalid_request", "state": request.state}, request)
     assert not isinstance(caught.value, ResourceRejected)
-    # Who did not name it cannot leave it out either.
+    # A request without it cannot leave it out either.
     silent = asking(names_resource=False)
     with pytest.raises(FlowFailed) as caught:
-        code_in({"error": "invalid_target", "state": silent.state}, silent)
+        read_authorization_response({"error": "invalid_target", "state": silent.state}, silent)
     assert not isinstance(caught.value, ResourceRejected)
 
 
@@ -248,7 +251,7 @@ def test_a_code_is_redeemed_with_verifier_and_resource():
     ],
     ids=lambda said: str(said)[:60],
 )
-def test_what_is_no_bearer_token_is_not_taken_for_one(said):
+def test_a_token_that_is_not_a_bearer_token_is_refused(said):
     with pytest.raises(FlowFailed):
         drive(exchange_code("c", asking(), 0.0), lambda _: reply(said))
 
@@ -291,7 +294,7 @@ def granted(**more):
         "refresh_token": "rt",
         "scopes": ("a",),
     }
-    return Grant(**(usual | more))
+    return TokenGrant(**(usual | more))
 
 
 def test_the_old_refresh_token_is_kept_when_none_comes_back():
@@ -356,7 +359,7 @@ def test_a_given_secret_is_shown_in_a_way_that_the_server_supports(supported, me
     assert choose_method(server, has_secret=False) == "none"
 
 
-def test_client_credentials_need_nobody_else():
+def test_client_credentials_need_no_user():
     grant, (sent,) = drive(
         request_client_credentials(FOUND, CLIENT, 0.0, scopes=("a",)), lambda _: reply(TOKEN)
     )
@@ -392,14 +395,14 @@ def supporting(*scopes, offline=False):
     ids=str,
 )
 def test_scopes_come_from_the_challenge_before_the_metadata(how, expected):
-    assert chosen_scopes(supporting("a", "b"), **how) == expected
+    assert choose_scopes(supporting("a", "b"), **how) == expected
 
 
 def test_to_be_remembered_is_asked_for_where_it_is_offered_and_wanted():
-    assert chosen_scopes(supporting("a", offline=True), wanted=None) == ("a", "offline_access")
-    assert chosen_scopes(supporting("a", offline=True), wanted=None, offline=False) == ("a",)
-    assert chosen_scopes(supporting("a"), wanted=None) == ("a",)
-    assert chosen_scopes(supporting(offline=True), wanted=None) == ()
+    assert choose_scopes(supporting("a", offline=True), wanted=None) == ("a", "offline_access")
+    assert choose_scopes(supporting("a", offline=True), wanted=None, offline=False) == ("a",)
+    assert choose_scopes(supporting("a"), wanted=None) == ("a",)
+    assert choose_scopes(supporting(offline=True), wanted=None) == ()
 
 
 # -- registration
@@ -455,7 +458,7 @@ def test_the_method_asked_for_is_one_that_the_server_supports(supported, asked):
     ],
     ids=str,
 )
-def test_what_the_server_registered_counts(said, method):
+def test_the_registered_metadata_of_the_response_counts(said, method):
     client, _ = drive(
         register(SERVER, ClientDescription(), redirect_uris=[URI]),
         lambda _: reply({"client_id": "new"} | said),
@@ -472,7 +475,7 @@ def test_a_secret_that_is_over_is_not_used_again():
     assert not client.is_usable(50)
 
 
-def test_a_server_that_registers_nobody_says_what_to_do_instead():
+def test_a_server_without_registration_is_reported_with_a_hint():
     with pytest.raises(FlowFailed, match="registration_endpoint") as caught:
         drive(
             register(
@@ -502,12 +505,12 @@ def test_codes_come_back_over_tls_or_on_this_machine(uri):
 
 
 def test_a_client_that_is_known_needs_no_registration():
-    given = given_client(SERVER, ClientDescription(client_id="me", client_secret="s"))
+    given = preregistered_client(SERVER, ClientDescription(client_id="me", client_secret="s"))
     assert given == ClientIdentity(client_id="me", client_secret="s", method="client_secret_basic")
     document = ClientDescription(metadata_url="https://me.example/client.json")
-    assert given_client(SERVER, document) is None
+    assert preregistered_client(SERVER, document) is None
     able = among(client_id_metadata_document_supported=True).server
-    assert given_client(able, document).client_id == "https://me.example/client.json"
+    assert preregistered_client(able, document).client_id == "https://me.example/client.json"
 
 
 # -- another device
@@ -517,7 +520,7 @@ def test_a_person_on_another_device_is_waited_for():
     said = {"device_code": "d", "user_code": "U\x1b-1", "verification_uri": "https://v.example"}
     code, (sent,) = drive(start_device(FOUND, CLIENT, scopes=("a",)), lambda _: reply(said))
     assert fields_of(sent)["resource"] == FOUND.resource
-    assert code.told == "open https://v.example and enter the code U-1"
+    assert code.instructions == "open https://v.example and enter the code U-1"
     slower = msgspec.structs.replace(code, interval=10.0)
     for asked, error, wait in (
         (code, "authorization_pending", 5.0),

@@ -15,7 +15,7 @@ from accord.auth import (
     Protected,
     StaticTokens,
 )
-from accord.auth.turns import SOURCE
+from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token
@@ -66,7 +66,7 @@ def ask(method="POST", *, inner=None, guard=None, scope=None, path="/mcp", **hea
 
 
 @pytest.mark.requirement("auth.token.validated", "auth.role.resource-server")
-def test_a_good_token_passes_and_says_who_it_is():
+def test_a_valid_token_passes_and_sets_the_principal():
     inner = Inner()
     answer = ask(inner=inner, authorization="Bearer good")
     assert (answer.status, answer.body) == (200, b"inside")
@@ -78,7 +78,7 @@ def test_a_verifier_knows_from_which_address_a_token_came():
 
     class Noting:
         async def verify(self, token):
-            seen.append(SOURCE.get())
+            seen.append(REQUEST_SOURCE.get())
             return ANN
 
     guard = protected(Noting()).guard(Inner())
@@ -87,7 +87,7 @@ def test_a_verifier_knows_from_which_address_a_token_came():
     assert seen == ["192.0.2.1", "2001:db8::/64", ""]
 
 
-def test_nobody_can_say_from_outside_who_they_are():
+def test_a_principal_set_by_an_outer_app_is_removed():
     inner = Inner()
     forged = {"accord.principal": Principal("root")}
     assert ask(inner=inner, scope=dict(forged)).status == 401
@@ -176,7 +176,7 @@ def test_a_token_without_the_scopes_that_all_need_is_403_and_all_are_named():
     assert answer.status == 403
     said = answer.headers["www-authenticate"]
     assert 'error="insufficient_scope", scope="read use"' in said
-    # Whoever needs another token has to know what it must allow.
+    # A client that needs another token has to know what it must allow.
     assert 'scope="read use"' in ask(guard=guard).headers["www-authenticate"]
     bad = ask(guard=guard, authorization="Bearer bad")
     assert 'error="invalid_token", scope="read use"' in bad.headers["www-authenticate"]
@@ -194,7 +194,7 @@ def test_an_app_may_find_out_later_that_more_is_needed():
         assert 'scope="read write"' in answer.headers["www-authenticate"]
 
 
-def test_what_was_good_a_moment_ago_is_looked_at_again_where_it_matters():
+def test_a_recently_verified_token_is_checked_again_when_needed():
     verifier = JwtVerifier(ISSUER, keys=jwks("first"))
     given = f"Bearer {token()}"
     lax, strict = (protected(verifier, scopes=each).guard(Inner()) for each in ("read", "read use"))
@@ -229,7 +229,7 @@ def test_a_token_that_was_just_good_is_refused_from_the_moment_it_expires():
     asyncio.run(scenario())
 
 
-def test_when_nobody_can_tell_it_is_503_and_not_401():
+def test_a_token_that_cannot_be_verified_now_is_503_and_not_401():
     class Unreachable:
         async def verify(self, token):
             raise AuthError("the issuer at 10.0.0.1 is down")
@@ -361,7 +361,7 @@ def test_the_audience_on_loopback_is_the_port_we_listen_on():
     theirs = f"Bearer {token(aud='http://localhost:9999/mcp')}"
     assert local(verifier=verifier, host="localhost:8000", authorization=ours).status == 200
     assert local(verifier=verifier, host="localhost:8000", authorization=theirs).status == 401
-    # Whoever got a token for themselves cannot use it here by naming themselves.
+    # A client that got a token for itself cannot use it here under its own name.
     assert local(verifier=verifier, host="localhost:9999", authorization=theirs).status == 403
 
 
@@ -417,16 +417,16 @@ def test_a_further_endpoint_takes_tokens_for_itself_and_for_the_usual_one():
 
 
 class Keys:
-    """A verifier of somebody's own."""
+    """A custom verifier."""
 
     async def verify(self, token):
         return ANN if token == "good" else None
 
 
-def test_it_is_said_who_issues_tokens_or_that_no_server_does():
+def test_the_issuer_of_tokens_is_required():
     introspecting = IntrospectionVerifier("https://i.example/introspect", "desk", "secret")
     for unsaid in (Keys(), introspecting, FirstOf(TOKENS, Keys())):
-        with pytest.raises(ValueError, match=r"issuer is missing: .* or issuer=\[\] where clients"):
+        with pytest.raises(ValueError, match=r"issuer is missing: .* or issuer=\[\] if clients"):
             Protected(unsaid)
     jwts = JwtVerifier(ISSUER, keys=[])
     assert Protected(jwts).issuers == (ISSUER,)
@@ -457,7 +457,7 @@ def test_without_an_authorization_server_no_metadata_is_named_or_published(publi
 
 
 def test_a_public_url_must_be_one():
-    with pytest.raises(ValueError, match="no resource"):
+    with pytest.raises(ValueError, match="invalid resource"):
         Protected(TOKENS, issuer=ISSUER, public_url="desk.example")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from accord.auth import IntrospectionVerifier
 from accord.auth.http import HttpResponse, NoResponse
-from accord.auth.turns import SOURCE
+from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
 from support.issuer import ISSUER, RESOURCE, claims
 
@@ -46,7 +46,7 @@ def verify(endpoint, **settings):
 
 
 @pytest.mark.requirement("auth.token.validated")
-def test_an_active_token_says_who_somebody_is():
+def test_an_active_token_has_a_principal():
     said = claims(scope="read write")
     for settings in ({"issuer": ISSUER}, {}):
         found = verify(Endpoint(active=True, **said), **settings)
@@ -93,7 +93,7 @@ def test_credentials_may_stand_in_the_form():
     ],
     ids=["inactive", "empty", "text", "audience", "no audience", "issuer", "expired", "nobody"],
 )
-def test_what_is_not_active_or_not_for_us_is_refused(answer):
+def test_an_inactive_or_foreign_token_is_refused(answer):
     assert verify(Endpoint(**answer), issuer=ISSUER) is None
 
 
@@ -181,7 +181,7 @@ class Slow(Endpoint):
 def from_address(address, work):
     """Start work as a request from an address does."""
     context = contextvars.copy_context()
-    context.run(SOURCE.set, address)
+    context.run(REQUEST_SOURCE.set, address)
     return asyncio.get_running_loop().create_task(work, context=context)
 
 

@@ -96,7 +96,7 @@ def test_a_person_is_asked_once_however_many_requests_wait():
     run(main())
 
 
-def test_the_next_run_needs_nobody_and_registers_no_more():
+def test_the_next_run_needs_no_user_and_no_registration():
     store = MemoryStore()
 
     async def main():
@@ -201,7 +201,7 @@ def test_a_provider_that_rejects_the_resource_while_renewing_is_asked_without_it
     run(main())
 
 
-def test_what_was_stepped_up_to_is_kept_when_a_person_is_asked_again():
+def test_stepped_up_scopes_are_kept_when_the_user_is_asked_again():
     async def main():
         needed = {"tools/call": "write"}
         async with (
@@ -234,7 +234,7 @@ def test_an_issuer_that_is_away_opens_no_browser():
     run(main())
 
 
-def test_a_server_that_takes_no_fresh_token_asks_nobody_again():
+def test_a_server_that_refuses_fresh_tokens_does_not_ask_the_user_again():
     async def main():
         async with scripted() as script:
             script.overrides["/mcp"] = lambda request: web.Response(status=401)
@@ -300,7 +300,7 @@ def test_a_client_is_registered_for_all_that_it_may_need_later():
     run(main())
 
 
-def test_what_is_never_granted_is_asked_for_no_more_than_three_times():
+def test_scopes_that_are_never_granted_are_requested_at_most_three_times():
     async def main():
         async with scripted(needed={"tools/call": "write"}) as script:
             async with connect(script.url, auth=oauth()) as client:
@@ -376,7 +376,7 @@ def test_a_client_that_is_registered_by_hand_needs_no_registration():
     run(main())
 
 
-def test_client_credentials_ask_nobody():
+def test_client_credentials_ask_no_user():
     async def main():
         async with scripted() as script:
             secret = {"client_secret": "s3", "issuer": script.issuer}
@@ -390,7 +390,7 @@ def test_client_credentials_ask_nobody():
     run(main())
 
 
-def test_a_machine_asks_for_the_scopes_it_was_told_alone():
+def test_a_machine_asks_only_for_the_configured_scopes():
     async def main():
         says = 'Bearer scope="api://desk/use"'
         async with scripted(challenge=says) as script:
@@ -404,7 +404,7 @@ def test_a_machine_asks_for_the_scopes_it_was_told_alone():
     run(main())
 
 
-def test_a_person_on_another_device_is_told_what_to_do_and_waited_for():
+def test_the_device_grant_shows_instructions_and_waits():
     async def main():
         async with scripted(pending=2) as script:
             script.metadata = {"device_authorization_endpoint": f"{script.issuer}/device"}

@@ -1,4 +1,4 @@
-"""Protected servers on real sockets: every request is checked, every session is somebody's."""
+"""Protected servers on real sockets: every request is checked, every session has an owner."""
 
 import asyncio
 import json
@@ -109,7 +109,7 @@ def test_fixed_tokens_need_no_authorization_server():
     "auth.http.oauth-flow",
     "auth.role.resource-server",
 )
-def test_a_client_without_token_is_told_where_to_get_one(talk):
+def test_a_client_without_token_gets_the_metadata_url(talk):
     async def scenario(port):
         async with talk(port) as client:
             refused = await client.post(initialize())
@@ -135,7 +135,7 @@ def test_a_client_without_token_is_told_where_to_get_one(talk):
     [(None, 401), ("Bearer wrong", 401), ("Bearer a b", 400), ("Bearer eve", 403)],
     ids=["no token", "wrong token", "malformed", "too little"],
 )
-def test_a_session_is_no_token(talk, value, status):
+def test_a_session_does_not_replace_a_token(talk, value, status):
     async def scenario(port):
         async with talk(port, "ann") as client:
             await client.open()
@@ -254,7 +254,7 @@ def brief(monkeypatch):
 
 
 @pytest.mark.usefixtures("brief")
-def test_who_listens_comes_back_with_the_next_token(talk):
+def test_a_listening_client_returns_with_the_next_token(talk):
     async def scenario(port):
         async with talk(port, "long") as client:
             await client.open()
@@ -327,11 +327,11 @@ class Withdrawn:
     async def verify(self, token):
         if "unknown" in self.tokens:
             self.asked.add(token)
-            raise AuthError("nobody there")
+            raise AuthError("not reachable")
         return None if token in self.tokens else Principal("ann", scopes=frozenset({"read"}))
 
 
-def test_who_listens_is_let_go_once_the_token_is_revoked(talk):
+def test_a_stream_ends_once_its_token_is_revoked(talk):
     withdrawn = Withdrawn()
 
     async def scenario(port):
@@ -418,7 +418,7 @@ def test_handlers_see_headers_and_peer_but_no_token(talk):
     serve(scenario)
 
 
-def test_without_protection_there_is_nobody_and_headers_are_all_there(talk):
+def test_without_protection_handlers_have_no_principal_and_all_headers_are_kept(talk):
     async def scenario(port):
         async with talk(port, "passed-on-by-a-gateway") as client:
             await client.open()

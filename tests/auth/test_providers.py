@@ -57,7 +57,7 @@ def test_a_provider_that_has_forgotten_the_client_registers_it_anew():
     run(main())
 
 
-def test_a_client_that_nobody_comes_back_for_is_registered_anew_the_next_time():
+def test_a_registration_the_user_gave_up_is_not_reused():
     async def main():
         store = MemoryStore()
         async with scripted() as script:
@@ -151,7 +151,7 @@ def test_a_secret_that_was_given_is_not_stored_and_may_be_replaced():
     run(main())
 
 
-def test_an_empty_secret_is_none():
+def test_an_empty_secret_counts_as_missing():
     async def main():
         async with scripted() as script:
             await use(script, oauth(client_id="me", client_secret=""))
@@ -210,7 +210,7 @@ def test_settings_that_cannot_work_are_refused_at_once(wrong):
 # -- what they repeat
 
 
-def test_what_a_provider_repeats_of_our_secrets_is_not_told():
+def test_secrets_that_a_provider_repeats_are_not_shown():
     async def main():
         async with scripted() as script:
             secret = {"client_secret": "SECRET", "issuer": script.issuer}
@@ -234,7 +234,7 @@ def test_what_a_provider_repeats_of_our_secrets_is_not_told():
 # -- keys in place of secrets
 
 
-def test_a_client_proves_with_its_key_who_it_is():
+def test_a_client_authenticates_with_its_key():
     key = ec.generate_private_key(ec.SECP256R1())
 
     async def main():

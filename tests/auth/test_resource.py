@@ -5,13 +5,14 @@ import json
 import pytest
 
 from accord.auth import resource
-from accord.auth.resource import Refusal, bearer_of, canonical, challenge, is_for, metadata_url
+from accord.auth.resource import AccessRefusal, bearer_token, challenge, is_for
+from accord.auth.urls import canonical_url, metadata_url
 
 URL = "https://desk.example/.well-known/oauth-protected-resource/mcp"
 
 
 def bearer(value, query=b""):
-    return bearer_of([(b"host", b"x"), (b"authorization", value)], query)
+    return bearer_token([(b"host", b"x"), (b"authorization", value)], query)
 
 
 # -- names
@@ -28,7 +29,7 @@ def bearer(value, query=b""):
     ],
 )
 def test_a_resource_has_one_canonical_spelling(spelling):
-    assert canonical(spelling) == "https://desk.example/mcp"
+    assert canonical_url(spelling) == "https://desk.example/mcp"
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,8 @@ def test_a_resource_has_one_canonical_spelling(spelling):
         ("https://desk.example/mcp?tenant=1", "https://desk.example/mcp?tenant=1"),
     ],
 )
-def test_what_tells_resources_apart_is_kept(uri, expected):
-    assert canonical(uri) == expected
+def test_significant_differences_of_resources_are_kept(uri, expected):
+    assert canonical_url(uri) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,9 @@ def test_what_tells_resources_apart_is_kept(uri, expected):
         "",
     ],
 )
-def test_what_names_no_resource_is_refused(uri):
-    with pytest.raises(ValueError, match="no resource"):
-        canonical(uri)
+def test_an_invalid_resource_is_refused(uri):
+    with pytest.raises(ValueError, match="invalid resource"):
+        canonical_url(uri)
 
 
 @pytest.mark.requirement("auth.token.audience-validated", "auth.resource.case-tolerant")
@@ -84,7 +85,7 @@ def test_an_audience_is_ours_only_if_it_names_us(audience, expected):
     assert is_for(audience, ["https://desk.example/mcp"]) is expected
 
 
-def test_an_audience_may_be_a_name_that_is_no_uri():
+def test_an_audience_may_be_a_plain_name():
     assert is_for("api://desk", ["api://desk"])
     assert is_for("desk", ["desk"])
     assert not is_for("Desk", ["desk"])
@@ -99,9 +100,9 @@ def test_a_token_is_found_in_the_authorization_header(value):
 
 
 @pytest.mark.parametrize("value", [b"Basic YTpi", b"abc", b"", b"Digest x"])
-def test_another_scheme_is_no_token(value):
+def test_another_scheme_is_not_a_token(value):
     assert bearer(value) is None
-    assert bearer_of([(b"host", b"x")]) is None
+    assert bearer_token([(b"host", b"x")]) is None
 
 
 @pytest.mark.requirement("auth.status-codes")
@@ -110,13 +111,13 @@ def test_another_scheme_is_no_token(value):
 )
 def test_a_malformed_header_is_400(value):
     found = bearer(value)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert (found.status, found.error) == (400, "invalid_request")
 
 
 def test_two_authorization_headers_are_400():
-    found = bearer_of([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")])
-    assert isinstance(found, Refusal)
+    found = bearer_token([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")])
+    assert isinstance(found, AccessRefusal)
     assert found.status == 400
 
 
@@ -133,7 +134,7 @@ def test_two_authorization_headers_are_400():
 )
 def test_a_token_in_the_query_string_is_400_whatever_the_header_says(query):
     found = bearer(b"Bearer abc", query)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert found.status == 400
     assert "query string" in found.message
 
@@ -142,9 +143,9 @@ def test_other_queries_pass():
     assert bearer(b"Bearer abc", b"session_id=1&tokens=2&x=%20") == "abc"
 
 
-def test_a_huge_token_is_refused_before_anybody_looks_at_it():
+def test_a_huge_token_is_refused_unread():
     found = bearer(b"Bearer " + b"a" * (resource.TOKEN_MOST + 1))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, AccessRefusal)
     assert (found.status, found.error) == (401, "invalid_token")
     assert "longer than 16384 bytes" in found.message
     assert bearer(b"Bearer " + b"a" * resource.TOKEN_MOST) == "a" * resource.TOKEN_MOST
@@ -154,28 +155,28 @@ def test_a_huge_token_is_refused_before_anybody_looks_at_it():
 
 
 @pytest.mark.requirement("auth.challenge.www-authenticate")
-def test_a_missing_token_is_told_where_to_get_one_and_no_error():
+def test_a_missing_token_gets_the_metadata_url_and_no_error():
     refusal = resource.missing_token(["read"])
     assert refusal.status == 401
     assert challenge(refusal, URL) == f'Bearer resource_metadata="{URL}", scope="read"'
 
 
-def test_a_bad_token_is_told_that_it_is_bad():
+def test_an_invalid_token_gets_an_invalid_token_challenge():
     said = challenge(resource.invalid_token(), URL)
     assert said.startswith(f'Bearer resource_metadata="{URL}", error="invalid_token"')
     assert 'error_description="the token is expired, revoked, or not meant for this' in said
 
 
 @pytest.mark.requirement("auth.status-codes")
-def test_a_weak_token_is_told_all_scopes_needed():
-    refusal = resource.lacks_scopes({"write", "read"})
+def test_a_weak_token_gets_all_needed_scopes():
+    refusal = resource.insufficient_scope({"write", "read"})
     assert refusal.status == 403
     assert 'error="insufficient_scope", scope="read write"' in challenge(refusal, URL)
     assert json.loads(refusal.body)["scope"] == "read write"
 
 
 def test_nothing_breaks_out_of_a_challenge():
-    refusal = Refusal(401, "invalid_token", 'a"b\\c\r\nX: y')
+    refusal = AccessRefusal(401, "invalid_token", 'a"b\\c\r\nX: y')
     said = challenge(refusal, 'https://x/"\r\n')
     assert '"abcX: y"' in said
     assert "\r" not in said
@@ -186,9 +187,9 @@ def test_nothing_breaks_out_of_a_challenge():
 
 
 @pytest.mark.requirement("auth.prm.server", "auth.prm.lists-as")
-def test_the_metadata_names_the_resource_and_who_issues_tokens():
+def test_the_metadata_names_the_resource_and_the_issuers():
     found = json.loads(
-        resource.metadata(
+        resource.resource_metadata(
             "https://desk.example/mcp",
             ["https://issuer.example"],
             scopes=["read"],

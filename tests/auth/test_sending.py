@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from accord.auth.http import HttpRequest, HttpResponse, NoResponse
-from accord.auth.sending import AddressPolicy, GuardedSender, address_kind, is_loopback
+from accord.auth.sending import AddressPolicy, GuardedSender
+from accord.bindings.addresses import address_kind, is_loopback
 from support.certificates import self_signed, serving_with
 from support.waiting import run
 

@@ -13,8 +13,8 @@ import pytest
 
 from accord import connect
 from accord.auth import FileStore, MemoryStore, OAuth, tokens
-from accord.auth.credentials import ClientIdentity
-from accord.auth.tokens import Grant, default_path
+from accord.auth.client_identity import ClientIdentity
+from accord.auth.tokens import TokenGrant, default_path
 from accord.errors import FlowFailed
 from support.scripted_authorization import scripted
 from support.waiting import run
@@ -43,7 +43,7 @@ def store(request, tmp_path):
     return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "a" / "t.json")
 
 
-def test_what_is_written_is_read_until_it_is_removed(store):
+def test_a_stored_text_is_read_until_it_is_removed(store):
     async def main():
         assert await store.read("k") is None
         await store.write("k", "v")
@@ -106,7 +106,7 @@ def test_only_the_owner_can_read_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("broken", [b"{broken", b"[1]", b"", b"\xff\xfe{}", b"[" * 100_000])
-def test_a_corrupt_file_is_told_set_aside_and_never_overwritten(broken, tmp_path, caplog):
+def test_a_corrupt_file_is_logged_set_aside_and_never_overwritten(broken, tmp_path, caplog):
     path = tmp_path / "tokens.json"
 
     async def main():
@@ -141,7 +141,7 @@ def test_values_of_other_versions_are_not_read_and_not_lost(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder is a file", "file is a folder"])
-def test_a_store_that_cannot_be_written_is_told_before_a_person_is_asked(kind, tmp_path):
+def test_an_unwritable_store_is_reported_before_the_user_is_asked(kind, tmp_path):
     path = tmp_path / "a" / "tokens.json"
     if kind == "folder is a file":
         path.parent.write_text("")
@@ -164,7 +164,7 @@ def test_a_store_that_cannot_be_written_is_told_before_a_person_is_asked(kind, t
     assert opened == []
 
 
-def test_a_lock_that_somebody_keeps_is_given_up_in_time(tmp_path, monkeypatch):
+def test_a_lock_that_another_process_keeps_is_given_up_in_time(tmp_path, monkeypatch):
     monkeypatch.setattr(tokens, "_LOCK_EXPECTED", 0.02)
     store = FileStore(tmp_path / "tokens.json")
 
@@ -179,7 +179,7 @@ def test_a_lock_that_somebody_keeps_is_given_up_in_time(tmp_path, monkeypatch):
     run(main())
 
 
-def test_what_cannot_be_written_changes_nothing_and_leaves_nothing(tmp_path):
+def test_a_failed_write_changes_nothing_and_leaves_nothing(tmp_path):
     store = FileStore(tmp_path / "tokens.json")
     run(store.write("k", "v"))
     with pytest.raises(UnicodeEncodeError):
@@ -188,7 +188,7 @@ def test_what_cannot_be_written_changes_nothing_and_leaves_nothing(tmp_path):
     assert [each.suffix for each in tmp_path.iterdir() if each != store.path] == [".lock"]
 
 
-def test_a_place_that_cannot_be_written_is_told_with_what_to_do(tmp_path):
+def test_an_unwritable_path_is_reported_with_a_hint(tmp_path):
     (tmp_path / "file").write_text("")
     store = FileStore(tmp_path / "file" / "tokens.json")
     for work in (store.read("k"), store.write("k", "v")):
@@ -216,7 +216,7 @@ async def keep(store, script, **changes):
     """Leave a token in a store as an earlier run would have."""
     scope = "a"
     said = script.grant(scope)
-    grant = Grant(
+    grant = TokenGrant(
         issuer=script.issuer,
         resource=script.url,
         client=ClientIdentity(client_id="me"),

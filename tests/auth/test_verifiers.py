@@ -18,7 +18,7 @@ def verify(verifier, token):
 
 class Unreachable:
     async def verify(self, token):
-        raise AuthError("nobody there")
+        raise AuthError("not reachable")
 
 
 class Bound:
@@ -45,7 +45,7 @@ def test_a_fixed_token_stands_for_its_principal():
 
 
 @pytest.mark.parametrize("wrong", ["", "two words", "\u00fc", "a\n"], ids=ascii)
-def test_what_can_be_no_token_is_refused_at_once(wrong):
+def test_an_invalid_static_token_is_refused_at_once(wrong):
     with pytest.raises(ValueError, match="token 2 is empty or has characters") as caught:
         StaticTokens({"good": ["read"], wrong: ["read"]})
     assert not wrong or wrong not in str(caught.value)
@@ -71,7 +71,7 @@ def test_a_verifier_that_cannot_tell_stands_in_nobodys_way():
     fixed = StaticTokens({"a": Principal("ann")})
     both = FirstOf(Unreachable(), fixed)
     assert verify(both, "a") == Principal("ann")
-    with pytest.raises(AuthError, match="nobody there"):
+    with pytest.raises(AuthError, match="not reachable"):
         verify(both, "b")
 
 
@@ -82,7 +82,7 @@ def test_an_audience_reaches_those_who_want_one():
     assert verify(both, "any").subject == "https://desk.example/mcp"
 
 
-def test_what_is_remembered_ends_with_the_token_or_sooner():
+def test_a_remembered_result_ends_with_the_token_or_sooner():
     now = [100.0]
     memory = TokenMemory(clock=lambda: now[0])
     memory.keep(b"long", Principal("ann", expires_at=1000.0), 60.0)
@@ -99,7 +99,7 @@ def test_what_is_remembered_ends_with_the_token_or_sooner():
     assert len(memory) == 0
 
 
-def test_what_is_remembered_has_a_bound():
+def test_remembered_results_are_bounded():
     memory = TokenMemory(most=3)
     for number in range(10):
         memory.keep(bytes([number]), Principal("ann"), 60.0)

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.exchange import Request, Response
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.messages import OAuthResponse, Request
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 
 ISSUER = "https://auth.example"
@@ -33,7 +33,7 @@ def challenge_of(verifier: str) -> str:
 class Answer:
     """An answer, read."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: OAuthResponse) -> None:
         self.status = response.status
         self.headers = dict(response.headers)
         self.text = response.body.decode()
@@ -70,7 +70,7 @@ class Answer:
 
 
 class Desk:
-    """An authorization server without a network, a clock to turn, and somebody who uses it."""
+    """An authorization server without a network, a clock to turn, and a client and a browser."""
 
     def __init__(self, *, store: Store | None = None, **settings: Any) -> None:
         settings.setdefault("users", {"ada": ADA})
@@ -78,7 +78,7 @@ class Desk:
         settings.setdefault("default_scopes", tuple(scopes))
         self.now = 1_000_000.0
         self.store = store or Store(":memory:")
-        self.endpoints = Endpoints(self.store, Settings(**settings))
+        self.endpoints = Endpoints(self.store, AuthorizationServerSettings(**settings))
         self.resources: tuple[str, ...] = (RESOURCE,)
         self.cookie: str | None = None
         self.known: str | None = None
@@ -194,7 +194,9 @@ async def person_at(url: str, *, name: str, password: str, decision: str = "allo
             body = {"data": form} if form else {}
             async with session.request(method, where, allow_redirects=False, **body) as came:
                 headers = tuple((key.lower(), value) for key, value in came.headers.items())
-                return Answer(Response(status=came.status, headers=headers, body=await came.read()))
+                return Answer(
+                    OAuthResponse(status=came.status, headers=headers, body=await came.read())
+                )
 
         page = await asked("GET", url)
         given = {"name": name, "password": password}

@@ -35,7 +35,7 @@ def test_a_protected_server_is_tested_without_a_person():
 
 def test_a_page_for_a_person_fails_where_a_redirect_is_expected():
     server = protected(AuthorizationServer("ada", store=None))
-    with pytest.raises(FlowFailed, match=r"a page for a person.*auto_approve"):
+    with pytest.raises(FlowFailed, match=r"a page for a user.*auto_approve"):
         asyncio.run(who(server))
 
 

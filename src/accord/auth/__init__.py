@@ -1,19 +1,19 @@
 """Authorization: protecting a server, obtaining a token. Usable with any HTTP library.
 
-Names are loaded when they are first used: a server needs no client's part, nor the other way round.
+Names are loaded when they are first used: a server does not load the client's part, nor a client
+the server's.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accord.auth.asgi import Guard
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
-    from accord.auth.client_key import ClientKey
+    from accord.auth.client_identity import ClientKey
+    from accord.auth.guard import Guard, Protected
     from accord.auth.introspection import IntrospectionVerifier
-    from accord.auth.jwt_tokens import JwtVerifier
+    from accord.auth.jwt_verifier import JwtVerifier
     from accord.auth.oauth import OAuth
-    from accord.auth.protection import Protected
     from accord.auth.tokens import FileStore, MemoryStore, TokenStore
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
@@ -37,16 +37,16 @@ __all__ = [
 
 _HOMES = {
     "AuthorizationServer": "accord.auth.authorization_server",
-    "ClientKey": "accord.auth.client_key",
+    "ClientKey": "accord.auth.client_identity",
     "FileStore": "accord.auth.tokens",
     "FirstOf": "accord.auth.verifiers",
-    "Guard": "accord.auth.asgi",
+    "Guard": "accord.auth.guard",
     "IntrospectionVerifier": "accord.auth.introspection",
-    "JwtVerifier": "accord.auth.jwt_tokens",
+    "JwtVerifier": "accord.auth.jwt_verifier",
     "KnownClient": "accord.auth.authorization_server",
     "MemoryStore": "accord.auth.tokens",
     "OAuth": "accord.auth.oauth",
-    "Protected": "accord.auth.protection",
+    "Protected": "accord.auth.guard",
     "StaticTokens": "accord.auth.verifiers",
     "TokenStore": "accord.auth.tokens",
     "TokenVerifier": "accord.auth.verifiers",
@@ -54,7 +54,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'accord.auth' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

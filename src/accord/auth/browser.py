@@ -1,4 +1,4 @@
-"""How a person authorizes us: a browser and a redirect to this machine, or a URL that is pasted."""
+"""How the user authorizes the client: a browser and a redirect to this machine, or a pasted URL."""
 
 import asyncio
 import contextlib
@@ -18,33 +18,34 @@ from urllib.parse import parse_qsl, urlsplit
 
 from accord.errors import FlowFailed
 
-__all__ = ["Interaction", "LoopbackRedirect", "NoAnswer", "OpenBrowser", "params_in"]
-
 Opened: TypeAlias = str | bool | None
 OpenBrowser: TypeAlias = Callable[[str], Opened | Awaitable[Opened]]
-"""Shows a URL to a person. False: it cannot. A text: the URL it was redirected to, or a code."""
+"""Shows a URL to the user. Returns False if it cannot, or the URL of the redirect, or a code."""
+
+Paste: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Returns the text that the user pastes."""
 
 STEP: Final = "authorization"
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
 _V6: Final = "::1"
-# A browser sends its request at once, and none is longer.
+# A browser sends its request at once; 32 KiB is several times the URL that browsers accept.
 _REQUEST_EXPECTED: Final = 10.0
 _LONGEST: Final = 32 * 1024
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class NoAnswer(FlowFailed):
-    """Nobody came back from the browser."""
+    """The user did not return from the browser in time."""
 
 
 class LoopbackRedirect:
-    """Listens on this machine for the one redirect that carries our state.
+    """Listens on this machine for the one redirect that carries the expected state.
 
     Args:
-        port: to listen on; 0 takes any that is free.
-        host: the name of this machine to be redirected to.
-        path: the path.
+        port: to listen on; 0 takes any free port.
+        host: the host of the redirect URI: 127.0.0.1, localhost or ::1.
+        path: the path of the redirect URI.
     """
 
     def __init__(self, port: int = 0, *, host: str = HOST, path: str = PATH) -> None:
@@ -58,7 +59,7 @@ class LoopbackRedirect:
 
     async def __aenter__(self) -> Self:
         self._received = asyncio.get_running_loop().create_future()
-        # Only this machine may connect, whatever its network.
+        # Only programs on this machine may connect.
         await self._listen(_V6 if self._name == _V6 else HOST)
         self._port = self._servers[0].sockets[0].getsockname()[1]
         if self._name == "localhost":
@@ -68,12 +69,12 @@ class LoopbackRedirect:
         return self
 
     async def _listen_also(self) -> None:
-        """Listen at the other address of this machine too, where there is one."""
+        """Listen at ::1 too, if this machine has it."""
         try:
             await self._listen(_V6)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                # A browser might tell somebody else.
+                # A browser might send the code to the program that listens there.
                 self._close()
                 raise
 
@@ -95,8 +96,8 @@ class LoopbackRedirect:
         self._received.cancel()
         self._close()
 
-    async def received(self) -> dict[str, str]:
-        """Wait for the redirect that carries `state`; any other is told so and ignored."""
+    async def wait_for_redirect(self) -> dict[str, str]:
+        """Wait for the redirect that carries `state`; others get an error page."""
         return await asyncio.shield(self._received)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,27 +105,31 @@ class LoopbackRedirect:
         try:
             async with asyncio.timeout(_REQUEST_EXPECTED):
                 head = await reader.readuntil(b"\r\n\r\n")
-                status, title, params = self._judge(head)
+                status, title, params = self._read_request(head)
                 writer.write(_page(status, title))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass
         finally:
-            # The page goes first: whoever waits may end the server at once.
+            # The page is sent first: the waiting caller may close the server at once.
             with contextlib.suppress(OSError):
                 writer.close()
                 await writer.wait_closed()
             if params is not None and not self._received.done():
                 self._received.set_result(params)
 
-    def _judge(self, head: bytes) -> tuple[str, str, dict[str, str] | None]:
+    def _read_request(self, head: bytes) -> tuple[str, str, dict[str, str] | None]:
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or line[0] != "GET":
-            return "405 Method Not Allowed", "This address only takes redirects of a browser.", None
+            return (
+                "405 Method Not Allowed",
+                "This address only accepts redirects of a browser.",
+                None,
+            )
         try:
             parts = urlsplit(line[1])
         except ValueError:  # such as `//[`, which begins an IPv6 address
-            return "400 Bad Request", "This is not an address.", None
+            return "400 Bad Request", "This is not a valid address.", None
         if parts.path != (self._path or "/"):
             return "404 Not Found", "There is nothing here.", None
         params = dict(parse_qsl(parts.query))
@@ -151,14 +156,14 @@ def _page(status: str, title: str) -> bytes:
     return head.encode("ascii") + body
 
 
-def params_in(pasted: str, state: str) -> dict[str, str]:
-    """Read what somebody pasted: the URL they were redirected to, or the code alone.
+def parse_pasted(pasted: str, state: str) -> dict[str, str]:
+    """Parse the text that the user pasted: the URL of the redirect, or the code alone.
 
-    A code has no state; that it is the answer to our request is then proven by PKCE alone.
+    A code has no state; that it answers this request is then proven by PKCE alone.
     """
     text = pasted.strip()
     if "://" in text or text.startswith("?"):
-        # Not split as a URL: what was pasted may be none.
+        # Not split as a URL: the text may be malformed.
         return dict(parse_qsl(text.partition("?")[2].partition("#")[0]))
     if "code=" in text:
         return dict(parse_qsl(text))
@@ -166,39 +171,39 @@ def params_in(pasted: str, state: str) -> dict[str, str]:
 
 
 @dataclass(kw_only=True)
-class Interaction:
-    """What is done where a person is needed.
+class UserInteraction:
+    """Asks the user to authorize, and shows messages.
 
     Args:
-        open_browser: shows a URL; by default the browser of the system.
-        paste: returns what the person pastes; by default a line from the terminal.
-        tell: shows a text; by default on stderr.
-        seconds: how long a person may take.
+        open_browser: shows a URL; by default in the browser of the system.
+        paste: returns the text that the user pastes; by default a line from the terminal.
+        tell: shows a message; by default on stderr.
+        seconds: how long the user may take.
     """
 
     open_browser: OpenBrowser | None = None
-    paste: Callable[[], str | Awaitable[str]] | None = None
+    paste: Paste | None = None
     tell: Callable[[str], object] | None = None
     seconds: float = 300.0
 
     async def authorize(self, url: str, redirect: LoopbackRedirect) -> dict[str, str]:
-        """Show a URL to a person and return the parameters of the redirect that follows.
+        """Show a URL to the user and return the parameters of the redirect that follows.
 
         Raises:
-            FlowFailed: there is nobody, or no answer in time.
+            FlowFailed: there is neither a browser nor a terminal, or no answer in time.
         """
-        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(redirect.received())]
+        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(redirect.wait_for_redirect())]
         try:
             async with asyncio.timeout(self.seconds):
                 return await self._authorize(url, redirect, tasks)
         except TimeoutError:
             raise NoAnswer(
                 STEP,
-                asked="a person, in a browser",
+                asked="the user, in a browser",
                 came=f"no answer within {self.seconds:g} s",
-                hint="if the browser shows an error, that says why: a redirect URI has to be "
-                f"registered as {redirect.uri}, some servers want OAuth(resource='omit'); else "
-                "authorize sooner, or allow more time with OAuth(timeout=...)",
+                hint="if the browser shows an error, it says why: a redirect URI has to be "
+                f"registered as {redirect.uri}, some servers want OAuth(resource='omit'); "
+                "otherwise authorize sooner, or allow more time with OAuth(timeout=...)",
             ) from None
         finally:
             for task in tasks:
@@ -216,22 +221,22 @@ class Interaction:
             return dict(listening.result())
         opened = opening.result()
         if isinstance(opened, str):
-            return params_in(opened, redirect.state)
+            return parse_pasted(opened, redirect.state)
         if opened is False:
             self.say(f"To authorize, open this URL in a browser:\n\n  {url}\n")
-            pasting = asyncio.ensure_future(self._pasted())
+            pasting = asyncio.ensure_future(self._read_pasted())
             tasks.append(pasting)
             await asyncio.wait([listening, pasting], return_when=asyncio.FIRST_COMPLETED)
             if not listening.done():
-                return params_in(_not_empty(pasting.result()), redirect.state)
+                return parse_pasted(_require_text(pasting.result()), redirect.state)
         return dict(await listening)
 
     def say(self, text: str) -> None:
-        """Tell the person something."""
+        """Show a message to the user."""
         if self.tell is not None:
             self.tell(text)
         else:
-            # A URL or a code comes from a server, and must not command the terminal.
+            # URLs and codes are written by servers: control characters must not reach the terminal.
             shown = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
             print(shown, file=sys.stderr, flush=True)
 
@@ -239,39 +244,39 @@ class Interaction:
         show = self.open_browser or _open_system_browser
         try:
             if inspect.iscoroutinefunction(show):
-                opened: Any = await show(url)
+                opened: object = await show(url)
             else:
-                opened = await _in_thread(lambda: show(url))
+                opened = await _run_in_thread(lambda: show(url))
                 if inspect.isawaitable(opened):
                     opened = await opened
         except FlowFailed:
             raise
-        except Exception as error:  # whatever user code raises
-            came = f"the function for the browser failed: {type(error).__name__}"
+        except Exception as error:  # user code may raise anything
+            came = f"open_browser failed: {type(error).__name__}"
             raise FlowFailed(STEP, asked="open_browser", came=came) from None
         return opened if isinstance(opened, str | bool) else None
 
-    async def _pasted(self) -> str:
+    async def _read_pasted(self) -> str:
         if self.paste is not None:
-            pasted: Any = await _in_thread(self.paste)
+            pasted = await _run_in_thread(self.paste)
             return str(await pasted if inspect.isawaitable(pasted) else pasted)
         if sys.stdin is None or not sys.stdin.isatty():
             raise FlowFailed(
                 STEP,
-                asked="a person",
+                asked="the user",
                 came="neither a browser nor a terminal",
                 hint="use OAuth(grant='client_credentials') or 'device', pass open_browser=, or "
                 'a token with auth="..."',
             )
         self.say("Then paste the URL that the browser ends up at, or the code, and press enter:")
-        return str(await _in_thread(sys.stdin.readline))
+        return str(await _run_in_thread(sys.stdin.readline))
 
 
-def _not_empty(pasted: str) -> str:
+def _require_text(pasted: str) -> str:
     if pasted.strip():
         return pasted
-    hint = "begin anew, and paste the URL that the browser ends up at, or the code in it"
-    raise FlowFailed(STEP, asked="a person", came="nothing was pasted", hint=hint)
+    hint = "start again, and paste the URL that the browser ends up at, or the code in it"
+    raise FlowFailed(STEP, asked="the user", came="nothing was pasted", hint=hint)
 
 
 def _open_system_browser(url: str) -> bool:
@@ -279,19 +284,19 @@ def _open_system_browser(url: str) -> bool:
 
     is_unix = sys.platform not in ("win32", "darwin")
     if is_unix and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return False  # what would open is a browser in the terminal, over the program's output
+        return False  # a text browser would open in the terminal, over the program's output
     try:
         return webbrowser.open(url)
     except webbrowser.Error:
         return False
 
 
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run what may wait for a person; nobody waits for the thread when it is given up."""
+async def _run_in_thread(work: Callable[[], object]) -> object:
+    """Run a function that may wait for the user; cancelling does not wait for its thread."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[object] = loop.create_future()
 
-    def settle(value: Any, error: BaseException | None) -> None:
+    def settle(value: object, error: BaseException | None) -> None:
         if future.done():
             return
         if error is None:
@@ -303,7 +308,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         value, failure = None, None
         try:
             value = work()
-        except BaseException as error:  # told to whoever waits
+        except BaseException as error:  # raised for the caller that waits
             failure = error
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, value, failure)

@@ -1,22 +1,19 @@
-"""The device grant (RFC 8628): a person authorizes elsewhere, while this device asks and waits."""
+"""The device grant (RFC 8628): the user authorizes on another device while this one polls."""
 
 from typing import Any, Final
 
 import msgspec
 
-from accord.auth.client_key import ClientKey, proof_of
-from accord.auth.credentials import ClientIdentity, token_request
-from accord.auth.discovery import Discovered
+from accord.auth.client_identity import ClientIdentity, ClientKey, client_assertion, token_request
+from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import TokenRefused, request_token
 from accord.auth.http import Flow, NoResponse
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
-
-__all__ = ["DEVICE_GRANT", "DeviceCode", "poll_device", "start_device"]
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 STEP: Final = "device authorization"
-# What RFC 8628 says where the server does not.
+# The defaults of RFC 8628, sections 3.2 and 3.5.
 _INTERVAL: Final = 5.0
 _SLOWER: Final = 5.0
 _LIFETIME: Final = 600.0
@@ -24,7 +21,7 @@ _LONGEST: Final = 500
 
 
 class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
-    """What the person is told, and what is asked with; `repr` does not show the latter."""
+    """The codes of a device authorization; `repr` does not show them."""
 
     device_code: str
     user_code: str
@@ -37,13 +34,13 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
         return f"DeviceCode({self.verification_uri!r})"
 
     @property
-    def told(self) -> str:
-        """What the person has to do."""
+    def instructions(self) -> str:
+        """What the user has to do."""
         return f"open {_printable(self.verification_uri)} and enter the code {self.user_code}"
 
 
 def start_device(
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     now: float = 0.0,
     *,
@@ -51,7 +48,7 @@ def start_device(
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
 ) -> Flow[DeviceCode]:
-    """Ask for a code that a person can enter.
+    """Ask for a code that the user can enter.
 
     Raises:
         FlowFailed: the server has no such grant, or refuses.
@@ -64,7 +61,7 @@ def start_device(
     fields = {"scope": " ".join(scopes)} if scopes else {}
     if names_resource:
         fields["resource"] = found.resource
-    proof = proof_of(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
+    proof = client_assertion(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
     request = token_request(endpoint, fields, client, proof=proof)
     try:
         response = yield request
@@ -91,18 +88,18 @@ def _code(said: dict[str, Any]) -> DeviceCode:
 
 def poll_device(
     code: DeviceCode,
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     now: float,
     *,
     key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
-) -> Flow[Grant | float]:
-    """Ask once whether the person has authorized us; returns the interval from now on if not.
+) -> Flow[TokenGrant | float]:
+    """Ask once whether the user has authorized; return the next interval if not.
 
     Raises:
-        FlowFailed: the person declined, or the code is over.
+        FlowFailed: the user declined, or the code has expired.
     """
     fields = {"grant_type": DEVICE_GRANT, "device_code": code.device_code}
     try:
@@ -114,7 +111,7 @@ def poll_device(
     except TokenRefused as error:
         if error.error == "authorization_pending":
             return code.interval
-        if error.error == "slow_down" or error.is_passing:
+        if error.error == "slow_down" or error.is_temporary:
             return code.interval + _SLOWER
         raise
 

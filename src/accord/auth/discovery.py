@@ -1,52 +1,41 @@
-"""From a server that wants a token to the authorization server that gives one: pure flows.
+"""Finds the authorization server of a protected server: pure flows.
 
 The order is that of the specification: the metadata that the challenge names, protected resource
-metadata (RFC 9728) below the path and at the root, authorization server metadata in every
-well-known form (RFC 8414, OpenID Connect), and for servers of the older kind metadata or default
-paths at the server's own root.
+metadata (RFC 9728) below the path and at the root, authorization server metadata at every
+well-known URL (RFC 8414, OpenID Connect), and for servers of 2025-03-26 metadata or default paths
+at the server's own root.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.auth.urls import (
+    RESOURCE_METADATA,
+    belongs_to,
+    canonical_resource,
+    is_same_issuer,
+    root_url,
+)
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
 
-__all__ = [
-    "Discovered",
-    "ResourceMetadata",
-    "ServerMetadata",
-    "UnreadableMetadata",
-    "belongs_to",
-    "canonical_resource",
-    "default_metadata",
-    "discover",
-    "find_resource_metadata",
-    "find_server_metadata",
-    "is_same_issuer",
-    "metadata_urls",
-    "resource_metadata_urls",
-]
-
-_RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
-_PORTS: Final = {"http": 80, "https": 443}
 STEP_RESOURCE: Final = "protected resource metadata"
 STEP_SERVER: Final = "authorization server metadata"
 
 
 class UnreadableMetadata(FlowFailed):
-    """What stands where nobody said that metadata is, is none."""
+    """A document at a well-known URL is not metadata."""
 
 
 class ResourceMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a protected resource says of itself (RFC 9728)."""
+    """The metadata of a protected resource (RFC 9728)."""
 
     resource: str
     authorization_servers: tuple[str, ...] = ()
@@ -55,9 +44,9 @@ class ResourceMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What an authorization server says of itself (RFC 8414).
+    """The metadata of an authorization server (RFC 8414).
 
-    `is_assumed` is set where it says nothing, and the default paths are all there is.
+    `is_assumed` is set if the server has no metadata, and these are the default paths.
     """
 
     issuer: str
@@ -77,67 +66,39 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refuses_pkce(self) -> bool:
-        """Whether it says that it cannot check S256."""
+        """Whether the metadata rules out S256."""
         methods = self.code_challenge_methods_supported
         return methods is not None and "S256" not in methods
 
 
-class Discovered(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a token for a server comes from, and what it is for."""
+class DiscoveryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The authorization server of a resource."""
 
     resource: str
     server: ServerMetadata
     resource_metadata: ResourceMetadata | None = None
 
 
-# -- URLs
-
-
-def canonical_resource(url: str) -> str:
-    """Return the canonical URI of a server: the most specific one, without fragment and query.
-
-    >>> canonical_resource("HTTPS://Example.com:443/mcp/")
-    'https://example.com/mcp'
-    """
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    return urlunsplit((scheme, _host(url), parts.path.rstrip("/"), "", ""))
-
-
-def belongs_to(resource: str, url: str) -> bool:
-    """Whether a resource is the server at a URL, or one that it is part of."""
-    try:
-        ours, theirs = urlsplit(url), urlsplit(resource)
-        if theirs.fragment or (ours.scheme.lower(), _host(url)) != (
-            theirs.scheme.lower(),
-            _host(resource),
-        ):
-            return False
-    except ValueError:
-        return False
-    if theirs.query and theirs.query != ours.query:
-        return False
-    path, prefix = ours.path.rstrip("/") + "/", theirs.path.rstrip("/") + "/"
-    return path.startswith(prefix) and ".." not in theirs.path.split("/")
+# -- where metadata may be
 
 
 def resource_metadata_urls(url: str) -> list[str]:
-    """Return where protected resource metadata may be, the most specific place first."""
+    """Return the URLs at which resource metadata may be, the most specific one first."""
     path = urlsplit(url).path.rstrip("/")
-    places = [f"{_RESOURCE}{path}", _RESOURCE]
-    return [urljoin(_root(url), place) for place in dict.fromkeys(places)]
+    places = [f"{RESOURCE_METADATA}{path}", RESOURCE_METADATA]
+    return [urljoin(root_url(url), place) for place in dict.fromkeys(places)]
 
 
 def metadata_urls(issuer: str) -> list[str]:
-    """Return where the metadata of an issuer may be, in the order to ask."""
+    """Return the URLs at which the metadata of an issuer may be, in the order to try."""
     path = urlsplit(issuer).path.rstrip("/")
     places = [f"{_OAUTH}{path}", f"{_OPENID}{path}", f"{path}{_OPENID}"]
-    return [urljoin(_root(issuer), place) for place in dict.fromkeys(places)]
+    return [urljoin(root_url(issuer), place) for place in dict.fromkeys(places)]
 
 
 def default_metadata(url: str) -> ServerMetadata:
-    """Return the default paths of a server that has no metadata."""
-    root = _root(url)
+    """Return the default paths of a server without metadata."""
+    root = root_url(url)
     return ServerMetadata(
         issuer=root,
         authorization_endpoint=f"{root}/authorize",  # auth.fallback.authorize-path
@@ -147,36 +108,21 @@ def default_metadata(url: str) -> ServerMetadata:
     )
 
 
-def _root(url: str) -> str:
-    """Return a URL with its path removed."""
-    parts = urlsplit(url)
-    return f"{parts.scheme.lower()}://{_host(url)}"
-
-
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    host = f"[{host}]" if ":" in host else host
-    port = parts.port
-    is_usual = port is None or port == _PORTS.get(parts.scheme.lower())
-    return host if is_usual else f"{host}:{port}"
-
-
 # -- flows
 
 
 def discover(
     url: str, *, named: str | None = None, preferred: Sequence[str] = ()
-) -> Flow[Discovered]:
+) -> Flow[DiscoveryResult]:
     """Find the authorization server of a server.
 
     Args:
         url: of the server.
-        named: where its challenge says that its metadata is.
-        preferred: issuers to choose where it names several.
+        named: the URL of the metadata in the challenge.
+        preferred: the issuers to choose among several.
 
     Raises:
-        FlowFailed: there is none, or what was found must not be trusted.
+        FlowFailed: none was found, or the metadata must not be trusted.
     """
     unreadable = None
     try:
@@ -184,32 +130,32 @@ def discover(
     except UnreadableMetadata as error:
         found, unreadable = None, error
     if found is None or not found.authorization_servers:
-        server = yield from _find_at_root(url)
+        server = yield from _find_atroot_url(url)
         if unreadable is not None and server.is_assumed:
             raise unreadable
         resource = canonical_resource(url) if found is None else found.resource
-        return Discovered(resource=resource, server=server, resource_metadata=found)
+        return DiscoveryResult(resource=resource, server=server, resource_metadata=found)
     offered = found.authorization_servers
     chosen = (each for wish in preferred for each in offered if is_same_issuer(each, wish))
     issuer = next(chosen, offered[0])
     server = yield from find_server_metadata(issuer)
-    return Discovered(resource=found.resource, server=server, resource_metadata=found)
+    return DiscoveryResult(resource=found.resource, server=server, resource_metadata=found)
 
 
 def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[ResourceMetadata | None]:
-    """Find the metadata of a protected resource; None where the server has none.
+    """Find the metadata of a protected resource; None if the server publishes none.
 
     Raises:
-        UnreadableMetadata: something is there, where metadata might be, but is none.
-        FlowFailed: what was found is not about this server, or cannot be read.
+        UnreadableMetadata: a document at a well-known URL is not metadata.
+        FlowFailed: the metadata is for another server, or cannot be read.
     """
     places, unreadable = resource_metadata_urls(url), None
     if named is not None:
-        named = _joined(url, named)
+        named = _join_url(url, named)
         places = [named, *(each for each in places if each != named)]
     for place in places:
         request = _get(place)
-        response = yield from _ask(request, STEP_RESOURCE)
+        response = yield from _fetch(request, STEP_RESOURCE)
         if response is None:
             continue
         said = response.object()
@@ -221,13 +167,13 @@ def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[Resour
             # Some servers answer every path with a page.
             unreadable = unreadable or UnreadableMetadata(STEP_RESOURCE, **failed)
             continue
-        return _checked_resource(said, url, request)
+        return _check_resource(said, url, request)
     if unreadable is not None:
         raise unreadable
     return None
 
 
-def _joined(url: str, named: str) -> str:
+def _join_url(url: str, named: str) -> str:
     try:
         return urljoin(url, named)
     except ValueError:
@@ -236,26 +182,26 @@ def _joined(url: str, named: str) -> str:
         raise FlowFailed(STEP_RESOURCE, asked=shown_url(url), came=came, hint=hint) from None
 
 
-def _checked_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> ResourceMetadata:
+def _check_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> ResourceMetadata:
     resource = said.get("resource")
     if not isinstance(resource, str) or not belongs_to(resource, url):
         shown = repr(resource)[:200]
         hint = f"the metadata has to name {canonical_resource(url)} as its resource"
         came = f"metadata of another resource, {shown}"
-        raise _failed(STEP_RESOURCE, request, came, hint)
+        raise _failure(STEP_RESOURCE, request, came, hint)
     return ResourceMetadata(
         resource=resource,
-        authorization_servers=_texts(said, "authorization_servers") or (),
-        scopes_supported=_texts(said, "scopes_supported"),
+        authorization_servers=_string_list(said, "authorization_servers") or (),
+        scopes_supported=_string_list(said, "scopes_supported"),
         url=request.url,
     )
 
 
 def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
-    """Find the metadata of an issuer, in all forms in which it may be published.
+    """Find the metadata of an issuer, at all URLs at which it may be published.
 
     Raises:
-        FlowFailed: there is none of this issuer.
+        FlowFailed: no metadata of this issuer was found.
     """
     tried: list[str] = []
     try:
@@ -266,7 +212,7 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
         raise FlowFailed(STEP_SERVER, asked="authorization_servers", came=came, hint=hint) from None
     for place in places:
         request = _get(place)
-        response = yield from _ask(request, STEP_SERVER)
+        response = yield from _fetch(request, STEP_SERVER)
         if response is None:
             tried.append(shown_url(place))
             continue
@@ -274,7 +220,7 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
         if said is None:
             tried.append(f"{shown_url(place)} ({response.shown})")
         elif not is_same_issuer(said.get("issuer"), issuer):
-            # One that names another issuer is how one server poses as another.
+            # Metadata of another issuer is how one server impersonates another.
             tried.append(f"{shown_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
         else:
             return _metadata(said, place)
@@ -285,31 +231,31 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
     raise FlowFailed(STEP_SERVER, asked=", ".join(tried)[:600], came="none of them", hint=hint)
 
 
-def _find_at_root(url: str) -> Flow[ServerMetadata]:
-    """Find an authorization server that is the server itself, as the first revision had it."""
-    root = _root(url)  # auth.discovery.base-url
+def _find_atroot_url(url: str) -> Flow[ServerMetadata]:
+    """Find an authorization server that is the server itself, as in 2025-03-26."""
+    root = root_url(url)  # auth.discovery.base-url
     request = _get(f"{root}{_OAUTH}")
-    response = yield from _ask(request, STEP_SERVER)
+    response = yield from _fetch(request, STEP_SERVER)
     said = None if response is None else response.object()
     if said is None:
         return default_metadata(url)  # auth.fallback.default-paths
     if not is_same_issuer(said.get("issuer"), root):
         came = f"metadata of another issuer, {str(said.get('issuer'))[:100]!r}"
-        raise _failed(STEP_SERVER, request, came, f"its issuer has to be {root}")
+        raise _failure(STEP_SERVER, request, came, f"its issuer has to be {root}")
     return _metadata(said, request.url)
 
 
-def _ask(request: HttpRequest, step: str) -> Flow[HttpResponse | None]:
-    """Ask for a document; None where there is none, so that the next place can be tried."""
+def _fetch(request: HttpRequest, step: str) -> Flow[HttpResponse | None]:
+    """Fetch a document; None if it does not exist, so that the next URL can be tried."""
     try:
         response = yield request
     except NoResponse as error:
-        raise _failed(step, request, error.reason, error.hint) from None
+        raise _failure(step, request, error.reason, error.hint) from None
     if response.is_ok:
         return response
     if response.status >= 500 or response.status == 429:
-        # To go on would be to fall back to something else because of a passing fault.
-        raise _failed(step, request, response.shown, "try again later")
+        # Going on would mean a fallback because of a temporary fault.
+        raise _failure(step, request, response.shown, "try again later")
     return None
 
 
@@ -322,10 +268,12 @@ def _metadata(said: Mapping[str, Any], url: str) -> ServerMetadata:
     return ServerMetadata(
         issuer=said["issuer"],
         **texts,
-        scopes_supported=_texts(said, "scopes_supported"),
-        grant_types_supported=_texts(said, "grant_types_supported"),
-        token_endpoint_auth_methods_supported=_texts(said, "token_endpoint_auth_methods_supported"),
-        code_challenge_methods_supported=_texts(said, "code_challenge_methods_supported"),
+        scopes_supported=_string_list(said, "scopes_supported"),
+        grant_types_supported=_string_list(said, "grant_types_supported"),
+        token_endpoint_auth_methods_supported=_string_list(
+            said, "token_endpoint_auth_methods_supported"
+        ),
+        code_challenge_methods_supported=_string_list(said, "code_challenge_methods_supported"),
         authorization_response_iss_parameter_supported=(
             said.get("authorization_response_iss_parameter_supported") is True
         ),
@@ -347,17 +295,7 @@ _ENDPOINTS: Final = frozenset(
 )
 
 
-def is_same_issuer(said: object, expected: str) -> bool:
-    """Compare issuers as they are written, but for the one slash that means nothing."""
-    if not isinstance(said, str):
-        return False
-    if said == expected:
-        return True
-    is_bare = urlsplit(expected).path in ("", "/")
-    return is_bare and said.rstrip("/") == expected.rstrip("/")
-
-
-def _texts(said: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+def _string_list(said: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     values = said.get(name)
     if not isinstance(values, list):
         return None
@@ -371,5 +309,5 @@ def _get(url: str) -> HttpRequest:
     return HttpRequest(method="GET", url=url, headers=headers)
 
 
-def _failed(step: str, request: HttpRequest, came: str, hint: str = "") -> FlowFailed:
+def _failure(step: str, request: HttpRequest, came: str, hint: str = "") -> FlowFailed:
     return FlowFailed(step, asked=request.shown, came=came, hint=hint)

@@ -7,27 +7,13 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.client_key import ClientKey, proof_of
-from accord.auth.credentials import ClientIdentity, token_request
-from accord.auth.discovery import Discovered, ServerMetadata
+from accord.auth.client_identity import ClientIdentity, ClientKey, client_assertion, token_request
+from accord.auth.discovery import DiscoveryResult, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
-from accord.auth.tokens import Grant
+from accord.auth.tokens import TokenGrant
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
-
-__all__ = [
-    "AuthorizationRequest",
-    "ResourceRejected",
-    "TokenRefused",
-    "authorization_url",
-    "chosen_scopes",
-    "code_in",
-    "exchange_code",
-    "refresh",
-    "request_client_credentials",
-    "request_token",
-]
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"
@@ -37,25 +23,25 @@ _LONGEST: Final = 16 * 1024
 class TokenRefused(FlowFailed):
     """The token endpoint answered with an error; `error` is its code.
 
-    `is_passing` says that the same may be asked again later.
+    `is_temporary` says that the same request may succeed later.
     """
 
     def __init__(
-        self, step: str, *, asked: str, came: str, hint: str, error: str, is_passing: bool = False
+        self, step: str, *, asked: str, came: str, hint: str, error: str, is_temporary: bool = False
     ) -> None:
         super().__init__(step, asked=asked, came=came, hint=hint)
         self.error = error
-        self.is_passing = is_passing
+        self.is_temporary = is_temporary
 
 
 class ResourceRejected(FlowFailed):
-    """The authorization server does not take the parameter `resource`."""
+    """The authorization server does not accept the parameter `resource`."""
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is asked for, and what the answer is compared with."""
+    """An authorization request, with the values that its response is compared with."""
 
-    found: Discovered
+    found: DiscoveryResult
     client: ClientIdentity
     key: ClientKey | None = None
     redirect_uri: str
@@ -71,41 +57,41 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
 # -- scopes
 
 
-def chosen_scopes(
-    found: Discovered,
+def choose_scopes(
+    found: DiscoveryResult,
     *,
     wanted: Iterable[str] | None,
     challenged: Iterable[str] = (),
     held: Iterable[str] = (),
     offline: bool = True,
 ) -> tuple[str, ...]:
-    """Choose the scopes to ask for: what the challenge names, else what the resource supports.
+    """Choose the scopes to ask for: those of the challenge, or all that the resource supports.
 
     Args:
-        found: what was discovered.
-        wanted: what the program asks for, in place of what the resource supports.
-        challenged: what the challenge names.
-        held: what was asked for before, and is not to be lost.
-        offline: whether to ask to be remembered, where that is a scope of its own.
+        found: the result of discovery.
+        wanted: the scopes of the settings, in place of those that the resource supports.
+        challenged: the scopes of the challenge.
+        held: the scopes of the last request, which are kept.
+        offline: whether to ask for a refresh token if there is a scope for that.
     """
     scopes = [*(wanted or ()), *challenged]
     if not scopes and found.resource_metadata is not None:
         scopes = list(found.resource_metadata.scopes_supported or ())
     scopes = [*held, *scopes]
-    # Alone it would replace the scopes that are granted where none are named.
+    # Alone it would replace the default scopes of the server.
     if offline and scopes and "offline_access" in (found.server.scopes_supported or ()):
         scopes.append("offline_access")
     return tuple(dict.fromkeys(scopes))
 
 
-# -- the authorization request and what comes back
+# -- the authorization request and its response
 
 
 def authorization_url(request: AuthorizationRequest) -> str:
-    """Return the URL that a person has to visit.
+    """Return the URL that the user has to visit.
 
     Raises:
-        FlowFailed: the server has no such endpoint, or cannot keep the code safe.
+        FlowFailed: the server has no authorization endpoint, or does not support PKCE.
     """
     server = request.found.server
     endpoint = server.authorization_endpoint
@@ -137,25 +123,25 @@ def authorization_url(request: AuthorizationRequest) -> str:
     parts = urlsplit(endpoint)
     kept = [pair for pair in parse_qsl(parts.query) if pair[0] not in fields]
     query = urlencode([*kept, *fields.items()])
-    # It is shown in terminals, where other characters may be commands.
+    # The URL is printed in terminals, where other characters may be commands.
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~")
     return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
 
 
-def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
-    """Return the code of an authorization response, if it is the answer to our request.
+def read_authorization_response(params: Mapping[str, str], request: AuthorizationRequest) -> str:
+    """Return the code of an authorization response, if it answers this request.
 
     Raises:
-        ResourceRejected: it is an error about the parameter `resource`.
-        FlowFailed: it is another error, or the answer of another, or to another.
+        ResourceRejected: the response is an error about the parameter `resource`.
+        FlowFailed: it is another error, or the state or the issuer is wrong.
     """
     server, asked = (
         request.found.server,
         shown_url(request.found.server.authorization_endpoint or ""),
     )
     if not hmac.compare_digest(params.get("state", "").encode(), request.state.encode()):
-        came = "a response whose state is not ours"  # auth.state.verified
-        hint = "begin anew; the response may have been forged"
+        came = "a response with another state"  # auth.state.verified
+        hint = "start again; the response may be forged"
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
     _check_issuer(params.get("iss"), server, asked)
     error = params.get("error")
@@ -163,9 +149,9 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
         error, about = plain(error), plain(params.get("error_description", ""))
         came = f"{error[:100]}: {about}" if about else error[:100]
         if request.names_resource and _is_about_resource(error, about):
-            hint = "the server does not take the parameter resource: OAuth(resource='omit')"
+            hint = "the server does not accept the parameter resource: OAuth(resource='omit')"
             raise ResourceRejected(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
-        hint = _HINTS.get(error, _LATER if error in _PASSING_ERRORS else "")
+        hint = _HINTS.get(error, _TRY_LATER if error in _TEMPORARY_ERRORS else "")
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
     code = params.get("code")
     if not code:
@@ -174,25 +160,25 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
 
 
 def _check_issuer(iss: str | None, server: ServerMetadata, asked: str) -> None:
-    """Refuse the answer of another authorization server (RFC 9207), compared as it is written."""
+    """Refuse the response of another authorization server (RFC 9207), compared exactly."""
     if iss is None and not server.authorization_response_iss_parameter_supported:
         return
     if iss != server.issuer:
-        came = "a response without iss" if iss is None else f"a response of issuer {iss[:200]!r}"
-        hint = f"it has to name {server.issuer}; another server may be trying to pose as it"
+        came = "a response without iss" if iss is None else f"a response from issuer {iss[:200]!r}"
+        hint = f"expected iss={server.issuer}; another server may be impersonating it"
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
 
 
 # -- the token endpoint
 
 
-def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[Grant]:
+def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[TokenGrant]:
     """Redeem a code.
 
     Raises:
-        TokenRefused: the server does not take it.
-        ResourceRejected: it does not take the parameter `resource`.
-        FlowFailed: what came is no token.
+        TokenRefused: the server does not accept it.
+        ResourceRejected: it does not accept the parameter `resource`.
+        FlowFailed: the response has no valid token.
     """
     fields = {
         "grant_type": "authorization_code",
@@ -214,19 +200,19 @@ def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[
 
 
 def request_client_credentials(
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     now: float,
     *,
     key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
-) -> Flow[Grant]:
+) -> Flow[TokenGrant]:
     """Obtain a token for the client itself.
 
     Raises:
         TokenRefused: the server does not grant one.
-        FlowFailed: what came is no token.
+        FlowFailed: the response has no valid token.
     """
     fields = {"grant_type": "client_credentials"}
     if scopes:
@@ -239,7 +225,7 @@ def request_client_credentials(
 
 
 def request_token(
-    found: Discovered,
+    found: DiscoveryResult,
     client: ClientIdentity,
     fields: Mapping[str, str],
     now: float,
@@ -247,20 +233,20 @@ def request_token(
     key: ClientKey | None = None,
     scopes: tuple[str, ...] = (),
     names_resource: bool = True,
-) -> Flow[Grant]:
-    """Ask the token endpoint for a token."""
+) -> Flow[TokenGrant]:
+    """Ask the token endpoint for a token, with the form fields of a grant."""
     endpoint = found.server.token_endpoint
     if endpoint is None:
         came = "metadata without a token_endpoint"
         raise FlowFailed(STEP_EXCHANGE, asked=found.server.url, came=came)
     if names_resource:  # auth.resource.both-requests
         fields = {**fields, "resource": found.resource}
-    proof = proof_of(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
+    proof = client_assertion(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
     request = token_request(endpoint, fields, client, proof=proof)
-    response = yield from _answered(request, STEP_EXCHANGE)
-    said = _token_in(response, request, STEP_EXCHANGE, names_resource=names_resource)
-    return _granted(
-        Grant(
+    response = yield from _send(request, STEP_EXCHANGE)
+    said = _read_token_response(response, request, STEP_EXCHANGE, names_resource=names_resource)
+    return _with_response(
+        TokenGrant(
             issuer=found.server.issuer,
             resource=found.resource,
             client=client,
@@ -275,33 +261,33 @@ def request_token(
     )
 
 
-def refresh(grant: Grant, now: float, *, key: ClientKey | None = None) -> Flow[Grant]:
-    """Renew a token; the refresh token is kept where no other comes back.
+def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> Flow[TokenGrant]:
+    """Renew a token; the refresh token is kept if the response has none.
 
     Raises:
-        TokenRefused: the server does not take the refresh token any more.
-        FlowFailed: the server could not be asked, or what came is no token.
+        TokenRefused: the server does not accept the refresh token.
+        FlowFailed: the server cannot be reached, or the response has no valid token.
     """
     step = "refresh"
     fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token or ""}
     if grant.names_resource:
         fields["resource"] = grant.resource
     endpoint = grant.token_endpoint
-    proof = proof_of(grant.client, key, issuer=grant.issuer, endpoint=endpoint, now=now)
+    proof = client_assertion(grant.client, key, issuer=grant.issuer, endpoint=endpoint, now=now)
     request = token_request(endpoint, fields, grant.client, proof=proof)
-    response = yield from _answered(request, step)
-    said = _token_in(response, request, step, names_resource=grant.names_resource)
-    return _granted(grant, said, now)
+    response = yield from _send(request, step)
+    said = _read_token_response(response, request, step, names_resource=grant.names_resource)
+    return _with_response(grant, said, now)
 
 
-def _answered(request: HttpRequest, step: str) -> Flow[HttpResponse]:
+def _send(request: HttpRequest, step: str) -> Flow[HttpResponse]:
     try:
         return (yield request)
     except NoResponse as error:
         raise FlowFailed(step, asked=request.shown, came=error.reason, hint=error.hint) from None
 
 
-def _token_in(
+def _read_token_response(
     response: HttpResponse, request: HttpRequest, step: str, *, names_resource: bool
 ) -> Mapping[str, Any]:
     said = response.object() or {}
@@ -311,17 +297,17 @@ def _token_in(
         about = str(said.get("error_description", ""))
         asked, came = request.shown, _without_secrets(response.shown, request)
         if names_resource and _is_about_resource(code, about):
-            hint = "the server does not take the parameter resource: OAuth(resource='omit')"
+            hint = "the server does not accept the parameter resource: OAuth(resource='omit')"
             raise ResourceRejected(step, asked=asked, came=came, hint=hint)
-        # What says nothing in the words of OAuth may be somebody in between.
-        is_passing = code in _PASSING_ERRORS or not (code or response.status in (400, 401))
-        hint = _HINTS.get(code, _LATER if is_passing else "")
+        # A response without an OAuth error may come from a proxy.
+        is_temporary = code in _TEMPORARY_ERRORS or not (code or response.status in (400, 401))
+        hint = _HINTS.get(code, _TRY_LATER if is_temporary else "")
         if not code and response.status in range(402, 429):
             hint = (
-                "see that token_endpoint in its metadata is right, and that nothing is in between"
+                "check that token_endpoint in its metadata is right, and that no proxy interferes"
             )
         raise TokenRefused(
-            step, asked=asked, came=came, hint=hint, error=code, is_passing=is_passing
+            step, asked=asked, came=came, hint=hint, error=code, is_temporary=is_temporary
         )
     token, kind = said.get("access_token"), said.get("token_type")
     if not isinstance(token, str) or not token or len(token) > _LONGEST or not token.isascii():
@@ -332,19 +318,21 @@ def _token_in(
         raise FlowFailed(step, asked=request.shown, came="a token with spaces in it")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         came = f"a token of type {str(kind)[:40]!r}"
-        raise FlowFailed(step, asked=request.shown, came=came, hint="only bearer tokens are known")
+        raise FlowFailed(
+            step, asked=request.shown, came=came, hint="only bearer tokens are supported"
+        )
     return said
 
 
 def _without_secrets(text: str, request: HttpRequest) -> str:
-    """Strike out what we sent: some servers repeat it in their errors."""
+    """Remove the secrets of the request: some servers repeat them in their errors."""
     for name, value in parse_qsl((request.body or b"").decode()):
         if name in _SECRET_FIELDS and len(value) > 3:
             text = text.replace(value, f"<{name}>")
     return text
 
 
-def _granted(grant: Grant, said: Mapping[str, Any], now: float) -> Grant:
+def _with_response(grant: TokenGrant, said: Mapping[str, Any], now: float) -> TokenGrant:
     lifetime = _seconds(said.get("expires_in"))
     scope, renewed = said.get("scope"), said.get("refresh_token")
     return msgspec.structs.replace(
@@ -358,7 +346,7 @@ def _granted(grant: Grant, said: Mapping[str, Any], now: float) -> Grant:
 
 
 def _seconds(value: object) -> float | None:
-    """Read a lifetime, which some servers write as text; none at all means that it is unknown."""
+    """Read a lifetime, which some servers write as text; None if it is missing or invalid."""
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 12:
         value = float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e12:
@@ -367,7 +355,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _is_about_resource(error: str, about: str) -> bool:
-    """Whether an error says that `resource` is the matter; a guess would hide other mistakes."""
+    """Whether an error is explicitly about `resource`; a guess would hide other mistakes."""
     return error == "invalid_target" or (error == "invalid_request" and "resource" in about.lower())
 
 
@@ -381,13 +369,13 @@ _SECRET_FIELDS: Final = frozenset(
         "refresh_token",
     }
 )
-_LATER: Final = "try again later"
-_PASSING_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
+_TRY_LATER: Final = "try again later"
+_TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 _HINTS: Final = {
-    "access_denied": "somebody declined; authorize again to change that",
-    "invalid_client": "the server does not know the client, its secret or key is another, or is "
-    "to be shown otherwise: OAuth(authenticate=...), ClientKey(audience=...)",
-    "invalid_grant": "authorize again: the code or the refresh token is used up or was revoked",
+    "access_denied": "the user declined; authorize again to change that",
+    "invalid_client": "the server does not know the client, its secret or key is wrong, or has to "
+    "be sent in another way: OAuth(authenticate=...), ClientKey(audience=...)",
+    "invalid_grant": "authorize again: the code or the refresh token was used before or revoked",
     "invalid_scope": "ask for other scopes with OAuth(scopes=[...])",
     "unauthorized_client": "the client may not use this grant",
     "unsupported_grant_type": "use another grant, as in OAuth(grant='client_credentials')",

@@ -1,55 +1,54 @@
-"""Tokens that say nothing themselves: their issuer is asked about each (RFC 7662)."""
+"""Verifies opaque tokens: the issuer is asked about each (RFC 7662)."""
 
 import asyncio
-import base64
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
-from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
+from accord.auth.client_identity import basic_authorization
 from accord.auth.http import HttpResponse, NoResponse, Send, form_request
-from accord.auth.jwt_tokens import claims_fault, principal_of
-from accord.auth.turns import SOURCE, NoTurn, Turns
-from accord.auth.verifiers import TokenMemory, digest_of
+from accord.auth.jwks import operator_sender
+from accord.auth.jwt_verifier import claims_fault, principal_from_claims
+from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError
 from accord.principal import Principal
 
-__all__ = ["IntrospectionVerifier"]
-
 log = logging.getLogger("accord.auth")
 
-# Tokens that are not good are asked about again soon, but not with every request.
+# Seconds that a refused token is remembered, so that not every request asks again.
 _REFUSED_FOR: Final = 10.0
 _REFUSED_MOST: Final = 1_000
-# Made-up tokens must not turn us against the issuer, nor keep good ones from being asked about: one
-# address has half of the places at most, and waits in a line of its own.
+# Made-up tokens must not flood the issuer, nor delay valid ones: one address gets at most half of
+# the concurrent requests, and has a queue of its own.
 _ASKING_MOST: Final = 100
 _SHARE: Final = 50
 _WAITING: Final = 100
 _WAITING_IN_ALL: Final = 2_000
 _PATIENCE: Final = 10.0
-# Where the issuer does not say when a token ends, it is asked again as if it ended now.
+# The expiry of tokens for which the issuer gives none; they are asked about again anyway.
 _FAR: Final = 3600.0
 
 
 class IntrospectionVerifier:
-    """Takes tokens that their issuer calls active and meant for this server.
+    """Accepts tokens that their issuer calls active and meant for this server.
 
     Args:
         url: of the introspection endpoint.
-        client_id: who we are there.
-        client_secret: proves it.
-        audience: whom tokens must be meant for; by default the URL of the server that uses the
-            verifier. An empty list takes tokens whose audience the issuer does not tell.
-        clients: ids of clients that are there for this server alone: their tokens are taken also
-            where the issuer does not tell the audience.
-        issuer: what the answer's `iss` must be, where it has one.
+        client_id: of this server at the issuer.
+        client_secret: of this server at the issuer.
+        audience: the accepted audiences; by default the URL of the server that uses the verifier.
+            An empty list accepts tokens without an audience.
+        clients: ids of clients that exist for this server alone: their tokens are accepted also
+            without an audience.
+        issuer: the expected `iss` of responses that have one.
         authenticate: how the secret is sent: "basic" in a header, "post" in the form.
-        remember: seconds for which an answer counts, and so how long a revoked token still works.
-        settings: `send` carries the requests, `clock` tells seconds since 1970.
+        remember: seconds for which a response counts, and so how long a revoked token still works.
+        settings: `send` sends the requests, `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -73,20 +72,20 @@ class IntrospectionVerifier:
         self._authenticate = authenticate
         self._remember = remember
         self._clock: Callable[[], float] = settings.pop("clock", time.time)
-        self._send: Send = settings.pop("send", None) or _sender(url)
+        self._send: Send = settings.pop("send", None) or operator_sender(url)
         if settings:
             raise TypeError(f"unknown settings: {', '.join(sorted(settings))}")
         self.memory = TokenMemory(clock=self._clock)
-        # By itself: however many are made up, no good one is forgotten for them.
+        # Separate, so that made-up tokens do not displace valid ones.
         self._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<IntrospectionVerifier at {shown_url(self.url)}>"
 
     def for_audience(self, audience: str) -> "IntrospectionVerifier":
-        """Return the same for an audience, unless it has one already."""
+        """Return a verifier for an audience; itself if it has one already."""
         if self.audience is not None:
             return self
         bound: IntrospectionVerifier = object.__new__(IntrospectionVerifier)
@@ -98,28 +97,28 @@ class IntrospectionVerifier:
         return bound
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for.
+        """Return the principal of a token; None for an invalid token.
 
         Raises:
             AuthError: the issuer cannot be asked.
         """
-        digest = digest_of(token)
+        digest = token_digest(token)
         known = self.memory.find(digest) or self._refused.find(digest)
         if known is not None:
             return known[0]
         loop = asyncio.get_running_loop()
         task = self._asking.get(digest)
         if task is None or task.get_loop() is not loop:
-            # One question for all requests that bring the token meanwhile.
+            # One question for all requests with the token meanwhile.
             task = self._asking[digest] = loop.create_task(self._ask_in_turn(token, digest))
             task.add_done_callback(lambda _: self._asking.pop(digest, None))
         return await asyncio.shield(task)
 
     async def _ask_in_turn(self, token: str, digest: bytes) -> Principal | None:
         loop = asyncio.get_running_loop()
-        turns = self._turns.get(loop)
-        if turns is None:
-            turns = self._turns[loop] = Turns(
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = FairQueue(
                 _ASKING_MOST,
                 share=_SHARE,
                 waiting=_WAITING,
@@ -127,9 +126,9 @@ class IntrospectionVerifier:
                 seconds=_PATIENCE,
             )
         try:
-            async with turns.take(SOURCE.get()):
+            async with queue.take(REQUEST_SOURCE.get()):
                 return await self._ask(token, digest)
-        except NoTurn:
+        except QueueFull:
             why = "introspection failed: too many tokens are being asked about"
             raise AuthError(why) from None
 
@@ -138,8 +137,7 @@ class IntrospectionVerifier:
         headers = {}
         name, secret = self._client
         if self._authenticate == "basic":
-            pair = f"{quote_plus(name)}:{quote_plus(secret)}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+            headers["Authorization"] = basic_authorization(name, secret)
         else:
             fields |= {"client_id": name, "client_secret": secret}
         try:
@@ -157,15 +155,15 @@ class IntrospectionVerifier:
         if claims.get("active") is not True:
             return None
         now = self._clock()
-        audience, told = self.audience, dict(claims)
+        audience, checked = self.audience, dict(claims)
         if audience is not None and not audience and not claims.get("aud"):
-            told["aud"] = audience = [""]
-        # The issuer has looked at the times already, and may not tell them.
-        told.setdefault("exp", now + _FAR)
-        told.setdefault("sub", claims.get("username"))
+            checked["aud"] = audience = [""]
+        # The issuer has checked the times already, and may leave them out.
+        checked.setdefault("exp", now + _FAR)
+        checked.setdefault("sub", claims.get("username"))
         issuer = self.issuer if "iss" in claims else None
         fault = claims_fault(
-            told,
+            checked,
             issuer=issuer,
             audience=audience or (),
             clients=self.clients,
@@ -175,7 +173,7 @@ class IntrospectionVerifier:
         if fault is not None:
             log.info("an introspected token is refused: %s", fault)
             return None
-        found = principal_of(told)
+        found = principal_from_claims(checked)
         return Principal(
             subject=found.subject,
             client_id=found.client_id,
@@ -189,13 +187,101 @@ class IntrospectionVerifier:
 def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
     found = response.object()
     if response.status != 200 or found is None:
-        # Most likely our own credentials: the caller's token may be as good as any.
+        # Most likely our own credentials are wrong, not the caller's token.
         log.error("introspection at %s was answered with %s", shown_url(url), response.shown)
         raise AuthError(f"introspection failed: {response.shown}")
     return found
 
 
-def _sender(url: str) -> Send:
-    from accord.auth.sending import AddressPolicy, GuardedSender
+class QueueFull(Exception):
+    """The queue of a source is full, or its turn did not come in time."""
 
-    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
+
+class FairQueue:
+    """Limits concurrent work, fairly between sources. For one event loop.
+
+    No source gets more than its share, and free slots go round between the sources that wait: a
+    source that sends a flood delays only itself.
+
+    Args:
+        most: how many tasks may run at once.
+        share: how many of these may be of one source.
+        waiting: how many more of one source may wait.
+        waiting_in_all: how many may wait in all.
+        seconds: how long a task waits at most.
+    """
+
+    def __init__(
+        self, most: int, *, share: int, waiting: int, waiting_in_all: int, seconds: float
+    ) -> None:
+        self._most = most
+        self._share = share
+        self._waiting = waiting
+        self._waiting_in_all = waiting_in_all
+        self._seconds = seconds
+        self._working: Counter[str] = Counter()
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @asynccontextmanager
+    async def take(self, source: str) -> AsyncIterator[None]:
+        """Hold a slot for the block, after waiting for it.
+
+        Raises:
+            QueueFull: too many wait, or the slot did not come in time.
+        """
+        if self._has_slot(source):
+            self._working[source] += 1
+        else:
+            await self._wait(source)
+        try:
+            yield
+        finally:
+            self._free(source)
+
+    def _has_slot(self, source: str) -> bool:
+        return self._working.total() < self._most and self._working[source] < self._share
+
+    async def _wait(self, source: str) -> None:
+        queue = self._queues.get(source, ())
+        is_full = sum(map(len, self._queues.values())) >= self._waiting_in_all
+        if len(queue) >= self._waiting or is_full:
+            raise QueueFull
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(source, deque()).append(turn)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._free(source)  # the slot arrived as the wait was given up
+            else:
+                self._leave(source, turn)
+            if isinstance(error, TimeoutError):
+                raise QueueFull from None
+            raise
+
+    def _leave(self, source: str, turn: "asyncio.Future[None]") -> None:
+        queue = self._queues.get(source)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self._queues[source]
+
+    def _free(self, source: str) -> None:
+        """Free a slot, and hand it to the source that has waited longest."""
+        self._working[source] -= 1
+        if not self._working[source]:
+            del self._working[source]
+        for waiting in list(self._queues):
+            if not self._has_slot(waiting):
+                continue
+            queue = self._queues[waiting]
+            turn = queue.popleft()
+            if queue:
+                self._queues.move_to_end(waiting)
+            else:
+                del self._queues[waiting]
+            if turn.done():  # given up a moment ago
+                continue
+            self._working[waiting] += 1
+            turn.set_result(None)

@@ -1,74 +1,65 @@
-"""Obtains tokens as servers ask for them: the flows, a person, a store, joined into one object."""
+"""OAuth for clients: obtains tokens when servers ask for them, keeps and renews them."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.browser import Interaction, OpenBrowser
-from accord.auth.client_key import ClientKey
-from accord.auth.discovery import (
-    ServerMetadata,
-    belongs_to,
-    canonical_resource,
-    discover,
-    is_same_issuer,
-)
-from accord.auth.flow import (
-    ResourceRejected,
-    TokenRefused,
-    chosen_scopes,
-    refresh,
-)
-from accord.auth.obtaining import Obtaining
+from accord.auth.authorization import AuthorizationAttempt
+from accord.auth.browser import OpenBrowser, Paste
+from accord.auth.client_identity import ClientKey
+from accord.auth.discovery import ServerMetadata, discover
+from accord.auth.flow import ResourceRejected, TokenRefused, choose_scopes, refresh
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import (
     FileStore,
-    Grant,
+    TokenGrant,
     TokenStore,
     check_writable,
-    client_key,
-    issuer_in,
-    server_key,
+    issuer_of_key,
+    stored_client_key,
+    stored_server_key,
 )
+from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
+from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 
-__all__ = ["OAuth"]
-
-Value = TypeVar("Value")
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 log = logging.getLogger("accord.auth")
 
-_NEAR: Final = ("localhost", "127.0.0.1", "::1")
-# So that not every request waits in vain for an issuer that is away.
+# An issuer that cannot be reached is not asked with every request.
 _RENEW_PAUSE: Final = 10.0
 
 
-class _Known:
-    """What is known of one server in this process."""
+class _ServerState:
+    """The token of one server in this process, and how it was obtained."""
 
     __slots__ = ("grant", "is_loaded", "refused", "renew_at", "source")
 
     def __init__(self) -> None:
-        self.grant: Grant | None = None
+        self.grant: TokenGrant | None = None
         self.is_loaded = False
         self.renew_at = 0.0
         self.source: Literal["store", "refresh", "authorization"] = "store"
-        # What was asked for in vain: asking again would only trouble the person.
+        # Challenges that authorizing again did not satisfy: the user is not asked a second time.
         self.refused: set[tuple[int, str, tuple[str, ...]]] = set()
 
 
-class _Flight:
+class _SharedTask:
+    """A task, and how many callers wait for it."""
+
     __slots__ = ("task", "waiting")
 
-    def __init__(self, task: "asyncio.Task[Any]") -> None:
+    def __init__(self, task: asyncio.Task[bool]) -> None:
         self.task = task
         self.waiting = 0
 
@@ -79,29 +70,30 @@ class OAuth:
 
     Args:
         client_id: given by the authorization server; by default the client registers itself.
-        client_secret: the same, where the client has one.
+        client_secret: given by the authorization server, for clients that have one.
         client_key: a key in place of the secret.
-        authenticate: how the secret is shown: "basic" in a header, "post" in the form; by default
-            what the server says that it supports.
-        client_metadata_url: where the client publishes its metadata, used where servers support it.
-        client_name: what a person reads when asked for consent.
+        authenticate: how the secret is sent: "basic" in a header, "post" in the form; by default
+            as the server's metadata says.
+        client_metadata_url: where the client publishes its metadata; for servers that support it.
+        client_name: the name that the user reads on the consent page.
         issuer: the only authorization server to trust; required together with a secret, or with a
-            key that signs for a fixed audience: any server could else have them sent to its own.
+            key that signs for a fixed audience: any server could otherwise have them sent to its
+            own authorization server.
         scopes: to ask for, in place of all that the server supports.
-        grant: "authorization_code" asks a person in a browser, "device" a person elsewhere,
-            "client_credentials" nobody.
-        resource: whether authorization servers are told which server a token is for: "send",
-            "omit", or "auto", which leaves it out for servers that explicitly reject it.
+        grant: "authorization_code" asks the user in a browser, "device" on another device,
+            "client_credentials" needs no user.
+        resource: whether requests name the server that a token is for: "send", "omit", or "auto",
+            which leaves the parameter out for authorization servers that explicitly reject it.
         store: where tokens are kept; by default a file that only its owner can read.
-        redirect_port: the port to be redirected to, where the client is registered with one.
-        redirect_uri: the same for all of the URI, such as http://localhost:8080/signed-in; without
-            a port, any will do.
-        open_browser: called with the URL in place of opening a browser; may return the URL that it
-            was redirected to.
-        paste: returns what a person pastes where there is no browser.
-        tell: called with texts for the person.
-        timeout: seconds that a person may take.
-        offline: whether to ask for refresh tokens where that is a scope of its own.
+        redirect_port: the port of the redirect, if the client is registered with a fixed one.
+        redirect_uri: the whole redirect URI, such as http://localhost:8080/signed-in; without a
+            port, any port is used.
+        open_browser: called with the URL in place of opening a browser; may return the URL that the
+            browser was redirected to.
+        paste: returns the text that the user pastes, without a browser.
+        tell: called with messages for the user.
+        timeout: seconds that the user may take.
+        offline: whether to ask for refresh tokens if there is a scope for that.
         trust: origins that may be asked although they are at private addresses or without TLS.
         tls: an `ssl.SSLContext` for authorization servers.
         proxy: the URL of a proxy for them.
@@ -121,17 +113,19 @@ class OAuth:
     redirect_port: int = 0
     redirect_uri: str | None = None
     open_browser: OpenBrowser | None = None
-    paste: Callable[[], Any] | None = None
+    paste: Paste | None = None
     tell: Callable[[str], object] | None = None
     timeout: float = 300.0
     offline: bool = True
     trust: Sequence[str] = ()
-    tls: Any = None
+    tls: "SSLContext | None" = None
     proxy: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.grant not in ("authorization_code", "client_credentials", "device"):
-            raise ValueError(f"there is no grant {self.grant!r}")
+            raise ValueError(
+                f"grant is {self.grant!r}, expected authorization_code, client_credentials, device"
+            )
         if self.resource not in ("send", "omit", "auto"):
             raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
         if isinstance(self.scopes, str):
@@ -139,15 +133,8 @@ class OAuth:
         self.client_secret = self.client_secret or None  # a variable that is not set
         self._check_client()
         self._store: TokenStore = self.store if self.store is not None else FileStore()
-        self._servers: dict[str, _Known] = {}
-        self._flights: dict[tuple[Any, str], _Flight] = {}
-        interaction = Interaction(
-            open_browser=self.open_browser,
-            paste=self.paste,
-            tell=self.tell,
-            seconds=self.timeout,
-        )
-        self._obtaining = Obtaining(self, self._store, interaction)
+        self._servers: dict[str, _ServerState] = {}
+        self._shared: dict[tuple[asyncio.AbstractEventLoop, str], _SharedTask] = {}
 
     def _check_client(self) -> None:
         if self.authenticate not in (None, "basic", "post"):
@@ -159,18 +146,20 @@ class OAuth:
         self._check_pinned()
         if self.redirect_uri is not None:
             parts = urlsplit(self.redirect_uri)
-            is_near = parts.scheme == "http" and parts.hostname in _NEAR and not parts.username
-            if not is_near or parts.query or parts.fragment or self.redirect_port:
+            is_loopback = (
+                parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS and not parts.username
+            )
+            if not is_loopback or parts.query or parts.fragment or self.redirect_port:
                 raise ValueError(
                     f"redirect_uri is {self.redirect_uri[:200]!r}, expected http:// on localhost, "
                     "127.0.0.1 or [::1], without a query, and no redirect_port beside it"
                 )
         for each in self.trust:
             if urlsplit(each).scheme not in ("http", "https") or not urlsplit(each).hostname:
-                raise ValueError(f"trust names {each!r}, expected an origin: https://host[:port]")
+                raise ValueError(f"trust has {each!r}, expected an origin: https://host[:port]")
 
     def _check_pinned(self) -> None:
-        """Demand the issuer where a hostile server could have a credential sent elsewhere."""
+        """Demand the issuer if a hostile server could have a credential sent elsewhere."""
         if self.issuer is not None:
             return
         is_fixed = self.client_key is not None and self.client_key.has_fixed_audience
@@ -183,41 +172,41 @@ class OAuth:
             "authorization server and be sent the credential"
         )
 
-    # -- what a connection asks
+    # -- the interface of a connection
 
     async def token(self, resource_url: str) -> str | None:
-        """Return the token for a server, renewed where it is due; None where there is none.
+        """Return the token for a server, renewed if it is due; None for a server without one.
 
         Raises:
-            FlowFailed: it is over, and the authorization server cannot be asked for another.
+            FlowFailed: the token has expired, and the authorization server cannot be reached.
         """
-        known = self._servers.get(resource_url)
-        if known is None or not known.is_loaded:
-            known = await self._load(resource_url)
-        grant = known.grant
+        state = self._servers.get(resource_url)
+        if state is None or not state.is_loaded:
+            state = await self._load(resource_url)
+        grant = state.grant
         if grant is None:
             return None
-        # One that cannot be renewed is shown until the server refuses it.
+        # A token that cannot be renewed is sent until the server refuses it.
         if not grant.is_due(time.time()) or grant.refresh_token is None:
             return grant.access_token
-        is_over = grant.expires_at is not None and time.time() >= grant.expires_at
-        if not is_over and time.monotonic() < known.renew_at:
+        is_expired = grant.expires_at is not None and time.time() >= grant.expires_at
+        if not is_expired and time.monotonic() < state.renew_at:
             return grant.access_token
         try:
-            await self._renew(resource_url, known, grant)
+            await self._renew(resource_url, state, grant)
         except FlowFailed as error:
-            # It is renewed before it is over; until then it may serve.
-            if is_over:
+            # Renewal begins before the token expires; until then the old one can be used.
+            if is_expired:
                 raise
-            known.renew_at = time.monotonic() + _RENEW_PAUSE
+            state.renew_at = time.monotonic() + _RENEW_PAUSE
             log.info("a token could not be renewed yet: %s", error)
-        return None if known.grant is None else known.grant.access_token
+        return None if state.grant is None else state.grant.access_token
 
     async def challenged(self, challenge: Challenge) -> bool:
-        """Obtain another token, once for all who wait; true where it is worth trying.
+        """Obtain another token, once for all requests that wait; true if a retry makes sense.
 
         Raises:
-            FlowFailed: none could be obtained; says at which step and why.
+            FlowFailed: no token could be obtained; says at which step and why.
         """
         return await self._share(f"answer {challenge.url}", lambda: self._answer(challenge))
 
@@ -225,37 +214,37 @@ class OAuth:
         """Forget the token for a server, and the client that was registered for it.
 
         Returns:
-            Whether there was anything to forget.
+            Whether anything was stored.
         """
         self._servers.pop(resource_url, None)
         key = await self._store.read(self._server_key(resource_url))
         if key is None:
             return False
         await self._store.write(key, None)
-        issuer = issuer_in(key)
+        issuer = issuer_of_key(key)
         if issuer is not None:
-            await self._store.write(client_key(issuer), None)
+            await self._store.write(stored_client_key(issuer), None)
         await self._store.write(self._server_key(resource_url), None)
         return True
 
-    # -- what is known
+    # -- the store
 
     def _server_key(self, url: str) -> str:
-        return server_key(canonical_resource(url), self.client_id)
+        return stored_server_key(canonical_resource(url), self.client_id)
 
-    async def _load(self, url: str) -> _Known:
-        known = self._servers.setdefault(url, _Known())
+    async def _load(self, url: str) -> _ServerState:
+        state = self._servers.setdefault(url, _ServerState())
         found = await self._read_grant(url)
-        if found is not None and (known.grant is None or found != known.grant):
-            known.grant, known.source = found, "store"
-        known.is_loaded = True
-        return known
+        if found is not None and (state.grant is None or found != state.grant):
+            state.grant, state.source = found, "store"
+        state.is_loaded = True
+        return state
 
-    async def _read_grant(self, url: str) -> Grant | None:
+    async def _read_grant(self, url: str) -> TokenGrant | None:
         key = await self._store.read(self._server_key(url))
         text = None if key is None else await self._store.read(key)
         try:
-            grant = None if text is None else msgspec.json.decode(text, type=Grant)
+            grant = None if text is None else msgspec.json.decode(text, type=TokenGrant)
         except msgspec.DecodeError:
             return None
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
@@ -263,18 +252,18 @@ class OAuth:
         is_ours = self.issuer is None or is_same_issuer(grant.issuer, self.issuer)
         return self._with_secret(grant) if is_ours else None
 
-    def _with_secret(self, grant: Grant) -> Grant:
-        """Let a client that was given prove who it is with what was given now."""
+    def _with_secret(self, grant: TokenGrant) -> TokenGrant:
+        """Add the secret of a preregistered client, which is not stored."""
         client = grant.client
         if client.is_registered or client.client_id != self.client_id:
             return grant
         given = msgspec.structs.replace(client, client_secret=self.client_secret)
         return msgspec.structs.replace(grant, client=given)
 
-    async def _keep(self, url: str, known: _Known, grant: Grant) -> None:
-        known.grant, client = grant, grant.client
+    async def _keep(self, url: str, state: _ServerState, grant: TokenGrant) -> None:
+        state.grant, client = grant, grant.client
         if not client.is_registered:
-            # A secret that was given is kept by whoever gave it.
+            # The secret of a preregistered client is part of the settings: it is not stored.
             client = msgspec.structs.replace(client, client_secret=None)
         stored = msgspec.structs.replace(grant, client=client)
         await self._store.write(grant.key, msgspec.json.encode(stored).decode())
@@ -282,33 +271,33 @@ class OAuth:
 
     # -- renewing
 
-    async def _renew(self, url: str, known: _Known, held: Grant) -> bool:
-        return await self._share(f"refresh {url}", lambda: self._refresh(url, known, held))
+    async def _renew(self, url: str, state: _ServerState, old: TokenGrant) -> bool:
+        return await self._share(f"refresh {url}", lambda: self._refresh(url, state, old))
 
-    async def _refresh(self, url: str, known: _Known, held: Grant) -> bool:
-        """Renew a token, unless another process has; false where that is no longer possible."""
-        async with self._store.lock(held.key):
-            latest = await self._read_grant(url) or held
-            if latest.access_token != held.access_token and not latest.is_due(time.time()):
-                known.grant, known.source = latest, "refresh"
+    async def _refresh(self, url: str, state: _ServerState, old: TokenGrant) -> bool:
+        """Renew a token, unless another process has; false if the refresh token is not accepted."""
+        async with self._store.lock(old.key):
+            latest = await self._read_grant(url) or old
+            if latest.access_token != old.access_token and not latest.is_due(time.time()):
+                state.grant, state.source = latest, "refresh"
                 return True
             try:
-                renewed = await self._refreshed(url, latest)
+                renewed = await self._request_refresh(url, latest)
             except TokenRefused as error:
-                if error.is_passing:
+                if error.is_temporary:
                     raise
-                log.info("a refresh token is of no use any more: %s", error)
-                known.grant = None
+                log.info("a refresh token is not accepted any more: %s", error)
+                state.grant = None
                 await self._store.write(latest.key, None)
                 if error.error == "invalid_client" and latest.client.is_registered:
-                    # The server has forgotten us: who is asked next must not meet the same.
-                    await self._store.write(client_key(latest.issuer), None)
+                    # The server has forgotten this client: the next attempt registers again.
+                    await self._store.write(stored_client_key(latest.issuer), None)
                 return False
-            known.source = "refresh"
-            await self._keep(url, known, renewed)
+            state.source = "refresh"
+            await self._keep(url, state, renewed)
             return True
 
-    async def _refreshed(self, url: str, grant: Grant) -> Grant:
+    async def _request_refresh(self, url: str, grant: TokenGrant) -> TokenGrant:
         async with self._sender(url) as sender:
             try:
                 return await sender.run(refresh(grant, time.time(), key=self.client_key))
@@ -321,27 +310,30 @@ class OAuth:
     # -- answering challenges
 
     async def _answer(self, challenge: Challenge) -> bool:
+        """Find, renew or obtain a token that answers a challenge."""
         url, scopes = challenge.url, challenge.bearer.scopes
-        known = self._servers.setdefault(url, _Known())
-        if (challenge.status, challenge.token or "", scopes) in known.refused:
+        state = self._servers.setdefault(url, _ServerState())
+        if (challenge.status, challenge.token or "", scopes) in state.refused:
             return False
-        current = known.grant
+        current = state.grant
         if current is None or current.access_token == challenge.token:
-            known = await self._load(url)  # another process may have been quicker
-            current = known.grant
+            state = await self._load(url)  # another process may have obtained one
+            current = state.grant
         is_other = current is not None and current.access_token != challenge.token
         if current is not None and is_other and not current.is_due(time.time()):
             return True
-        is_repeated = challenge.repeats > 0 and known.source == "authorization"
+        is_repeated = challenge.repeats > 0 and state.source == "authorization"
         if challenge.status == 401 and current is not None and current.refresh_token is not None:
-            is_tried = known.source == "refresh" and challenge.repeats > 0
-            if not is_tried and not is_repeated and await self._renew(url, known, current):
+            is_tried = state.source == "refresh" and challenge.repeats > 0
+            if not is_tried and not is_repeated and await self._renew(url, state, current):
                 return True
-        return await self._authorize(challenge, known, is_repeated=is_repeated)
+        return await self._authorize(challenge, state, is_repeated=is_repeated)
 
-    async def _authorize(self, challenge: Challenge, known: _Known, *, is_repeated: bool) -> bool:
-        url, bearer, held = challenge.url, challenge.bearer, known.grant
-        await check_writable(self._store)  # said before a person is asked, not after it
+    async def _authorize(
+        self, challenge: Challenge, state: _ServerState, *, is_repeated: bool
+    ) -> bool:
+        url, bearer, held = challenge.url, challenge.bearer, state.grant
+        await check_writable(self._store)  # reported before the user is asked, not after
         async with self._sender(url) as sender:
             preferred = [each for each in (self.issuer, held and held.issuer) if each]
             found = await sender.run(
@@ -351,9 +343,9 @@ class OAuth:
             is_same = held is not None and held.issuer == found.server.issuer
             before = held.asked if held is not None and is_same else ()
             is_machine = self.grant == "client_credentials"
-            # Some providers grant machines all they may have by one name, and by no other.
+            # Some providers grant machines one scope that stands for all, and accept no other.
             is_settled = is_machine and self.scopes is not None and challenge.status == 401
-            scopes = chosen_scopes(
+            scopes = choose_scopes(
                 found,
                 wanted=self.scopes,
                 challenged=() if is_settled else bearer.scopes,
@@ -361,15 +353,18 @@ class OAuth:
                 offline=self.offline and not is_machine,
             )
             if is_repeated and is_same and set(scopes) <= set(before):
-                known.refused.add((challenge.status, challenge.token or "", bearer.scopes))
+                state.refused.add((challenge.status, challenge.token or "", bearer.scopes))
                 return False
-            grant = await self._obtaining.obtain(sender, found, scopes)
-        known.source = "authorization"
-        await self._keep(url, known, grant)
+            attempt = AuthorizationAttempt(
+                self, self._store, sender=sender, found=found, scopes=scopes
+            )
+            grant = await attempt.obtain()
+        state.source = "authorization"
+        await self._keep(url, state, grant)
         return True
 
     def _check_issuer(self, server: ServerMetadata) -> None:
-        """Make sure that the server may send us there with what we are known by."""
+        """Make sure that the server names the authorization server that was configured."""
         if self.issuer is None or is_same_issuer(server.issuer, self.issuer):
             return
         raise FlowFailed(
@@ -379,31 +374,32 @@ class OAuth:
             hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
         )
 
-    # -- the rest
+    # -- requests, and work that callers share
 
     def _sender(self, url: str) -> GuardedSender:
         return GuardedSender(AddressPolicy.beside(url, self.trust), tls=self.tls, proxy=self.proxy)
 
-    async def _share(self, name: str, work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        """Do something once for all who want it at the same time on this loop."""
+    async def _share(self, name: str, work: Callable[[], Coroutine[None, None, bool]]) -> bool:
+        """Do something once for all callers that want it at the same time on this loop."""
         loop = asyncio.get_running_loop()
         here = (loop, name)
-        flight = self._flights.get(here)
-        if flight is None:
+        shared = self._shared.get(here)
+        if shared is None:
             task = loop.create_task(work())
-            flight = self._flights[here] = _Flight(task)
-            task.add_done_callback(lambda done: self._landed(here, done))
-        flight.waiting += 1
+            shared = self._shared[here] = _SharedTask(task)
+            task.add_done_callback(lambda done: self._end_shared(here, done))
+        shared.waiting += 1
         try:
-            value: Value = await asyncio.shield(flight.task)
-            return value
+            return await asyncio.shield(shared.task)
         finally:
-            flight.waiting -= 1
-            # A renewal is brought to its end: its refresh token would be lost with it.
-            if not flight.waiting and name.startswith("answer ") and not flight.task.done():
-                flight.task.cancel()
+            shared.waiting -= 1
+            # A renewal is finished in any case: its refresh token would be lost otherwise.
+            if not shared.waiting and name.startswith("answer ") and not shared.task.done():
+                shared.task.cancel()
 
-    def _landed(self, here: tuple[Any, str], task: "asyncio.Task[Any]") -> None:
-        self._flights.pop(here, None)
+    def _end_shared(
+        self, here: tuple[asyncio.AbstractEventLoop, str], task: asyncio.Task[bool]
+    ) -> None:
+        self._shared.pop(here, None)
         if not task.cancelled():
-            task.exception()
+            task.exception()  # read: it is raised for the callers that wait

@@ -6,11 +6,9 @@ from base64 import urlsafe_b64encode
 
 import msgspec
 
-__all__ = ["Pkce", "challenge_of", "new_pkce"]
-
 
 class Pkce(msgspec.Struct, frozen=True):
-    """A verifier, which stays here, and its challenge, which is shown."""
+    """A secret verifier, and its challenge, which is public."""
 
     verifier: str
     challenge: str
@@ -20,12 +18,12 @@ class Pkce(msgspec.Struct, frozen=True):
 
 
 def new_pkce() -> Pkce:
-    """Make a verifier that nobody can guess, with its challenge."""
+    """Return a random verifier with its challenge."""
     verifier = secrets.token_urlsafe(48)
     return Pkce(verifier, challenge_of(verifier))
 
 
 def challenge_of(verifier: str) -> str:
     """Return the S256 challenge of a verifier."""
-    digest = hashlib.sha256(verifier.encode("ascii")).digest()
+    digest = hashlib.sha256(verifier.encode()).digest()
     return urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")

@@ -1,4 +1,4 @@
-"""Becoming known to an authorization server: given ids, metadata documents, RFC 7591."""
+"""Registration of the client: given ids, metadata documents, RFC 7591."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,27 +6,24 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.credentials import METHODS, AuthMethod, ClientIdentity, choose_method
+from accord.auth.client_identity import METHODS, AuthMethod, ClientIdentity, choose_method
 from accord.auth.discovery import ServerMetadata
 from accord.auth.http import Flow, HttpRequest, NoResponse
-from accord.auth.sending import is_loopback
+from accord.bindings.addresses import is_loopback
 from accord.errors import FlowFailed
-
-__all__ = ["ClientDescription", "check_redirect_uri", "given_client", "register"]
 
 STEP: Final = "registration"
 
 
 class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """How the client introduces itself.
+    """How the client describes itself.
 
     Attributes:
-        name: what a person reads on the consent page.
+        name: the name that the user reads on the consent page.
         client_id: given by the authorization server in advance.
-        client_secret: the same.
-        method: how a client that was given in advance proves who it is; None for what the server
-            supports.
-        metadata_url: where the client publishes its metadata, which is then its id.
+        client_secret: given by the authorization server in advance.
+        method: how a client with a given id authenticates; None for the server's default.
+        metadata_url: the URL of the client's metadata document, which is then its id.
         uri: its home page.
     """
 
@@ -41,8 +38,10 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
         return f"ClientDescription(name={self.name!r}, client_id={self.client_id!r})"
 
 
-def given_client(server: ServerMetadata, description: ClientDescription) -> ClientIdentity | None:
-    """Return the client where no registration is needed, else None."""
+def preregistered_client(
+    server: ServerMetadata, description: ClientDescription
+) -> ClientIdentity | None:
+    """Return the client if it need not register, otherwise None."""
     if description.client_id is not None:
         supported = choose_method(server, has_secret=description.client_secret is not None)
         return ClientIdentity(
@@ -68,7 +67,7 @@ def register(
     """Register the client.
 
     Raises:
-        FlowFailed: the server registers nobody, or not us.
+        FlowFailed: the server does not offer registration, or refuses it.
     """
     endpoint = server.registration_endpoint
     if endpoint is None:
@@ -76,7 +75,7 @@ def register(
             STEP,
             asked=server.url or server.issuer,
             came="metadata without a registration_endpoint",
-            hint=_by_hand(redirect_uris),
+            hint=_manual_hint(redirect_uris),
         )
     for uri in redirect_uris:
         check_redirect_uri(uri)
@@ -84,7 +83,9 @@ def register(
         method="POST",
         url=endpoint,
         headers={"Content-Type": "application/json", "Accept": "application/json"},
-        body=msgspec.json.encode(_document(server, description, redirect_uris, grants, scopes)),
+        body=msgspec.json.encode(
+            _client_metadata(server, description, redirect_uris, grants, scopes)
+        ),
     )
     try:
         response = yield request
@@ -92,26 +93,26 @@ def register(
         raise FlowFailed(STEP, asked=request.shown, came=error.reason, hint=error.hint) from None
     said = response.object()
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
-        hint = _by_hand(redirect_uris)
+        hint = _manual_hint(redirect_uris)
         if server.is_assumed:
-            # All that was found is a server that wants a token.
+            # No metadata was found at all.
             hint = (
                 "the server names no authorization server, so its operator may have to give you a "
                 'token: pass auth="..."'
             )
         raise FlowFailed(STEP, asked=request.shown, came=response.shown, hint=hint)
-    return _registered(said, redirect_uris, scopes)
+    return _read_registration(said, redirect_uris, scopes)
 
 
-def _by_hand(redirect_uris: Sequence[str]) -> str:
-    told = "register the client by hand and pass OAuth(client_id=...)"
+def _manual_hint(redirect_uris: Sequence[str]) -> str:
+    hint = "register the client by hand and pass OAuth(client_id=...)"
     if not redirect_uris:
-        return told
+        return hint
     uri = redirect_uris[0]
-    return f"{told}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
+    return f"{hint}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
 
 
-def _document(
+def _client_metadata(
     server: ServerMetadata,
     description: ClientDescription,
     redirect_uris: Sequence[str],
@@ -121,8 +122,8 @@ def _document(
     document: dict[str, Any] = {
         "client_name": description.name,
         "redirect_uris": list(redirect_uris),
-        "grant_types": _supported(grants, server.grant_types_supported),
-        "token_endpoint_auth_method": _wished_method(server),
+        "grant_types": _supported_grants(grants, server.grant_types_supported),
+        "token_endpoint_auth_method": _preferred_method(server),
         "application_type": "native",
     }
     if "authorization_code" in grants:
@@ -134,15 +135,15 @@ def _document(
     return document
 
 
-def _supported(wanted: Sequence[str], offered: Sequence[str] | None) -> list[str]:
-    """Ask for no grant that the server says it does not know, but always for the first."""
+def _supported_grants(wanted: Sequence[str], offered: Sequence[str] | None) -> list[str]:
+    """Return the grants that the server supports, and always the first."""
     if offered is None:
         return list(wanted)
     return [each for each in wanted if each in offered or each == wanted[0]]
 
 
-def _wished_method(server: ServerMetadata) -> AuthMethod:
-    """A client on somebody's machine keeps no secrets, so none is the honest wish."""
+def _preferred_method(server: ServerMetadata) -> AuthMethod:
+    """Return the method to register for: "none" if possible, for lack of a safe secret."""
     offered = server.token_endpoint_auth_methods_supported
     if offered is None:
         # RFC 8414: metadata that leaves it out means basic; without metadata nothing is known.
@@ -153,7 +154,7 @@ def _wished_method(server: ServerMetadata) -> AuthMethod:
     return "none"
 
 
-def _registered(
+def _read_registration(
     said: Mapping[str, Any], redirect_uris: Sequence[str], scopes: Sequence[str]
 ) -> ClientIdentity:
     secret = said.get("client_secret")
@@ -173,10 +174,10 @@ def _registered(
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Make sure that a code can only come back over TLS or on this machine.
+    """Make sure that a code can only be returned over TLS or on this machine.
 
     Raises:
-        ValueError: it could not.
+        ValueError: the URI is neither https nor on loopback.
     """
     parts = urlsplit(uri)
     is_local = parts.scheme == "http" and is_loopback(parts.hostname or "")

@@ -1,52 +1,35 @@
-"""Pure decisions of a protected server: whose tokens it takes, how it refuses, what it publishes.
+"""Pure decisions of a protected server: reading tokens, refusals, challenges, metadata.
 
-Header values come as they stand in a request; nothing here reads a clock or verifies a token.
+Header values are those of a request; nothing here reads a clock or verifies a token.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 
-__all__ = [
-    "METADATA",
-    "TOKEN_MOST",
-    "Refusal",
-    "bearer_of",
-    "canonical",
-    "challenge",
-    "invalid_token",
-    "is_for",
-    "is_token",
-    "lacks_scopes",
-    "metadata",
-    "metadata_url",
-    "missing_token",
-    "unavailable",
-]
+from accord.auth.urls import canonical_url
 
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
-METADATA: Final = "/.well-known/oauth-protected-resource"
-# Several times what identity providers issue; a longer one costs time before it can be refused.
+# Several times what identity providers issue; longer ones only cost time.
 TOKEN_MOST: Final = 16 * 1024
 
-_PORTS: Final = {"http": 80, "https": 443}
 _SCHEME: Final = b"bearer"
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 _UNQUOTABLE: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a request is not let through.
+class AccessRefusal(msgspec.Struct, frozen=True):
+    """Why a request is refused.
 
     Attributes:
         status: 400, 401, 403 or 503.
-        error: the code of RFC 6750, in body and challenge; of a missing token in the body alone.
-        message: what is wrong, for people.
-        scopes: all that would be needed.
+        error: the code of RFC 6750, in body and challenge; for a missing token in the body alone.
+        message: what is wrong, for users.
+        scopes: all scopes that are needed.
     """
 
     status: int
@@ -56,7 +39,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
     @property
     def body(self) -> bytes:
-        """What is answered."""
+        """The body of the response."""
         said: dict[str, Any] = {"error": self.error, "error_description": self.message}
         if self.scopes:
             said["scope"] = " ".join(self.scopes)
@@ -65,33 +48,6 @@ class Refusal(msgspec.Struct, frozen=True):
 
 _MISSING: Final = "unauthorized"
 _REALM: Final = 'realm="mcp"'
-
-
-def canonical(uri: str) -> str:
-    """Return a resource's URI in one spelling: lower-case scheme and host, no port that goes
-    without saying, no slash at the end.
-
-    >>> canonical("HTTPS://Example.COM:443/mcp/")
-    'https://example.com/mcp'
-
-    Raises:
-        ValueError: it is no absolute URI, or it has a fragment.
-    """
-    parts = urlsplit(uri)
-    host = (parts.hostname or "").lower()
-    if not parts.scheme or not host or "#" in uri:
-        raise ValueError(f"{uri!r} is no resource: expected scheme://host/path, no fragment")
-    if parts.username is not None:
-        raise ValueError(f"{uri!r} is no resource: it has a user name in it")
-    path = parts.path.rstrip("/")
-    query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme.lower()}://{_authority(parts, host)}{path}{query}"
-
-
-def _authority(parts: SplitResult, host: str) -> str:
-    name = f"[{host}]" if ":" in host else host
-    port = parts.port
-    return name if port is None or port == _PORTS.get(parts.scheme.lower()) else f"{name}:{port}"
 
 
 def is_for(audience: object, accepted: Iterable[str]) -> bool:
@@ -108,12 +64,12 @@ def is_for(audience: object, accepted: Iterable[str]) -> bool:
 
 def _comparable(audience: str) -> str:
     try:
-        return canonical(audience)
+        return canonical_url(audience)
     except ValueError:
         return audience
 
 
-# -- what a request brings
+# -- the token of a request
 
 
 def is_token(text: str) -> bool:
@@ -121,20 +77,22 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text.encode()) is not None
 
 
-def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | Refusal | None:
-    """Return the token of a request, why it is refused, or None where it brings none.
+def bearer_token(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | None:
+    """Return the token of a request, why it is refused, or None for no token.
 
     Args:
         headers: with lower-case names.
         query: the query string; a token there is refused, whatever the headers say.
     """
     if query and _has_token(query):  # auth.token.not-in-query
-        return _malformed("a token in the query string is not taken; use the Authorization header")
+        return _invalid_request(
+            "a token in the query string is not accepted; use the Authorization header"
+        )
     given = None
     for name, value in headers:
         if name == b"authorization":
             if given is not None:
-                return _malformed("there is more than one Authorization header")
+                return _invalid_request("there is more than one Authorization header")
             given = value
     if given is None:
         return None
@@ -145,7 +103,7 @@ def bearer_of(headers: RawHeaders, query: bytes = b"") -> str | Refusal | None:
     if len(token) > TOKEN_MOST:
         return invalid_token(f"the token is longer than {TOKEN_MOST} bytes")
     if _TOKEN.fullmatch(token) is None:
-        return _malformed("Authorization is malformed, expected: Bearer TOKEN")
+        return _invalid_request("Authorization is malformed, expected: Bearer TOKEN")
     return token.decode("ascii")
 
 
@@ -156,53 +114,53 @@ def _has_token(query: bytes) -> bool:
     return any(name.lower() == "access_token" for name, _ in pairs)
 
 
-def _malformed(why: str) -> Refusal:
-    return Refusal(400, "invalid_request", why)
+def _invalid_request(why: str) -> AccessRefusal:
+    return AccessRefusal(400, "invalid_request", why)
 
 
-# -- how it is refused
+# -- refusals
 
 
-def missing_token(scopes: Sequence[str] = ()) -> Refusal:
-    """Refuse a request that brings no token."""
+def missing_token(scopes: Sequence[str] = ()) -> AccessRefusal:
+    """Return the refusal of a request without a token."""
     why = "a token is required; send it as: Authorization: Bearer TOKEN"
-    return Refusal(401, _MISSING, why, tuple(scopes))
+    return AccessRefusal(401, _MISSING, why, tuple(scopes))
 
 
-def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> Refusal:
-    """Refuse a token; what exactly is wrong with it stands in the server's log."""
+def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> AccessRefusal:
+    """Return the refusal of a token; the exact reason is in the server's log."""
     usual = "the token is expired, revoked, or not meant for this server"
-    return Refusal(401, "invalid_token", why or usual, tuple(scopes))
+    return AccessRefusal(401, "invalid_token", why or usual, tuple(scopes))
 
 
-def lacks_scopes(needed: Iterable[str]) -> Refusal:
-    """Refuse a token that does not allow enough; names all scopes that are needed."""
+def insufficient_scope(needed: Iterable[str]) -> AccessRefusal:
+    """Return the refusal of a token that lacks scopes; it names all that are needed."""
     scopes = tuple(sorted(needed))
-    why = f"the token lacks what this needs: {' '.join(scopes)}"
-    return Refusal(403, "insufficient_scope", why, scopes)
+    why = f"the token lacks scopes; needed are: {' '.join(scopes)}"
+    return AccessRefusal(403, "insufficient_scope", why, scopes)
 
 
-def unavailable() -> Refusal:
-    """Refuse for now: who could say whether the token is good cannot be reached."""
+def unavailable() -> AccessRefusal:
+    """Return the refusal for now of a token that cannot be verified."""
     why = "the token cannot be verified at the moment; try again"
-    return Refusal(503, "temporarily_unavailable", why)
+    return AccessRefusal(503, "temporarily_unavailable", why)
 
 
-def challenge(refusal: Refusal, resource_metadata: str | None) -> str:
+def challenge(refusal: AccessRefusal, resource_metadata: str | None) -> str:
     """Make the WWW-Authenticate header of a refusal.
 
     Args:
         refusal: why.
-        resource_metadata: the URL of the metadata; None where no authorization server issues
-            tokens, so that there is nothing to publish.
+        resource_metadata: the URL of the metadata; None without an authorization server, since
+            then no metadata is published.
 
-    >>> challenge(lacks_scopes(["write"]), "https://a.example/.well-known/x").split(", ")[1:3]
+    >>> challenge(insufficient_scope(["write"]), "https://a.example/.well-known/x").split(", ")[1:3]
     ['error="insufficient_scope"', 'scope="write"']
     """
     said = [_REALM]  # RFC 6750, section 3: there has to be one parameter
     if resource_metadata is not None:
         said = [f'resource_metadata="{_quotable(resource_metadata)}"']
-    if refusal.error != _MISSING:  # a request without token is told no error: RFC 6750, 3.1
+    if refusal.error != _MISSING:  # no error for a request without token: RFC 6750, 3.1
         said.append(f'error="{refusal.error}"')
     if refusal.scopes:
         said.append(f'scope="{_quotable(" ".join(refusal.scopes))}"')
@@ -215,10 +173,10 @@ def _quotable(text: str) -> str:
     return _UNQUOTABLE.sub("", text)
 
 
-# -- what is published
+# -- metadata
 
 
-def metadata(
+def resource_metadata(
     resource: str,
     authorization_servers: Sequence[str],
     *,
@@ -239,17 +197,3 @@ def metadata(
     if documentation is not None:
         document["resource_documentation"] = documentation
     return msgspec.json.encode(document)
-
-
-def metadata_url(resource: str, path: str) -> str:
-    """Return where the metadata of a resource is, given the path of its endpoint.
-
-    What stands before that path, a mount or a proxy's prefix, stays in front: requests below it
-    reach the server, while those at the root of the host may not.
-
-    >>> metadata_url("https://a.example/tools/mcp", "/mcp")
-    'https://a.example/tools/.well-known/oauth-protected-resource/mcp'
-    """
-    parts = urlsplit(resource)
-    prefix = parts.path.removesuffix(path) if path and parts.path.endswith(path) else ""
-    return f"{parts.scheme}://{parts.netloc}{prefix}{METADATA}{parts.path.removeprefix(prefix)}"

@@ -6,17 +6,23 @@ in the moment of connecting: a name that resolves differently the second time ga
 """
 
 import asyncio
-import ipaddress
 import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
-from accord.auth.hosts import ends_in_number, host_fault
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried
+from accord.bindings.addresses import (
+    AddressKind,
+    address_kind,
+    ends_in_number,
+    host_fault,
+    is_loopback,
+    literal_address_kind,
+)
 from accord.bindings.answers import redirect_url
 from accord.bindings.shown import plain, shown_url
 from accord.errors import MissingExtra
@@ -26,57 +32,21 @@ if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult
 
 __all__ = [
-    "AddressKind",
     "AddressPolicy",
     "GuardedSender",
-    "address_kind",
     "environment_proxy",
-    "is_loopback",
 ]
 
 Value = TypeVar("Value")
-AddressKind: TypeAlias = Literal["public", "private", "loopback", "link-local", "unusable"]
 
 # Servers close idle connections after 5 s or later. While somebody logs in, one is as old as that;
 # a code is good for one request, which must not meet the end of its connection.
 _IDLE: Final = 4.0
 _REDIRECTS: Final = 3
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Addresses at which cloud machines find their credentials, beside those that are link-local.
-_METADATA: Final = frozenset(
-    map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16", "192.0.0.192"))
-)
 # `urlsplit` drops some of these, so that what was checked would not be what is asked.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRUST_HINT: Final = "name its origin in trust=[...] if it is meant to be asked"
-
-
-def address_kind(address: str) -> AddressKind:
-    """Say where an IP address leads; a v4 address inside a v6 one counts as itself."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo and ip.teredo[1])
-        if ip in _NAT64:
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner:
-            return address_kind(str(inner))
-    if ip in _METADATA or ip.is_link_local:
-        return "link-local"
-    if ip.is_loopback:
-        return "loopback"
-    if ip.is_multicast or ip.is_unspecified or ip.is_reserved:
-        return "unusable"
-    return "public" if ip.is_global else "private"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name means this machine by itself, whatever a resolver says."""
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    kind = _literal_kind(name)
-    return kind == "loopback"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +74,7 @@ class AddressPolicy:
         kinds: set[AddressKind] = {"public"}
         if is_loopback(host):
             kinds |= {"loopback", "private"}
-        elif _literal_kind(host) == "private":
+        elif literal_address_kind(host) == "private":
             kinds.add("private")
         origins = frozenset(map(_origin, trust))
         hosts = {host, *(urlsplit(each).hostname or "" for each in trust)}
@@ -132,7 +102,7 @@ class AddressPolicy:
         if parts.scheme == "http" and not is_near and _origin(url) not in self.origins:
             why = f"{where} is not https"
             raise NoResponse(why, is_refused=True, hint=f"serve it over https, or {_TRUST_HINT}")
-        if _literal_kind(host) is not None:
+        if literal_address_kind(host) is not None:
             self.check_address(host, host)
         elif is_loopback(host):
             # Said here as well: a proxy on this machine makes its name one that is not resolved.
@@ -400,13 +370,6 @@ def _require_aiohttp() -> Any:
     except ImportError:
         raise MissingExtra("auth", needed_for="authorization over HTTP") from None
     return aiohttp
-
-
-def _literal_kind(host: str) -> AddressKind | None:
-    try:
-        return address_kind(host)
-    except ValueError:
-        return None
 
 
 def _origin(url: str) -> str:

@@ -1,8 +1,8 @@
-"""Tokens that were granted, and where they are kept between runs.
+"""Granted tokens, and the stores that keep them between runs.
 
-A store keeps texts by key and lends locks; it knows nothing of OAuth, so that a keyring or a
-database is a matter of three methods. Keys name the issuer: what one authorization server gave is
-never shown to another.
+A store keeps texts by key and has locks; it knows nothing of OAuth, so that a keyring or a database
+needs only three methods. Keys contain the issuer: the tokens of one authorization server are never
+sent to another.
 """
 
 import asyncio
@@ -21,48 +21,36 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from accord.auth.credentials import ClientIdentity
+from accord.auth.client_identity import ClientIdentity
 from accord.errors import FlowFailed
-
-__all__ = [
-    "FileStore",
-    "Grant",
-    "MemoryStore",
-    "TokenStore",
-    "check_writable",
-    "client_key",
-    "default_path",
-    "issuer_in",
-    "server_key",
-]
 
 log = logging.getLogger("accord.auth")
 
-# Nobody holds a lock longer than one exchange takes.
+# A lock is held for one exchange at most.
 _LOCK_EXPECTED: Final = 60.0
 _LOCK_POLL: Final = 0.02
 _LEEWAY: Final = 30.0
-# Numbers for files that are set aside within one second.
+# Suffixes for files that are set aside within one second.
 _MORE: Final = range(2, 1_000)
-# What a lock says that somebody else has; anything else means that there are no locks.
+# The errors of a lock that is taken; any other error means that locking is not supported.
 _TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EWOULDBLOCK})
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A token with all that is needed to renew it; `repr` shows no secrets.
 
     Attributes:
-        issuer: who granted it.
-        resource: what it is for.
-        client: whom it was granted to.
+        issuer: the authorization server that granted it.
+        resource: the server that it is for.
+        client: the client that it was granted to.
         token_endpoint: where it is renewed.
-        access_token: what is shown to the resource.
-        refresh_token: what is shown to the issuer for the next one.
-        expires_at: seconds since the epoch; None where the issuer does not say.
-        lifetime: how long it was good when it was granted.
-        scopes: what was granted, or asked for where the issuer does not say.
-        asked: the scopes that were asked for.
-        names_resource: whether the issuer takes the parameter `resource`.
+        access_token: sent to the resource.
+        refresh_token: sent to the issuer for the next token.
+        expires_at: seconds since the epoch; None if the issuer does not say.
+        lifetime: seconds from its issue to its expiry.
+        scopes: the granted scopes, or the requested ones if the issuer does not say.
+        asked: the requested scopes.
+        names_resource: whether the issuer accepts the parameter `resource`.
     """
 
     issuer: str
@@ -78,47 +66,49 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     names_resource: bool = True
 
     def __repr__(self) -> str:
-        return f"Grant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
+        return (
+            f"TokenGrant(issuer={self.issuer!r}, resource={self.resource!r}, scopes={self.scopes})"
+        )
 
     def is_due(self, now: float) -> bool:
-        """Whether it is over, or so soon that it might be on the way."""
+        """Whether it has expired, or will so soon that it might on the way."""
         if self.expires_at is None:
             return False
         return now >= self.expires_at - min(_LEEWAY, self.lifetime / 10)
 
     @property
     def key(self) -> str:
-        """What it is stored under."""
+        """The key in the store."""
         return f"tokens {self.issuer} {self.resource} {self.client.client_id}"
 
 
-def client_key(issuer: str) -> str:
-    """Return what the client is stored under that was registered with an issuer."""
+def stored_client_key(issuer: str) -> str:
+    """Return the key of the client that was registered with an issuer."""
     return f"client {issuer}"
 
 
-def server_key(resource: str, client_id: str | None) -> str:
-    """Return what the key of the grant for a server is stored under."""
+def stored_server_key(resource: str, client_id: str | None) -> str:
+    """Return the key under which the key of a server's grant is stored."""
     return f"server {resource} {client_id or ''}".rstrip()
 
 
-def issuer_in(key: str) -> str | None:
-    """Return the issuer that the key of a grant names."""
+def issuer_of_key(key: str) -> str | None:
+    """Return the issuer in the key of a grant."""
     kind, _, rest = key.partition(" ")
     return rest.partition(" ")[0] or None if kind == "tokens" else None
 
 
 class TokenStore(Protocol):
-    """Keeps texts under keys, and lends locks on them."""
+    """Keeps texts under keys, with locks."""
 
     async def read(self, key: str) -> str | None:
-        """Return what is stored, None where nothing is."""
+        """Return the stored text; None if nothing is stored."""
 
     async def write(self, key: str, value: str | None) -> None:
         """Store a text; None removes it."""
 
     def lock(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Keep everybody else who uses the store from doing the same meanwhile."""
+        """Lock a key against all other users of the store."""
 
 
 class MemoryStore:
@@ -129,7 +119,7 @@ class MemoryStore:
         self._locks: dict[tuple[int, str], asyncio.Lock] = {}
 
     async def read(self, key: str) -> str | None:
-        """Return what is stored."""
+        """Return the stored text."""
         return self._values.get(key)
 
     async def write(self, key: str, value: str | None) -> None:
@@ -152,7 +142,7 @@ class FileStore:
     overwritten.
 
     Args:
-        path: of the file; by default where the platform keeps settings of applications.
+        path: of the file; by default in the platform's folder for application settings.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -162,7 +152,7 @@ class FileStore:
         return f"FileStore({str(self.path)!r})"
 
     async def read(self, key: str) -> str | None:
-        """Return what is stored."""
+        """Return the stored text."""
         found = (await self._load()).get(key)
         return found if isinstance(found, str) else None
 
@@ -179,7 +169,7 @@ class FileStore:
             try:
                 self._save(values)
             except OSError as error:
-                raise self._unusable(error) from None
+                raise self._unusable_error(error) from None
 
     async def keys(self) -> list[str]:
         """Return the keys under which something is stored."""
@@ -189,7 +179,7 @@ class FileStore:
         """Make sure that something could be written.
 
         Raises:
-            FlowFailed: nothing could.
+            FlowFailed: the file cannot be written.
         """
         async with self.lock("the file"):
             try:
@@ -199,14 +189,14 @@ class FileStore:
                 if self.path.is_dir():
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             except OSError as error:
-                raise self._unusable(error) from None
+                raise self._unusable_error(error) from None
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
         """Lock a key for all processes.
 
         Raises:
-            FlowFailed: somebody else keeps it, or nothing can be written there.
+            FlowFailed: another process keeps the lock, or the folder is not writable.
         """
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         path = self.path.with_name(f"{self.path.name}.{digest}.lock")
@@ -216,7 +206,7 @@ class FileStore:
             # Opened by each taker: two takers in one process exclude each other as well.
             handle = os.open(path, flags, 0o600)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._unusable_error(error) from None
         try:
             await _acquire(handle, path)
             try:
@@ -234,7 +224,7 @@ class FileStore:
                 return self._load_locked()
 
     def _load_locked(self) -> dict[str, Any]:
-        """Load the file while it is locked, and set it aside where it is corrupt."""
+        """Load the file while it is locked, and set it aside if it is corrupt."""
         try:
             return self._parse()
         except _CorruptFile as error:
@@ -247,7 +237,7 @@ class FileStore:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._unusable_error(error) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _CorruptFile(f"it is not JSON: {error}") from None
         if not isinstance(found, dict):
@@ -261,7 +251,7 @@ class FileStore:
         try:
             os.rename(self.path, aside)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._unusable_error(error) from None
         log.warning(
             "the token file %s cannot be read (%s); it is kept as %s, and a new one is begun",
             self.path,
@@ -271,7 +261,7 @@ class FileStore:
 
     def _save(self, values: dict[str, str]) -> None:
         self._make_folder()
-        # Made readable by nobody else, and put in place at once: there is no half of it.
+        # Readable by its owner alone, and replaced atomically.
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -284,7 +274,7 @@ class FileStore:
                 os.unlink(name)
             raise
 
-    def _unusable(self, error: OSError) -> FlowFailed:
+    def _unusable_error(self, error: OSError) -> FlowFailed:
         return FlowFailed(
             "token store",
             asked=str(self.path),
@@ -300,14 +290,14 @@ class FileStore:
 
 
 class _CorruptFile(Exception):
-    """The file of a store holds something else than tokens."""
+    """The file of a store does not hold tokens."""
 
 
 async def check_writable(store: TokenStore) -> None:
-    """Make sure that a store can keep what will be obtained, as far as it can tell.
+    """Make sure that a store can be written, if it has a method to check that.
 
     Raises:
-        FlowFailed: it cannot.
+        FlowFailed: it cannot be written.
     """
     check = getattr(store, "check", None)
     if check is not None:
@@ -315,7 +305,7 @@ async def check_writable(store: TokenStore) -> None:
 
 
 def default_path() -> Path:
-    """Return where tokens are kept unless somebody says otherwise."""
+    """Return the default path of the token file."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":

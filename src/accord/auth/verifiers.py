@@ -1,8 +1,9 @@
-"""Who says whether a token is good: the interface, fixed tokens, several in order, and a memory."""
+"""Verifiers of tokens: the interface, fixed tokens, several in order, and a memory."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Final, Protocol, runtime_checkable
 
@@ -10,15 +11,8 @@ from accord.auth.resource import is_token
 from accord.errors import AuthError
 from accord.principal import Principal
 
-__all__ = [
-    "FirstOf",
-    "RecentTokens",
-    "StaticTokens",
-    "TokenMemory",
-    "TokenVerifier",
-    "digest_of",
-    "for_audience",
-]
+REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
+"""The network of the client whose token is being verified, for fair limits."""
 
 # A principal with its claims weighs a few kilobytes.
 _REMEMBERED: Final = 10_000
@@ -26,20 +20,20 @@ _REMEMBERED: Final = 10_000
 
 @runtime_checkable
 class TokenVerifier(Protocol):
-    """Says whether a token is good."""
+    """Verifies tokens."""
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for; None where it is not good, for whatever reason.
+        """Return the principal of a token; None for an invalid token.
 
         Raises:
-            AuthError: it cannot be told now, because who knows is not reachable.
+            AuthError: the token cannot be verified now.
         """
 
 
 def for_audience(verifier: TokenVerifier, audience: str) -> TokenVerifier:
-    """Return a verifier that takes tokens for an audience, unless it was told of others.
+    """Return a verifier that accepts tokens for an audience, unless it has audiences of its own.
 
-    Verifiers that leave the audience to whoever uses them have a method `for_audience`.
+    Verifiers without an audience of their own have a method `for_audience`.
     """
     bind = getattr(verifier, "for_audience", None)
     if bind is None:
@@ -49,16 +43,16 @@ def for_audience(verifier: TokenVerifier, audience: str) -> TokenVerifier:
 
 
 class StaticTokens:
-    """Takes fixed tokens, for development and for machines: each stands for a principal.
+    """Accepts fixed tokens, for development and for machines.
 
     Attributes:
-        issuer: no authorization server issues them.
+        issuer: empty, since no authorization server issues them.
 
     Args:
-        tokens: each with whom it stands for, or with the scopes that it allows.
+        tokens: each with its principal, or with its scopes.
 
     Raises:
-        ValueError: one can be no token, so that nobody could ever show it.
+        ValueError: one is not a valid bearer token.
     """
 
     issuer: tuple[str, ...] = ()
@@ -68,15 +62,15 @@ class StaticTokens:
             if not is_token(token):
                 # Perhaps part of a secret, so it is not shown.
                 raise ValueError(f"token {number} is empty or has characters that no token has")
-        # Kept as digests: a look-up tells by its timing nothing about the tokens themselves.
+        # Kept as digests: the timing of a look-up reveals nothing about the tokens.
         self._known = {
-            digest_of(token): _principal(given, number)
+            token_digest(token): _principal(given, number)
             for number, (token, given) in enumerate(tokens.items(), 1)
         }
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for."""
-        found = self._known.get(digest_of(token))
+        """Return the principal of a token; None for an unknown or expired one."""
+        found = self._known.get(token_digest(token))
         if found is None or (found.expires_at is not None and found.expires_at <= time.time()):
             return None
         return found
@@ -93,7 +87,7 @@ def _principal(given: Principal | Iterable[str], number: int) -> Principal:
 
 
 class FirstOf:
-    """Asks verifiers in order; the first that takes a token says whom it stands for."""
+    """Asks verifiers in order; the first that accepts a token decides."""
 
     def __init__(self, *verifiers: TokenVerifier) -> None:
         if not verifiers:
@@ -102,17 +96,17 @@ class FirstOf:
 
     @property
     def issuer(self) -> tuple[str, ...] | None:
-        """The authorization servers of all; None where there are none and one does not say so."""
+        """The authorization servers of all; None if they are unknown."""
         named = [getattr(each, "issuer", None) for each in self.verifiers]
         found = [(each,) if isinstance(each, str) else each or () for each in named]
         issuers = tuple(dict.fromkeys(one for each in found for one in each))
         return issuers if issuers or None not in named else None
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for.
+        """Return the principal of a token; None for an invalid token.
 
         Raises:
-            AuthError: nobody takes it, and one of those who might could not tell.
+            AuthError: no verifier accepts it, and one could not verify it now.
         """
         unsure: AuthError | None = None
         for verifier in self.verifiers:
@@ -128,14 +122,14 @@ class FirstOf:
         return None
 
     def for_audience(self, audience: str) -> "FirstOf":
-        """Return the same, each for an audience."""
+        """Return the same verifiers for an audience."""
         return FirstOf(*(for_audience(each, audience) for each in self.verifiers))
 
 
 class TokenMemory:
-    """Remembers what was found out about tokens, by their digests, for a while.
+    """Remembers the results of verification by the digests of tokens, for a while.
 
-    A verifier that has one as `memory` need not be asked about what stands in it.
+    A guard reads the `memory` of a verifier before it asks the verifier.
 
     Args:
         most: how many are remembered; the oldest are forgotten.
@@ -151,7 +145,7 @@ class TokenMemory:
         return len(self.known)
 
     def find(self, digest: bytes) -> tuple[Principal | None, float] | None:
-        """Return what is known of a token, with when it ends; None where nothing is."""
+        """Return the principal of a token and when it ends; None for an unknown token."""
         found = self.known.get(digest)
         if found is None:
             return None
@@ -171,7 +165,7 @@ class TokenMemory:
 
 
 class RecentTokens:
-    """Tokens of the last moments as they came: in a burst each is digested only once.
+    """The headers of the last moments: in a burst each token is digested only once.
 
     All of them are forgotten together and soon, so that no token stays in memory for long.
 
@@ -187,7 +181,7 @@ class RecentTokens:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def keep(self, header: bytes, principal: Principal, until: float) -> None:
-        """Remember whom a header stands for, at the longest until then. On a running loop."""
+        """Remember the principal of a header, at most until a time. On a running loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop or len(self.known) >= self._most:
             self.known.clear()
@@ -197,8 +191,8 @@ class RecentTokens:
         self.known[header] = (principal, until)
 
 
-def digest_of(token: str | bytes) -> bytes:
-    """Return what a token is remembered by."""
+def token_digest(token: str | bytes) -> bytes:
+    """Return the digest by which a token is remembered."""
     given = token.encode() if isinstance(token, str) else token
-    # Of the hashes that nobody can forge the quickest one: it stands in the way of every request.
+    # The fastest cryptographic hash: it is computed with every request.
     return blake2b(given).digest()

@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.discovery import (
-    Discovered,
+    DiscoveryResult,
     ResourceMetadata,
     ServerMetadata,
     UnreadableMetadata,
-    canonical_resource,
     default_metadata,
     discover,
     find_resource_metadata,
 )
 from accord.auth.http import NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
+from accord.auth.urls import canonical_resource
 from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
@@ -313,7 +313,9 @@ class Examination:
             self._note(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
-    async def _find_server(self, sender: GuardedSender, named: str | None) -> Discovered | None:
+    async def _find_server(
+        self, sender: GuardedSender, named: str | None
+    ) -> DiscoveryResult | None:
         if any(each.verdict == "failed" for each in self.steps):
             return None
         name = "authorization server"

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _forget(store: "FileStore", url: str) -> str:
     from accord.auth import OAuth
-    from accord.auth.discovery import canonical_resource
+    from accord.auth.urls import canonical_resource
 
     try:
         resource = canonical_resource(url)

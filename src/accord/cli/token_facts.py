@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from accord.auth.discovery import ResourceMetadata, is_same_issuer
+from accord.auth.discovery import ResourceMetadata
 from accord.auth.resource import is_for
+from accord.auth.urls import is_same_issuer
 
 
 class TokenFacts(msgspec.Struct, frozen=True):

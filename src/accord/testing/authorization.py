@@ -13,7 +13,7 @@ _PATIENCE = 10.0
 
 
 def unattended(**options: Any) -> OAuth:
-    """Return an `auth` for `connect` that obtains tokens without asking a user.
+    """Return an `OAuth` that obtains tokens without a user, for `auth` of a connection.
 
     For servers with `AuthorizationServer(auto_approve=...)`; tokens are kept in memory.
 
@@ -30,18 +30,18 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 async def _follow(url: str) -> str:
-    """Open a URL as a browser would; return where it is sent."""
+    """Open a URL as a browser would; return the URL of the redirect."""
     return await asyncio.to_thread(_location, url)
 
 
 def _location(url: str) -> str:
     try:
         with build_opener(_NoRedirect).open(url, timeout=_PATIENCE):
-            came = "a page for a person"
+            came = "a page for a user"
     except HTTPError as error:
         with error:
             if error.code in (302, 303) and "location" in error.headers:
                 return str(error.headers["location"])
             came = f"status {error.code}"
-    hint = "AuthorizationServer(auto_approve=...), which asks no user"
+    hint = "use AuthorizationServer(auto_approve=...), which asks no user"
     raise FlowFailed("authorization", asked=url.partition("?")[0], came=came, hint=hint)

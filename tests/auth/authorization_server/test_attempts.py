@@ -31,7 +31,7 @@ def test_a_success_begins_anew():
     assert attempts.reserve("a", 0.0) == 0.0
 
 
-def test_what_is_remembered_is_bounded():
+def test_remembered_keys_are_bounded():
     attempts = Attempts(1, 60.0)
     for number in range(10_001):
         attempts.reserve(str(number), 0.0)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.secrets import hash_password
 from support.oauth import ADA, FORM, RETURN, Desk, request_query
 
@@ -21,12 +21,12 @@ def desk():
     return Desk()
 
 
-def test_the_consent_page_says_who_asks_for_what_where_and_where_one_ends_up(desk):
+def test_the_consent_page_names_program_scopes_server_and_redirect(desk):
     page = desk.consent(desk.client(), scope="read write")
     assert page.status == 200
     for told in (
         "Notes",
-        "Nobody has verified it",
+        "It is not verified",
         "https://auth.example/mcp",
         "Read your notes",
         "<code>write</code>",
@@ -57,7 +57,7 @@ def test_without_a_scope_of_those_that_there_are_the_page_says_so():
     assert "<code></code>" not in page.text
 
 
-def test_what_programs_say_about_themselves_is_text_and_nothing_else(desk):
+def test_names_of_programs_are_escaped_on_the_consent_page(desk):
     name = "<script>alert('x')</script>&quot;"
     client = desk.client(client_name=name, redirect_uris=["https://a.example/cb?a='b'&c=d"])
     page = desk.consent(client, redirect_uri=None, state='"><script>')
@@ -116,12 +116,12 @@ def test_a_cookie_that_we_did_not_make_is_replaced(desk):
     assert desk.cookie != "short"
 
 
-def test_a_wrong_password_is_not_told_from_a_wrong_name(desk):
+def test_a_wrong_password_and_a_wrong_name_get_the_same_answer(desk):
     page = desk.authorize(desk.client())
     wrong = desk.submit(page, name="ada", password="byron")
     nobody = desk.submit(page, name="eve", password="lovelace")
     assert wrong.status == nobody.status == 401
-    assert "do not fit" in wrong.text
+    assert "Wrong name or password" in wrong.text
     assert wrong.text.replace('value="ada"', "") == nobody.text.replace('value="eve"', "")
     assert desk.submit(wrong, name="ada", password="lovelace").status == 303
 
@@ -148,7 +148,7 @@ def test_guessing_a_password_from_one_address_ends_after_ten(desk):
     assert desk.submit(page, name="ada", password="lovelace").status == 303
 
 
-def test_wrong_passwords_do_not_keep_the_person_out_who_is_elsewhere(desk):
+def test_wrong_passwords_do_not_lock_out_the_user_elsewhere(desk):
     page = desk.authorize(desk.client())
     assert set(wrong_passwords(desk, page, addresses=1, times=30)) == {401, 429}
     assert desk.submit(page, name="ada", password="lovelace").status == 303
@@ -223,7 +223,7 @@ def test_logins_at_the_same_time_are_counted_before_they_are_checked():
     assert statuses == {401: 10, 429: 30}
 
 
-def test_a_proxy_that_hides_its_clients_is_told_of_once(desk, caplog):
+def test_a_proxy_that_hides_its_clients_is_logged_once(desk, caplog):
     page = desk.authorize(desk.client())
     parts = urlsplit(page.action)
     body = urlencode(page.hidden | {"name": "ada", "password": "guess"}).encode()
@@ -258,7 +258,7 @@ def test_a_login_gives_the_browser_a_new_name(desk):
     assert desk.cookie != before
 
 
-def test_somebody_else_may_log_in_instead(desk):
+def test_another_user_may_log_in_instead(desk):
     client = desk.client()
     page = desk.consent(client)
     parts = urlsplit(page.action)
@@ -295,7 +295,7 @@ def test_a_form_is_for_one_request_and_one_browser(desk):
     assert desk.submit(page, decision="allow").status == 403
 
 
-def test_nobody_allows_anything_before_they_are_known(desk):
+def test_consent_before_login_is_ignored(desk):
     page = desk.authorize(desk.client())
     answer = desk.submit(page, step="consent", decision="allow")
     assert "code" not in answer.returned
@@ -324,16 +324,16 @@ def test_consent_can_be_remembered_for_the_same_person_client_and_scopes():
 
 
 def test_a_person_without_a_password_is_still_asked():
-    desk = Desk(users={}, person="ada")
+    desk = Desk(users={}, single_user="ada")
     page = desk.authorize(desk.client())
     assert ">Allow</button>" in page.text
-    assert "somebody else" not in page.text
+    assert "another user" not in page.text
     assert "code" in desk.submit(page, decision="allow").returned
 
 
-def test_where_nobody_is_asked_programs_return_to_this_computer_alone():
+def test_auto_approve_redirects_only_to_loopback():
     far = KnownClient(client_id="far", redirect_uris=("https://app.example/cb",))
-    desk = Desk(users={}, person="ada", auto_approve=True, clients={"far": far.client})
+    desk = Desk(users={}, single_user="ada", auto_approve=True, clients={"far": far.client})
     assert "code" in desk.authorize(desk.client()).returned
     answer = desk.authorize("far", redirect_uri=None)
     assert answer.status == 400

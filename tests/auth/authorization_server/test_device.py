@@ -16,10 +16,10 @@ class Television:
         self.desk = desk
         self.client = desk.client(grant_types=[KIND, "refresh_token"], redirect_uris=[])
         asked = {"scope": "read"} | form
-        self.told = desk.post("/device_authorization", client_id=self.client, **asked).json
+        self.instructions = desk.post("/device_authorization", client_id=self.client, **asked).json
 
     def poll(self):
-        code = self.told["device_code"]
+        code = self.instructions["device_code"]
         return self.desk.token(grant_type=KIND, client_id=self.client, device_code=code)
 
 
@@ -39,9 +39,11 @@ def desk():
 def test_a_device_gets_tokens_when_a_person_allows_it(desk):
     device = Television(desk)
     assert re.fullmatch(r"[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}", code(device))
-    assert device.told["verification_uri"] == "https://auth.example/device"
-    assert device.told["verification_uri_complete"].endswith(f"/device?user_code={code(device)}")
-    assert (device.told["expires_in"], device.told["interval"]) == (600, 5)
+    assert device.instructions["verification_uri"] == "https://auth.example/device"
+    assert device.instructions["verification_uri_complete"].endswith(
+        f"/device?user_code={code(device)}"
+    )
+    assert (device.instructions["expires_in"], device.instructions["interval"]) == (600, 5)
     assert device.poll().error == "authorization_pending"
     page = desk.submit(enter(desk), user_code=code(device).lower().replace("-", " "))
     assert "Read your notes" in page.text
@@ -58,7 +60,7 @@ def test_a_device_gets_tokens_when_a_person_allows_it(desk):
 
 
 def code(device: Television) -> str:
-    found: str = device.told["user_code"]
+    found: str = device.instructions["user_code"]
     return found
 
 
@@ -69,7 +71,7 @@ def test_the_link_of_a_device_still_asks_the_person(desk):
     assert device.poll().error == "authorization_pending"
 
 
-def test_somebody_else_can_log_in_for_a_device(desk):
+def test_another_user_can_log_in_for_a_device(desk):
     page = enter(desk, code(Television(desk)))
     before = desk.cookie
     page = desk.follow(desk.submit(page, step="leave"))
@@ -78,7 +80,7 @@ def test_somebody_else_can_log_in_for_a_device(desk):
     assert 'name="password"' in desk.send("GET", "/device").text
 
 
-def test_a_device_that_is_denied_is_told(desk):
+def test_a_denied_device_gets_access_denied(desk):
     device = Television(desk)
     desk.submit(enter(desk, code(device)), decision="deny")
     assert device.poll().error == "access_denied"
@@ -99,7 +101,7 @@ def test_a_device_that_keeps_to_the_interval_is_not_slowed_down(desk):
     device = Television(desk)
     for _ in range(3):
         assert device.poll().error == "authorization_pending"
-        desk.now += device.told["interval"]
+        desk.now += device.instructions["interval"]
 
 
 def test_a_device_does_not_wait_for_ever(desk):
@@ -147,9 +149,9 @@ def test_guesses_of_one_person_turn_away_no_other_behind_the_same_address():
 
 def test_a_device_asks_for_what_there_is(desk):
     device = Television(desk, scope="fly")
-    assert device.told["error"] == "invalid_scope"
+    assert device.instructions["error"] == "invalid_scope"
     device = Television(desk, resource="https://other.example")
-    assert device.told["error"] == "invalid_target"
+    assert device.instructions["error"] == "invalid_target"
     plain = desk.client()
     assert desk.post("/device_authorization", client_id=plain).error == "unauthorized_client"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ISSUER, Desk
 
 METADATA = "/.well-known/oauth-authorization-server"
@@ -55,7 +55,7 @@ def test_answers_and_errors_name_the_issuer():
     assert desk.authorize(client, code_challenge=None).returned["iss"] == ISSUER
 
 
-def test_machines_are_told_where_there_are_some():
+def test_metadata_names_client_credentials_if_a_client_may_use_them():
     machine = KnownClient(client_id="m", secret="s")
     document = Desk(clients={"m": machine.client}).send("GET", METADATA).json
     assert "client_credentials" in document["grant_types_supported"]

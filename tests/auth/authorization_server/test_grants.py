@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from accord.auth.authorization_server.known import KnownClient
-from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
+from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ADA, FORM, ISSUER, RESOURCE, RETURN, Desk, basic, challenge_of, claims_of
 
 OTHER = "https://auth.example/other"
@@ -28,9 +28,11 @@ def verified(desk: Desk, token: str, audience: str = RESOURCE, issuer: str | Non
     def endpoints():
         return desk.endpoints
 
-    tokens = OwnTokens(endpoints, issuer=issuer, audiences=(audience,), revoked=Revoked(endpoints))
-    principal = tokens.verified(token, desk.now)
-    if principal is None or principal.claims["grant"] in desk.store.revoked():
+    tokens = OwnTokenVerifier(
+        endpoints, issuer=issuer, audiences=(audience,), revoked=RevokedGrants(endpoints)
+    )
+    principal = tokens.read_principal(token, desk.now)
+    if principal is None or principal.claims["grant"] in desk.store.revoked_grants():
         return None
     return principal
 
@@ -102,7 +104,7 @@ def test_a_code_is_worth_nothing_without_what_it_is_bound_to(desk, form):
     assert desk.redeem(client, **({"code": code} | form)).error == "invalid_grant"
 
 
-def test_a_missing_verifier_is_no_way_around_pkce(desk):
+def test_a_missing_verifier_does_not_bypass_pkce(desk):
     client = desk.client()
     assert desk.redeem(client, desk.code(client), code_verifier="").error == "invalid_request"
 
@@ -203,7 +205,7 @@ def test_a_refresh_token_expires_when_it_is_not_used():
     assert desk.refresh(client, token).error == "invalid_grant"
 
 
-def test_a_refresh_token_of_another_client_is_worth_nothing_and_hurts_nobody(desk):
+def test_a_refresh_token_of_another_client_is_worth_nothing_and_has_no_effect(desk):
     mine, other = desk.client(), desk.client()
     token = desk.tokens(mine)["refresh_token"]
     assert desk.refresh(other, token).error == "invalid_grant"
@@ -232,7 +234,7 @@ def test_a_refreshed_token_stays_for_its_resource(desk):
     assert desk.refresh(client, token).status == 200
 
 
-def test_what_the_operator_has_taken_back_is_not_granted_again():
+def test_scopes_that_the_operator_removed_are_not_granted_again():
     before = Desk()
     client = before.client()
     tokens = before.tokens(client, scope="read write")
@@ -243,9 +245,11 @@ def test_what_the_operator_has_taken_back_is_not_granted_again():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"users": {"bob": ADA}}, {"users": {}, "person": "bob"}], ids=["users", "person"]
+    "settings",
+    [{"users": {"bob": ADA}}, {"users": {}, "single_user": "bob"}],
+    ids=["users", "single user"],
 )
-def test_who_may_not_log_in_any_more_gets_no_further_token(settings):
+def test_a_user_removed_from_the_settings_gets_no_further_token(settings):
     before = Desk()
     client = before.client()
     tokens = before.tokens(client)
@@ -270,7 +274,7 @@ def test_a_token_that_allows_nothing_in_particular_has_no_scope():
     assert principal.scopes == frozenset()
 
 
-def test_who_did_not_register_for_refresh_tokens_gets_none(desk):
+def test_a_client_not_registered_for_refresh_tokens_gets_none(desk):
     client = desk.client(grant_types=["authorization_code"])
     assert "refresh_token" not in desk.tokens(client)
     assert desk.refresh(client, "x").error == "unauthorized_client"
@@ -330,7 +334,7 @@ def test_a_machine_gets_no_refresh_token_whatever_it_is_registered_for():
     assert "refresh_token" not in answer.json
 
 
-def test_a_machine_proves_who_it_is():
+def test_a_machine_authenticates_with_its_secret():
     desk = Desk(clients={"machine": MACHINE.client})
     form = {"grant_type": "client_credentials"}
     answer = desk.post("/token", headers=basic("machine", "wrong"), **form)
@@ -374,7 +378,7 @@ def test_the_token_of_a_machine_can_be_revoked():
     ],
     ids=str,
 )
-def test_who_cannot_be_told_is_refused(headers, form, error):
+def test_unreadable_client_credentials_are_refused(headers, form, error):
     public = KnownClient(client_id="public", redirect_uris=(RETURN,))
     desk = Desk(clients={"machine": MACHINE.client, "public": public.client})
     answer = desk.post("/token", headers=headers, grant_type="client_credentials", **form)
@@ -445,15 +449,15 @@ def test_a_revoked_grant_is_forgotten_once_its_tokens_are_over(desk):
     desk.post("/revoke", client_id=client, token=tokens["refresh_token"])
     desk.now += 599
     desk.send("GET", "/jwks")
-    assert len(desk.store.revoked()) == 1
+    assert len(desk.store.revoked_grants()) == 1
     desk.now += 61
     desk.send("GET", "/jwks")
-    assert desk.store.revoked() == frozenset()
+    assert desk.store.revoked_grants() == frozenset()
     assert desk.refresh(client, tokens["refresh_token"]).error == "invalid_grant"
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", "x"], ids=["empty", "three parts", "one part"])
-def test_what_is_no_token_stands_for_nobody(desk, token):
+def test_a_malformed_token_has_no_principal(desk, token):
     assert verified(desk, token) is None
 
 
@@ -468,12 +472,11 @@ def test_a_token_that_others_signed_is_worth_nothing(desk):
             assert verified(desk, forged) is None
 
 
-def test_the_public_key_is_no_secret_to_sign_with(desk):
+def test_a_token_signed_with_the_public_key_as_secret_is_refused(desk):
     mine = desk.tokens(desk.client())["access_token"]
     head = {"alg": "HS256", "typ": "at+jwt", "kid": jwt.get_unverified_header(mine)["kid"]}
-    found = desk.endpoints.keys.public(head["kid"], desk.now)
-    assert found is not None
-    pem = found[1].public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (published,) = desk.endpoints.keys.jwks(desk.now)["keys"]
+    pem = jwt.PyJWK(published).key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     signed = f"{encoded(json.dumps(head).encode())}.{mine.split('.')[1]}"
     signature = hmac.new(pem, signed.encode(), "sha256").digest()
     assert verified(desk, f"{signed}.{encoded(signature)}") is None
@@ -513,7 +516,7 @@ def test_a_description_holds_no_character_that_it_may_not(desk):
     assert set(answer.json["error_description"]).isdisjoint('"\\ü\n')
 
 
-def test_what_is_revoked_while_the_list_is_read_is_seen_at_the_next_look(desk):
+def test_a_grant_revoked_during_a_read_is_noticed_at_the_next_check(desk):
     client = desk.client()
     token = desk.tokens(client)["access_token"]
     grant = claims_of(token)["grant"]
@@ -530,11 +533,11 @@ def test_what_is_revoked_while_the_list_is_read_is_seen_at_the_next_look(desk):
         desk.post("/revoke", client_id=client, token=token)
         assert await revoked.has(grant)
 
-    revoked = Revoked(endpoints)
+    revoked = RevokedGrants(endpoints)
     asyncio.run(scenario())
 
 
-def test_nobody_revokes_the_tokens_of_others(desk):
+def test_a_client_cannot_revoke_the_tokens_of_another(desk):
     mine, other = desk.client(), desk.client()
     tokens = desk.tokens(mine)
     foreign = jwt.encode({"grant": "x"}, "s" * 32, headers={"kid": "unknown"})

@@ -87,13 +87,13 @@ def test_grant_types_that_are_not_offered_are_dropped():
     ],
     ids=lambda value: ascii(value)[:60],
 )
-def test_what_cannot_be_registered_is_refused(fields, error):
+def test_invalid_client_metadata_is_refused(fields, error):
     answer = Desk().register(**fields)
     assert (answer.status, answer.error) == (400, error)
     assert answer.json["error_description"]
 
 
-def test_nobody_registers_for_tokens_without_a_person():
+def test_registration_does_not_allow_client_credentials():
     answer = Desk().register(
         grant_types=["authorization_code", "client_credentials"],
         token_endpoint_auth_method="client_secret_basic",
@@ -170,8 +170,8 @@ def test_clients_without_a_grant_are_forgotten_after_months():
     desk.now += 2 * DAY
     desk.send("GET", "/jwks")
     assert [each for each in (unused, once, steady) if desk.store.client(each)] == [steady]
-    assert desk.store.consented("ada", once, RESOURCE) is None
-    assert desk.store.consented("ada", steady, RESOURCE) is not None
+    assert desk.store.consented_scopes("ada", once, RESOURCE) is None
+    assert desk.store.consented_scopes("ada", steady, RESOURCE) is not None
     # From the last refresh on, not from the first grant.
     desk.now += 97 * DAY
     desk.send("GET", "/jwks")

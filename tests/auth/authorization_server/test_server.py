@@ -231,7 +231,7 @@ def test_another_process_sees_a_revocation_soon(tmp_path):
     store = tmp_path / "auth.db"
     one = AuthorizationServer(auto_approve="ada", store=store)
     two = AuthorizationServer(auto_approve="ada", store=store)
-    desk = Desk(store=one.endpoints.store, users={}, person="ada", auto_approve=True)
+    desk = Desk(store=one.endpoints.store, users={}, single_user="ada", auto_approve=True)
     client = desk.client()
     code = desk.authorize(client).returned["code"]
     issued = desk.redeem(client, code).json
@@ -359,7 +359,7 @@ def test_a_body_that_is_too_long_is_not_read_to_its_end():
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_developers_own_login_says_who_it_is(is_async):
+def test_a_developers_own_login_names_the_user(is_async):
     seen = []
 
     def by_header(request: Request) -> str | None:
@@ -456,7 +456,7 @@ def test_closing_begins_anew(tmp_path):
     auth.close()
 
 
-def test_a_failure_is_logged_and_told_without_its_reason(caplog):
+def test_a_failure_is_logged_and_answered_without_its_reason(caplog):
     def fail(request: Request) -> str:
         raise RuntimeError("the word is sesame")
 
@@ -479,7 +479,7 @@ def test_a_head_request_has_no_body():
     [
         ({"users": {}}, "users is empty"),
         ({"users": {"ada": ""}}, "no password"),
-        ({"users": {"ada": "scrypt$half"}}, "no whole hash"),
+        ({"users": {"ada": "scrypt$half"}}, "not a complete hash"),
         ({"registration_token": ""}, "registration_token is empty"),
         ({"users": {"ada": "x"}, "auto_approve": "ada"}, "exclude"),
         ({"access_ttl": 0}, "access_ttl is 0"),
@@ -528,9 +528,9 @@ def test_secrets_are_in_no_log(caplog):
         ({"users": {"ada": ADA}, "store": None}, []),
         ({"auto_approve": "ada", "store": "kept.db"}, ["kept.db"]),
     ],
-    ids=["nobody is asked", "people", "people in memory", "a file by name"],
+    ids=["auto_approve", "people", "people in memory", "a file by name"],
 )
-def test_state_is_in_a_file_unless_nobody_is_asked(given, files, tmp_path, monkeypatch):
+def test_state_is_in_a_file_except_with_auto_approve(given, files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     auth = AuthorizationServer(**given)
     store = auth.endpoints.store
@@ -574,7 +574,7 @@ def test_an_authorization_server_by_itself_whose_store_is_corrupt_does_not_start
     assert str(garbage) in told["message"]
 
 
-def test_a_store_that_breaks_later_is_told_in_one_line(garbage, caplog):
+def test_a_store_that_breaks_later_is_logged_in_one_line(garbage, caplog):
     auth = AuthorizationServer({"ada": ADA}, store=garbage, issuer="http://localhost:1")
     with serving(auth, lifespan="off") as port:
         wire = Wire(port)

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from accord.auth.authorization_server.people import People
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.login import Logins
+from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.secrets import (
     hash_like,
     hash_password,
     is_hash,
     is_password,
 )
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store, check_store
 from accord.errors import AuthError
 from support.oauth import ADA, Desk
@@ -39,7 +39,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_nothing_in_the_file_can_be_used_by_whoever_reads_it(tmp_path):
+def test_nothing_in_the_file_can_be_used_by_a_reader(tmp_path):
     path = tmp_path / "auth.db"
     desk = Desk(store=Store(str(path)))
     told = desk.register(token_endpoint_auth_method="client_secret_post").json
@@ -83,7 +83,7 @@ def test_of_eight_that_redeem_a_code_at_once_at_most_one_succeeds(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda desk: desk.redeem(client, code), desks))
     assert sorted(answer.status for answer in answers) == [200] + [400] * 7
-    assert len(first.store.revoked()) == 1
+    assert len(first.store.revoked_grants()) == 1
 
 
 def test_two_processes_sign_with_one_key(tmp_path):
@@ -100,8 +100,8 @@ def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
             store.secret(name, "1")
             raise error
 
-    with pytest.raises(Refusal):
-        do("kept", Refusal("x", "y"))
+    with pytest.raises(OAuthRefusal):
+        do("kept", OAuthRefusal("x", "y"))
     with pytest.raises(ZeroDivisionError):
         do("lost", ZeroDivisionError())
     assert store.secret("kept", "2") == "1"
@@ -111,7 +111,7 @@ def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
 def _damaged(path):
     Store(str(path)).close()
     content = bytearray(path.read_bytes())
-    # Behind the header of the file: its pages are no tables any more.
+    # Behind the header of the file: its pages are not tables any more.
     content[100:4096] = b"x" * 3996
     path.write_bytes(content)
 
@@ -120,16 +120,16 @@ UNUSABLE = {
     "garbage": (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
     "damaged": (_damaged, "malformed|damaged"),
     "a folder": (lambda path: path.mkdir(), "directory"),
-    "no folder": (lambda path: path.parent.rmdir(), "no folder|No such file"),
+    "no folder": (lambda path: path.parent.rmdir(), "does not exist|No such file"),
     "a file for a folder": (
         lambda path: (path.parent.rmdir(), path.parent.write_text("")),
-        "no folder|Not a directory",
+        "does not exist|Not a directory",
     ),
 }
 
 
 @pytest.mark.parametrize("kind", UNUSABLE)
-def test_a_store_that_cannot_be_used_is_told_with_its_path_and_left_as_it_is(kind, tmp_path):
+def test_an_unusable_store_is_reported_with_its_path_and_left_as_it_is(kind, tmp_path):
     path = tmp_path / "folder" / "auth.db"
     path.parent.mkdir()
     spoil, why = UNUSABLE[kind]
@@ -156,7 +156,7 @@ def test_a_store_that_can_be_used_is_checked_without_making_or_changing_it(tmp_p
     check_store(str(path))
 
 
-def test_what_has_ended_is_forgotten():
+def test_expired_records_are_deleted():
     desk = Desk(refresh_ttl=1000)
     client = desk.client()
     desk.tokens(client)
@@ -186,8 +186,8 @@ def test_a_hash_that_does_not_say_what_it_took_is_of_earlier():
     assert not is_hash(earlier.replace("MDE", "M_E"))
 
 
-def test_who_is_not_known_takes_as_long_as_who_is():
+def test_an_unknown_user_takes_as_long_as_a_known_one():
     assert hash_like(ADA, "x").startswith("scrypt$ln=1,r=8,p=1$")
-    assert People(Store(":memory:"), Settings(users={"ada": ADA}))._nobody.startswith(
-        "scrypt$ln=1,r=8,p=1$"
-    )
+    assert Logins(
+        Store(":memory:"), AuthorizationServerSettings(users={"ada": ADA})
+    )._unknown_user_hash.startswith("scrypt$ln=1,r=8,p=1$")

@@ -4,8 +4,8 @@ The decisions are functions of a request, the state and the time (`endpoints`); 
 on the network.
 """
 
-from accord.auth.authorization_server.exchange import Request
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
+from accord.auth.authorization_server.messages import Request
 from accord.auth.authorization_server.secrets import hash_password
 from accord.auth.authorization_server.server import AuthorizationServer
 

@@ -1,24 +1,22 @@
-"""Limits on guessing: how often an attempt may fail within a time. Pure; the clock is passed in."""
+"""Limits on guessing: how many attempts may fail within a time. The clock is passed in."""
 
 from collections import OrderedDict, deque
 from contextlib import suppress
 from threading import Lock
 from typing import Final
 
-__all__ = ["Attempts"]
-
-# What is remembered is bounded; the oldest is forgotten first.
+# Memory is bounded: the oldest key is forgotten first.
 _KEYS_MOST: Final = 10_000
 
 
 class Attempts:
-    """Counts attempts by key within a sliding window; those that succeed are taken back.
+    """Counts attempts by key within a sliding window; successful attempts are released.
 
-    An attempt is counted before it is looked at, so that many at the same time are not more.
+    An attempt is counted before it is checked, so that concurrent attempts cannot exceed the limit.
 
     Args:
-        limit: how many there may be.
-        window: within how many seconds.
+        limit: the number of attempts.
+        window: the seconds in which they count.
     """
 
     def __init__(self, limit: int, window: float) -> None:
@@ -28,7 +26,7 @@ class Attempts:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def reserve(self, key: str, now: float) -> float:
-        """Count an attempt and return 0; where none is left, return how many seconds to wait."""
+        """Count an attempt and return 0; at the limit, return how many seconds to wait."""
         with self._lock:
             times = self._times.setdefault(key, deque())
             while times and times[0] <= now - self.window:
@@ -42,7 +40,7 @@ class Attempts:
             return 0.0
 
     def release(self, key: str, now: float) -> None:
-        """Take back an attempt of a time, because it succeeded."""
+        """Uncount the attempt of a time, because it succeeded."""
         with self._lock:
             times = self._times.get(key)
             if times is None:
@@ -53,6 +51,6 @@ class Attempts:
                 del self._times[key]
 
     def forget(self, key: str) -> None:
-        """Begin anew after a success."""
+        """Reset a key after a success."""
         with self._lock:
             self._times.pop(key, None)

@@ -1,30 +1,49 @@
-"""The programs that are known: those of the settings, and those that registered themselves."""
+"""Clients of the authorization server: preconfigured, registered (RFC 7591), authenticated."""
 
 import logging
+import unicodedata
+from base64 import b64decode
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote_plus
 
-from accord.auth.authorization_server.records import Client, Refusal
-from accord.auth.authorization_server.registration import read_registration, registered
-from accord.auth.authorization_server.secrets import equal
-from accord.auth.authorization_server.settings import Settings
+import msgspec
+
+from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.models import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    REFRESH_TOKEN,
+    ClientAuthentication,
+    RegisteredClient,
+)
+from accord.auth.authorization_server.secrets import digest, equal, new_secret
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
-
-__all__ = ["Clients"]
+from accord.auth.urls import redirect_fault
 
 log = logging.getLogger("accord.auth")
 
-# A client that registers asks a person at once; this is long enough for an answer.
+# A client that registers asks the user at once; an hour is long enough for an answer.
 _UNUSED: Final = 3_600.0
+# Usual registrations have some hundred bytes, one or two URIs and short names.
+REGISTRATION_BODY_MOST: Final = 16 * 1024
+_URIS_MOST: Final = 10
+_NAME_MOST: Final = 100
+_SCOPE_MOST: Final = 1_000
+_GRANTS: Final = (AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE)
+_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class Clients:
-    """The programs that may ask for tokens."""
+    """The clients that may ask for tokens."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self._store = store
         self._settings = settings
 
-    def find(self, client_id: str) -> Client | None:
+    def find(self, client_id: str) -> RegisteredClient | None:
         """Return a client by its id."""
         return self._settings.clients.get(client_id) or self._store.client(client_id)
 
@@ -32,7 +51,7 @@ class Clients:
         """Register a program that describes itself.
 
         Raises:
-            Refusal: it may not, or not like this.
+            OAuthRefusal: it may not register, or its description is invalid.
         """
         self._check_token(authorization)
         client, secret = read_registration(
@@ -41,7 +60,7 @@ class Clients:
         with self._store.transaction():
             self._make_room(now)
             self._store.add_client(client)
-        return registered(client, secret)
+        return registration_response(client, secret)
 
     def _check_token(self, authorization: str | None) -> None:
         needed = self._settings.registration_token
@@ -49,20 +68,279 @@ class Clients:
             return
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not equal(token.strip(), needed):
-            raise Refusal("invalid_token", "registering needs the operator's token", status=401)
+            raise OAuthRefusal(
+                "invalid_token", "registration needs the operator's token", status=401
+            )
 
     def sweep(self, now: float) -> None:
-        """Forget clients that have had no grant for a long time; they can register again."""
+        """Forget clients without a grant for a long time; they can register again."""
         self._store.forget_idle_clients(now - self._settings.client_ttl)
 
     def _make_room(self, now: float) -> None:
         most = self._settings.clients_most
         if self._store.count_clients() < most:
             return
-        # Those that register and ask nobody go first, but for those that may be asking right now.
+        # Clients that never got a grant go first, except for those that may be asking right now.
         if self._store.forget_idle_client(never_used_before=now - _UNUSED):
             return
         if self._store.forget_idle_client():
             return
         log.warning("no client can register: clients_most=%d, and all of them have grants", most)
-        raise Refusal("temporarily_unavailable", "too many clients are registered", status=503)
+        raise OAuthRefusal("temporarily_unavailable", "too many clients are registered", status=503)
+
+
+class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client that the operator has set up, and that need not register.
+
+    Attributes:
+        client_id: its id.
+        secret: its secret; None for a public client.
+        name: the name that users read.
+        redirect_uris: where browsers may be redirected to; without any it uses client credentials.
+        scopes: the scopes that it may ask for; None for all.
+        grant_types: the grants that it may use; by default those that fit the other settings.
+    """
+
+    client_id: str
+    secret: str | None = None
+    name: str = ""
+    redirect_uris: tuple[str, ...] = ()
+    scopes: tuple[str, ...] | None = None
+    grant_types: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for uri in self.redirect_uris:
+            fault = redirect_fault(uri)
+            if fault is not None:
+                raise ValueError(f"redirect URI {uri!r} of {self.client_id!r} {fault}")
+        if self.secret == "":
+            raise ValueError(f"client {self.client_id!r} has an empty secret; None for no secret")
+        if CLIENT_CREDENTIALS in self._grants and self.secret is None:
+            raise ValueError(f"client {self.client_id!r} has neither a secret nor redirect URIs")
+
+    @property
+    def _grants(self) -> tuple[str, ...]:
+        if self.grant_types is not None:
+            return self.grant_types
+        if self.redirect_uris:
+            return (AUTHORIZATION_CODE, REFRESH_TOKEN)
+        return (CLIENT_CREDENTIALS,)
+
+    @property
+    def client(self) -> RegisteredClient:
+        """The client as the server stores it: the secret hashed."""
+        return RegisteredClient(
+            client_id=self.client_id,
+            name=self.name,
+            redirect_uris=self.redirect_uris,
+            grant_types=self._grants,
+            authentication="none" if self.secret is None else "client_secret_basic",
+            secret_hash=None if self.secret is None else digest(self.secret),
+            scopes=self.scopes,
+        )
+
+    def __repr__(self) -> str:
+        return f"<KnownClient {self.client_id!r}>"
+
+
+class _Registration(msgspec.Struct, kw_only=True):
+    redirect_uris: list[str] = msgspec.field(default_factory=list)
+    token_endpoint_auth_method: str = "client_secret_basic"  # noqa: S105  # the default of RFC 7591
+    grant_types: list[str] = msgspec.field(
+        default_factory=lambda: [AUTHORIZATION_CODE, REFRESH_TOKEN]
+    )
+    response_types: list[str] | None = None
+    client_name: str = ""
+    scope: str | None = None
+
+
+def read_registration(
+    body: bytes, *, now: float, known_scopes: frozenset[str]
+) -> tuple[RegisteredClient, str | None]:
+    """Read the metadata of a client; return the client, with its secret if it has one.
+
+    Raises:
+        OAuthRefusal: a field is invalid.
+    """
+    if len(body) > REGISTRATION_BODY_MOST:
+        raise OAuthRefusal(
+            "invalid_client_metadata",
+            f"a registration has at most {REGISTRATION_BODY_MOST} bytes",
+            status=413,
+        )
+    try:
+        asked = msgspec.json.decode(body, type=_Registration)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid_metadata(
+            f"the registration cannot be read: {str(error)[:200].lower()}"
+        ) from None
+    grants = _grant_types(asked)
+    _check_response_types(asked, grants)
+    secret = None if asked.token_endpoint_auth_method == "none" else new_secret()  # noqa: S105
+    client = RegisteredClient(
+        client_id=new_secret(16),
+        name=_name(asked.client_name),
+        redirect_uris=_redirect_uris(asked, grants),
+        grant_types=grants,
+        authentication=_authentication(asked.token_endpoint_auth_method),
+        secret_hash=None if secret is None else digest(secret),
+        scopes=_scopes(asked.scope, known_scopes),
+        created_at=now,
+    )
+    return client, secret
+
+
+def registration_response(client: RegisteredClient, secret: str | None) -> dict[str, Any]:
+    """Return the response to a registration."""
+    document: dict[str, Any] = {
+        "client_id": client.client_id,
+        "client_id_issued_at": int(client.created_at),
+        "redirect_uris": client.redirect_uris,
+        "grant_types": client.grant_types,
+        "response_types": ["code"] if AUTHORIZATION_CODE in client.grant_types else [],
+        "token_endpoint_auth_method": client.authentication,
+    }
+    if secret is not None:
+        document |= {"client_secret": secret, "client_secret_expires_at": 0}
+    if client.name:
+        document["client_name"] = client.name
+    if client.scopes is not None:
+        document["scope"] = " ".join(client.scopes)
+    return document
+
+
+def _invalid_metadata(why: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_client_metadata", why)
+
+
+def _grant_types(asked: _Registration) -> tuple[str, ...]:
+    grants = tuple(dict.fromkeys(asked.grant_types))
+    if CLIENT_CREDENTIALS in grants:
+        # Any program that registers could otherwise get a token without a user's consent.
+        raise _invalid_metadata("client_credentials is for clients that the operator has set up")
+    known = tuple(grant for grant in grants if grant in _GRANTS)
+    if not {AUTHORIZATION_CODE, DEVICE_CODE} & set(known):
+        raise _invalid_metadata(f"grant_types must name {AUTHORIZATION_CODE} or {DEVICE_CODE}")
+    return known
+
+
+def _check_response_types(asked: _Registration, grants: tuple[str, ...]) -> None:
+    if asked.response_types is None:
+        return
+    if AUTHORIZATION_CODE in grants and "code" not in asked.response_types:
+        raise _invalid_metadata(
+            "response_types must name code where grant_types has authorization_code"
+        )
+
+
+def _redirect_uris(asked: _Registration, grants: tuple[str, ...]) -> tuple[str, ...]:
+    uris = tuple(dict.fromkeys(asked.redirect_uris))
+    if len(uris) > _URIS_MOST:
+        raise OAuthRefusal("invalid_redirect_uri", f"at most {_URIS_MOST} redirect URIs are taken")
+    if not uris and AUTHORIZATION_CODE in grants:
+        raise OAuthRefusal("invalid_redirect_uri", "redirect_uris is missing")
+    for uri in uris:
+        fault = redirect_fault(uri)
+        if fault is not None:
+            raise OAuthRefusal("invalid_redirect_uri", f"redirect URI {uri[:200]!r} {fault}")
+    return uris
+
+
+def _authentication(method: str) -> ClientAuthentication:
+    if method not in _METHODS:
+        shown = ", ".join(_METHODS)
+        raise _invalid_metadata(
+            f"token_endpoint_auth_method must be one of {shown}, not {method[:50]!r}"
+        )
+    return method  # type: ignore[return-value]  # one of the three
+
+
+def _name(name: str) -> str:
+    name = " ".join(name.split())
+    if len(name) > _NAME_MOST:
+        raise _invalid_metadata(f"client_name has at most {_NAME_MOST} characters")
+    # Invisible characters, and those that change the direction of text, can disguise a name.
+    if any(unicodedata.category(each) in ("Cc", "Cf", "Co", "Cs") for each in name):
+        raise _invalid_metadata("client_name has invisible characters")
+    return name
+
+
+def _scopes(scope: str | None, known: frozenset[str]) -> tuple[str, ...] | None:
+    if scope is None:
+        return None
+    if len(scope) > _SCOPE_MOST:
+        raise _invalid_metadata(f"scope has at most {_SCOPE_MOST} characters")
+    kept = tuple(each for each in dict.fromkeys(scope.split()) if each in known)
+    return kept or None
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """The client id and secret that were presented."""
+
+    client_id: str
+    secret: str | None
+
+
+def authenticate_client(
+    headers: Mapping[str, str],
+    form: Mapping[str, str],
+    client: Callable[[str], RegisteredClient | None],
+) -> RegisteredClient:
+    """Return the client that sent a request.
+
+    Raises:
+        OAuthRefusal: the client id is missing or unknown, or the secret is wrong.
+    """
+    claim = _claim(headers, form)
+    found = client(claim.client_id)
+    if found is None:
+        raise _invalid_client(f"client {claim.client_id[:100]!r} is not registered here")
+    if found.secret_hash is None:
+        if claim.secret is not None:
+            raise _invalid_client("the client has no secret and must not send one")
+        return found
+    # Digests are compared: they have one length, whatever was sent.
+    if claim.secret is None or not equal(digest(claim.secret), found.secret_hash):
+        raise _invalid_client("the client's secret is wrong or missing")
+    return found
+
+
+def presented_client_id(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:
+    """Return the client id that a request presents; None if it cannot be read."""
+    try:
+        return _claim(headers, form).client_id
+    except OAuthRefusal:
+        return None
+
+
+def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:
+    header = headers.get("authorization")
+    if header is None:
+        client_id = form.get("client_id")
+        if client_id is None:
+            raise _invalid_client("client_id is missing")
+        return _Claim(client_id, form.get("client_secret"))
+    if "client_secret" in form:
+        raise OAuthRefusal("invalid_request", "the client's secret is sent twice")
+    claim = _basic(header)
+    if form.get("client_id", claim.client_id) != claim.client_id:
+        raise OAuthRefusal("invalid_request", "client_id differs from the Authorization header")
+    return claim
+
+
+def _basic(header: str) -> _Claim:
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() != "basic":
+        raise _invalid_client("the Authorization header must be Basic")
+    try:
+        name, colon, secret = b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        raise _invalid_client("the Authorization header cannot be read") from None
+    if not colon:
+        raise _invalid_client("the Authorization header has no colon")
+    # RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
+    return _Claim(unquote_plus(name), unquote_plus(secret) or None)
+
+
+def _invalid_client(why: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_client", why, status=401)

@@ -1,4 +1,4 @@
-"""The authorization endpoint and the page for devices: a person is asked, and answers."""
+"""The authorization endpoint and the page for devices: the user is asked, and decides."""
 
 import secrets
 from typing import Any, Final
@@ -6,43 +6,46 @@ from typing import Any, Final
 import msgspec
 
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.authorize import (
-    Authorization,
-    SentBack,
-    chosen_resource,
-    chosen_scopes,
+from accord.auth.authorization_server.authorization_request import (
+    ConsentRequest,
+    RedirectedRefusal,
+    choose_resource,
+    choose_scopes,
     is_trusted_redirect,
     read_authorization,
-    sent_back,
+    redirect_location,
 )
 from accord.auth.authorization_server.clients import Clients
-from accord.auth.authorization_server.exchange import Request, Response, parameters, redirect
 from accord.auth.authorization_server.grants import Grants
+from accord.auth.authorization_server.login import Logins
+from accord.auth.authorization_server.messages import (
+    OAuthRefusal,
+    OAuthResponse,
+    Request,
+    parse_form,
+    redirect,
+)
+from accord.auth.authorization_server.models import (
+    DEVICE_CODE,
+    AuthorizationCode,
+    DeviceRequest,
+    RegisteredClient,
+    StoredGrant,
+)
 from accord.auth.authorization_server.pages import (
-    Question,
+    ConsentQuestion,
     code_page,
     consent_page,
     done_page,
     fault_page,
     leaving_page,
 )
-from accord.auth.authorization_server.people import People
-from accord.auth.authorization_server.records import (
-    DEVICE_CODE,
-    Client,
-    Code,
-    DeviceRequest,
-    Grant,
-    Refusal,
-)
 from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
-from accord.auth.authorization_server.urls import is_loopback_url
+from accord.auth.urls import is_loopback_url
 
-__all__ = ["Consent"]
-
-# Consonants that are not mistaken for each other and make no words (RFC 8628, section 6.1).
+# Consonants that are not confused with each other and form no words (RFC 8628, section 6.1).
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 _LENGTH: Final = 8
 _INTERVAL: Final = 5.0
@@ -52,123 +55,129 @@ _DEVICES_MOST: Final = 1_000
 
 
 class Consent:
-    """Asks people what programs may do for them."""
+    """Asks users what programs may do for them."""
 
-    def __init__(self, store: Store, grants: Grants, clients: Clients, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, grants: Grants, clients: Clients, settings: AuthorizationServerSettings
+    ) -> None:
         self._store = store
         self._grants = grants
         self._clients = clients
         self._settings = settings
-        self._people = People(store, settings)
+        self._logins = Logins(store, settings)
         self._guesses = Attempts(_GUESSES, _WINDOW)
 
     # -- the authorization endpoint
 
-    def authorize(self, request: Request, now: float) -> Response:
+    def authorize(self, request: Request, now: float) -> OAuthResponse:
         """Answer a browser at the authorization endpoint."""
         try:
             asked = read_authorization(
-                parameters(request.query),
+                parse_form(request.query),
                 client=self._clients.find,
                 settings=self._settings,
                 resources=request.resources,
                 issuer=request.issuer,
             )
             form = request.form() if request.method == "POST" else None
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             return fault_page("This request cannot be served", [_sentence(refusal)])
-        except SentBack as error:
+        except RedirectedRefusal as error:
             if error.is_trusted:
                 return redirect(error.location)
             return leaving_page(_sentence(error.refusal), error.location)
         action = f"{request.issuer.rstrip('/')}/authorize?{request.query}"
-        person = self._people.subject(request, now)
+        user = self._logins.subject(request, now)
         if form is None:
-            return self._shown(request, asked, person, action, now)
-        if not self._people.is_ours(request, form):
-            return _STALE
-        if form.get("step") == "consent" and person is not None:
-            return self._decided(request, asked, person, form.get("decision"), now)
-        return self._entered(request, form, action, now)
+            return self._ask_user(request, asked, user, action, now)
+        if not self._logins.is_ours(request, form):
+            return _STALE_PAGE
+        if form.get("step") == "consent" and user is not None:
+            return self._decide(request, asked, user, form.get("decision"), now)
+        return self._log_in_or_out(request, form, action, now)
 
-    def _entered(self, request: Request, form: dict[str, str], action: str, now: float) -> Response:
-        """Take a form that is about who it is."""
-        if form.get("step") == "login" and self._people.may_leave:
-            return self._people.log_in(request, form, action, now)
+    def _log_in_or_out(
+        self, request: Request, form: dict[str, str], action: str, now: float
+    ) -> OAuthResponse:
+        """Handle a form that logs the user in or out."""
+        if form.get("step") == "login" and self._logins.may_leave:
+            return self._logins.log_in(request, form, action, now)
         if form.get("step") == "leave":
-            self._people.log_out(request)
+            self._logins.log_out(request)
         return redirect(action)
 
-    def _shown(
+    def _ask_user(
         self,
         request: Request,
-        asked: Authorization,
-        person: str | None,
+        asked: ConsentRequest,
+        user: str | None,
         action: str,
         now: float,
-    ) -> Response:
-        """Ask who it is, or what they allow; or neither where that is settled."""
-        if self._settings.auto_approve and person is not None:
+    ) -> OAuthResponse:
+        """Show the login or the consent page; neither if the decision is already known."""
+        if self._settings.auto_approve and user is not None:
             if not is_loopback_url(asked.redirect_uri):
-                why = "Where nobody is asked, programs may only return to this computer."
+                why = "Without a consent page, programs may only return to this computer."
                 return fault_page("This request cannot be served", [why])
-            return self._allowed(request, asked, person, now)
-        if person is not None and self._is_remembered(asked, person):
-            return self._allowed(request, asked, person, now)
+            return self._allow(request, asked, user, now)
+        if user is not None and self._is_remembered(asked, user):
+            return self._allow(request, asked, user, now)
         if asked.is_silent:
-            error = "login_required" if person is None else "consent_required"
-            refusal = Refusal(error, "the person has to be asked")
-            back = self._refused(request, asked, error, refusal.description)
+            error = "login_required" if user is None else "consent_required"
+            refusal = OAuthRefusal(error, "the user has to be asked")
+            back = self._send_back_error(request, asked, error, refusal.description)
             if is_trusted_redirect(asked.redirect_uri, asked.client, self._settings):
                 return back
             return leaving_page(_sentence(refusal), dict(back.headers)["location"])
-        if person is None:
-            return self._people.ask(request, action)
-        browser = self._people.browser(request)
-        question = Question(
+        if user is None:
+            return self._logins.ask(request, action)
+        browser = self._logins.browser(request)
+        question = ConsentQuestion(
             name=asked.client.shown_name,
             returns_to=asked.redirect_uri,
-            scopes=self._described(asked.scopes),
+            scopes=self._describe_scopes(asked.scopes),
             server=asked.resource,
-            person=person,
-            may_leave=self._people.may_leave,
+            user=user,
+            may_leave=self._logins.may_leave,
         )
-        token = self._people.form_token(browser, request)
+        token = self._logins.form_token(browser, request)
         page = consent_page(question, action=action, token=token)
-        return self._people.for_browser(page, browser, request)
+        return self._logins.for_browser(page, browser, request)
 
-    def _described(self, scopes: tuple[str, ...]) -> dict[str, str]:
+    def _describe_scopes(self, scopes: tuple[str, ...]) -> dict[str, str]:
         if self._settings.scopes and not scopes:
             return {"": "use what needs no permission of its own"}
         return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
 
-    def _is_remembered(self, asked: Authorization, person: str) -> bool:
+    def _is_remembered(self, asked: ConsentRequest, user: str) -> bool:
         if not self._settings.remember_consent:
             return False
-        before = self._store.consented(person, asked.client.client_id, asked.resource)
+        before = self._store.consented_scopes(user, asked.client.client_id, asked.resource)
         return before is not None and before >= set(asked.scopes)
 
-    def _decided(
+    def _decide(
         self,
         request: Request,
-        asked: Authorization,
-        person: str,
+        asked: ConsentRequest,
+        user: str,
         decision: str | None,
         now: float,
-    ) -> Response:
+    ) -> OAuthResponse:
         if decision != "allow":
-            return self._refused(request, asked, "access_denied", "the person said no")
-        return self._allowed(request, asked, person, now)
+            return self._send_back_error(request, asked, "access_denied", "the user declined")
+        return self._allow(request, asked, user, now)
 
-    def _allowed(self, request: Request, asked: Authorization, person: str, now: float) -> Response:
-        grant = Grant(
+    def _allow(
+        self, request: Request, asked: ConsentRequest, user: str, now: float
+    ) -> OAuthResponse:
+        grant = StoredGrant(
             grant_id=new_secret(16),
             client_id=asked.client.client_id,
-            subject=person,
+            subject=user,
             scopes=asked.scopes,
             resource=asked.resource,
         )
-        code = Code(
+        code = AuthorizationCode(
             grant=grant,
             redirect_uri=asked.redirect_uri,
             challenge=asked.challenge,
@@ -177,10 +186,14 @@ class Consent:
         if self._settings.remember_consent:
             self._store.remember_consent(grant)
         secret = self._grants.issue_code(code, now)
-        return redirect(sent_back(asked.redirect_uri, request.issuer, asked.state, code=secret))
+        return redirect(
+            redirect_location(asked.redirect_uri, request.issuer, asked.state, code=secret)
+        )
 
-    def _refused(self, request: Request, asked: Authorization, error: str, why: str) -> Response:
-        location = sent_back(
+    def _send_back_error(
+        self, request: Request, asked: ConsentRequest, error: str, why: str
+    ) -> OAuthResponse:
+        location = redirect_location(
             asked.redirect_uri,
             request.issuer,
             asked.state,
@@ -192,25 +205,27 @@ class Consent:
     # -- devices
 
     def add_device(
-        self, client: Client, form: dict[str, str], request: Request, now: float
+        self, client: RegisteredClient, form: dict[str, str], request: Request, now: float
     ) -> dict[str, Any]:
-        """Answer a device that has no browser of its own.
+        """Answer a device without a browser of its own.
 
         Raises:
-            Refusal: it may not ask, or too many wait already.
+            OAuthRefusal: the client may not use this grant, or too many devices wait already.
         """
         if DEVICE_CODE not in client.grant_types:
-            raise Refusal("unauthorized_client", f"the client is not registered for {DEVICE_CODE}")
+            raise OAuthRefusal(
+                "unauthorized_client", f"the client is not registered for {DEVICE_CODE}"
+            )
         if self._store.count_devices() >= _DEVICES_MOST:
-            raise Refusal("temporarily_unavailable", "too many devices wait", status=503)
+            raise OAuthRefusal("temporarily_unavailable", "too many devices wait", status=503)
         letters = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
         device = DeviceRequest(
-            grant=Grant(
+            grant=StoredGrant(
                 grant_id=new_secret(16),
                 client_id=client.client_id,
                 subject="",
-                scopes=chosen_scopes(form.get("scope"), client, self._settings),
-                resource=chosen_resource(form.get("resource"), request.resources),
+                scopes=choose_scopes(form.get("scope"), client, self._settings),
+                resource=choose_resource(form.get("resource"), request.resources),
             ),
             user_code=letters,
             expires_at=now + self._settings.device_ttl,
@@ -218,7 +233,7 @@ class Consent:
         )
         secret = new_secret()
         self._store.add_device(digest(secret), device)
-        place, shown = f"{request.issuer.rstrip('/')}/device", _written(letters)
+        place, shown = f"{request.issuer.rstrip('/')}/device", _format_user_code(letters)
         return {
             "device_code": secret,
             "user_code": shown,
@@ -228,80 +243,80 @@ class Consent:
             "interval": int(_INTERVAL),
         }
 
-    def device(self, request: Request, now: float) -> Response:
+    def device(self, request: Request, now: float) -> OAuthResponse:
         """Answer a browser at the page for devices."""
         try:
-            given = parameters(request.query)
+            given = parse_form(request.query)
             form = request.form() if request.method == "POST" else None
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             return fault_page("This request cannot be served", [_sentence(refusal)])
         query = f"?{request.query}" if request.query else ""
         action = f"{request.issuer.rstrip('/')}/device{query}"
-        person = self._people.subject(request, now)
-        if form is not None and not self._people.is_ours(request, form):
-            return _STALE
-        if form is not None and (person is None or form.get("step") in ("login", "leave")):
-            return self._entered(request, form, action, now)
-        if person is None:
-            return self._people.ask(request, action)
+        user = self._logins.subject(request, now)
+        if form is not None and not self._logins.is_ours(request, form):
+            return _STALE_PAGE
+        if form is not None and (user is None or form.get("step") in ("login", "leave")):
+            return self._log_in_or_out(request, form, action, now)
+        if user is None:
+            return self._logins.ask(request, action)
         if form is not None and form.get("step") == "consent":
-            return self._device_decided(request, form, person, action, now)
+            return self._decide_device(request, form, user, action, now)
         user_code = (form or given).get("user_code")
-        return self._device_shown(request, user_code, person, action, now)
+        return self._ask_about_device(request, user_code, user, action, now)
 
-    def _device_shown(
-        self, request: Request, user_code: str | None, person: str, action: str, now: float
-    ) -> Response:
-        browser = self._people.browser(request)
-        token = self._people.form_token(browser, request)
+    def _ask_about_device(
+        self, request: Request, user_code: str | None, user: str, action: str, now: float
+    ) -> OAuthResponse:
+        browser = self._logins.browser(request)
+        token = self._logins.form_token(browser, request)
         fault, status = "", 200
         if user_code is not None:
-            found, fault, status = self._waiting(person, user_code, now)
+            found, fault, status = self._find_waiting_device(user, user_code, now)
             client = None if found is None else self._clients.find(found[1].grant.client_id)
             if found is not None and client is not None:
                 device = found[1]
-                question = Question(
+                question = ConsentQuestion(
                     name=client.shown_name,
                     returns_to=None,
-                    scopes=self._described(device.grant.scopes),
+                    scopes=self._describe_scopes(device.grant.scopes),
                     server=device.grant.resource,
-                    person=person,
-                    may_leave=self._people.may_leave,
-                    user_code=_written(device.user_code),
+                    user=user,
+                    may_leave=self._logins.may_leave,
+                    user_code=_format_user_code(device.user_code),
                 )
                 page = consent_page(question, action=action, token=token)
-                return self._people.for_browser(page, browser, request)
+                return self._logins.for_browser(page, browser, request)
         page = code_page(action=action, token=token, fault=fault, status=status)
-        return self._people.for_browser(page, browser, request)
+        return self._logins.for_browser(page, browser, request)
 
-    def _device_decided(
-        self, request: Request, form: dict[str, str], person: str, action: str, now: float
-    ) -> Response:
+    def _decide_device(
+        self, request: Request, form: dict[str, str], user: str, action: str, now: float
+    ) -> OAuthResponse:
         with self._store.transaction():
-            found, fault, status = self._waiting(person, form.get("user_code", ""), now)
+            found, fault, status = self._find_waiting_device(user, form.get("user_code", ""), now)
             if found is None:
-                token = self._people.form_token(self._people.browser(request), request)
+                token = self._logins.form_token(self._logins.browser(request), request)
                 return code_page(action=action, token=token, fault=fault, status=status)
             hashed, device = found
             is_allowed = form.get("decision") == "allow"
             decided = msgspec.structs.replace(
                 device,
                 state="allowed" if is_allowed else "denied",
-                grant=msgspec.structs.replace(device.grant, subject=person),
+                grant=msgspec.structs.replace(device.grant, subject=user),
             )
             self._store.add_device(hashed, decided)
         if is_allowed:
             return done_page("The device is connected", ["You can close this page."])
         return done_page("The device was refused", ["You can close this page."])
 
-    def _waiting(
-        self, person: str, user_code: str, now: float
+    def _find_waiting_device(
+        self, user: str, user_code: str, now: float
     ) -> tuple[tuple[str, DeviceRequest] | None, str, int]:
-        """Find the device that shows a code; else say what to tell the person.
+        """Find the device that shows a code; otherwise return a message and a status.
 
-        Counted by person: guesses of others, behind the same address, are not theirs.
+        Guesses are counted by user: other users may be behind the same address.
         """
-        if self._guesses.reserve(person, now) > 0:
+        if self._guesses.reserve(user, now) > 0:
             return None, "Too many attempts. Try again in some minutes.", 429
         letters = "".join(each for each in user_code.upper() if each in _LETTERS)
         hashed = self._store.device_hash(letters)
@@ -313,20 +328,20 @@ class Consent:
             or now >= device.expires_at
         ):
             return None, "No device waits with this code.", 400
-        self._guesses.release(person, now)
+        self._guesses.release(user, now)
         return (hashed, device), "", 200
 
 
-_STALE: Final = fault_page(
+_STALE_PAGE: Final = fault_page(
     "This page is too old",
     ["Start again from the program that sent you here.", "Cookies must be allowed for this site."],
     status=403,
 )
 
 
-def _sentence(refusal: Refusal) -> str:
+def _sentence(refusal: OAuthRefusal) -> str:
     return f"{refusal.description[:1].upper()}{refusal.description[1:]}. ({refusal.error})"
 
 
-def _written(letters: str) -> str:
+def _format_user_code(letters: str) -> str:
     return f"{letters[:4]}-{letters[4:]}"

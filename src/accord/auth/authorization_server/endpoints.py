@@ -1,29 +1,37 @@
-"""The endpoints: a request in, an answer out, the clock passed in. Blocks; runs off the loop."""
+"""The endpoints: a request in, a response out, the clock passed in. Blocks; runs off the loop."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.client_authentication import authenticated, claimed_client
-from accord.auth.authorization_server.clients import Clients
-from accord.auth.authorization_server.consent import Consent
-from accord.auth.authorization_server.exchange import Request, Response, json_answer
-from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.keys import Keys
-from accord.auth.authorization_server.metadata import (
-    authorization_server_metadata,
-    openid_configuration,
+from accord.auth.authorization_server.clients import (
+    Clients,
+    authenticate_client,
+    presented_client_id,
 )
-from accord.auth.authorization_server.records import Client, Refusal
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.consent import Consent
+from accord.auth.authorization_server.grants import Grants
+from accord.auth.authorization_server.messages import (
+    OAuthRefusal,
+    OAuthResponse,
+    Request,
+    json_response,
+)
+from accord.auth.authorization_server.models import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    REFRESH_TOKEN,
+    RegisteredClient,
+)
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
-from accord.auth.hosts import source_of
+from accord.bindings.addresses import client_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["AUTHORIZATION_SERVER", "OPENID", "PATHS", "Endpoints"]
 
 AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
@@ -36,7 +44,7 @@ PATHS: Final = (
     "/revoke",
     "/token",
 )
-# People look at these; programs in browsers of other sites need not read them.
+# Pages for users: scripts of other sites need not read them.
 _PAGES: Final = ("/authorize", "/device")
 _CACHED: Final = "public, max-age=300"
 _CORS: Final = (("access-control-allow-origin", "*"),)
@@ -46,19 +54,20 @@ _PREFLIGHT: Final = (
     ("access-control-max-age", "600"),
 )
 _WINDOW: Final = 60.0
-# By client and address: an honest client fails now and then, and never so often.
+# By client and address: correct clients fail now and then, but not every second.
 _FAILURES: Final = 60
 _REGISTRATIONS: Final = 60
 _SWEEP: Final = 60.0
 _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
+_METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
 class Endpoints:
     """Answers the requests to an authorization server."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self.store = store
-        self.keys = Keys(
+        self.keys = SigningKeys(
             store,
             algorithm=settings.algorithm,
             rotate_after=settings.key_ttl,
@@ -72,7 +81,7 @@ class Endpoints:
         self._registrations = Attempts(_REGISTRATIONS, _WINDOW)
         self._devices = Attempts(_REGISTRATIONS, _WINDOW)
         self._swept_at = 0.0
-        self._served: dict[tuple[str, str], Callable[[Request, float], Response]] = {
+        self._routes: dict[tuple[str, str], Callable[[Request, float], OAuthResponse]] = {
             ("GET", AUTHORIZATION_SERVER): self._metadata,
             ("GET", OPENID): self._openid,
             ("GET", "/jwks"): self._jwks,
@@ -86,34 +95,34 @@ class Endpoints:
             ("POST", "/register"): self._register,
         }
 
-    def respond(self, request: Request, now: float) -> Response:
+    def respond(self, request: Request, now: float) -> OAuthResponse:
         """Answer a request."""
         self._sweep(now)
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS" and request.path not in _PAGES:
-            return Response(status=204, headers=_CORS + _PREFLIGHT)
-        served = self._served.get((method, request.path))
+            return OAuthResponse(status=204, headers=_CORS + _PREFLIGHT)
+        served = self._routes.get((method, request.path))
         if served is None:
-            allowed = [verb for verb, path in self._served if path == request.path]
-            refusal = Refusal("invalid_request", "this method is not served here", status=405)
-            return _refused(refusal).adding(("allow", ", ".join(allowed)))
+            allowed = [verb for verb, path in self._routes if path == request.path]
+            refusal = OAuthRefusal("invalid_request", "this method is not served here", status=405)
+            return _refusal_response(refusal).with_headers(("allow", ", ".join(allowed)))
         if request.path in _PAGES:
             return served(request, now)
         try:
             response = served(request, now)
-        except Refusal as refusal:
-            response = _refused(refusal)
-        return response.adding(*_CORS)
+        except OAuthRefusal as refusal:
+            response = _refusal_response(refusal)
+        return response.with_headers(*_CORS)
 
     @contextmanager
-    def _limited(self, key: str, now: float) -> Iterator[None]:
-        """Count what fails within as a guess, and refuse where there were too many."""
+    def _limit_failures(self, key: str, now: float) -> Iterator[None]:
+        """Count failures within the block as guesses, and refuse after too many."""
         if self._failures.reserve(key, now) > 0:
-            raise Refusal("slow_down", "too many failures; wait a minute", status=429)
+            raise OAuthRefusal("slow_down", "too many failures; wait a minute", status=429)
         is_guess = False
         try:
             yield
-        except Refusal as refusal:
+        except OAuthRefusal as refusal:
             is_guess = refusal.error in _COUNTED
             raise
         finally:
@@ -121,17 +130,19 @@ class Endpoints:
                 self._failures.release(key, now)
 
     @contextmanager
-    def _authenticated(
+    def _authenticate(
         self, request: Request, form: dict[str, str], now: float
-    ) -> Iterator[Client]:
-        """Say which client asks; its failures turn away no other client of the same address.
+    ) -> Iterator[RegisteredClient]:
+        """Yield the client of a request; failures of one client do not affect another.
 
-        Clients that are not known share one count: any number of names can be made up.
+        Unknown clients of one address share one count: any number of ids can be made up.
         """
-        name = claimed_client(request.headers, form)
+        name = presented_client_id(request.headers, form)
         known = name is not None and self._clients.find(name) is not None
-        with self._limited(f"{source_of(request.address)} {name if known else ''}", now):
-            yield authenticated(request.headers, form, self._clients.find)
+        with self._limit_failures(
+            f"{client_network(request.address)} {name if known else ''}", now
+        ):
+            yield authenticate_client(request.headers, form, self._clients.find)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept_at >= _SWEEP:
@@ -141,66 +152,104 @@ class Endpoints:
 
     # -- documents
 
-    def _metadata(self, request: Request, now: float) -> Response:
+    def _metadata(self, request: Request, now: float) -> OAuthResponse:
         document = authorization_server_metadata(request.issuer, self._settings)
-        return json_answer(document, cache=_CACHED)
+        return json_response(document, cache=_CACHED)
 
-    def _openid(self, request: Request, now: float) -> Response:
-        return json_answer(openid_configuration(request.issuer, self._settings), cache=_CACHED)
+    def _openid(self, request: Request, now: float) -> OAuthResponse:
+        return json_response(openid_configuration(request.issuer, self._settings), cache=_CACHED)
 
-    def _jwks(self, request: Request, now: float) -> Response:
-        return json_answer(self.keys.jwks(now), cache=_CACHED)
+    def _jwks(self, request: Request, now: float) -> OAuthResponse:
+        return json_response(self.keys.jwks(now), cache=_CACHED)
 
     # -- tokens
 
-    def _token(self, request: Request, now: float) -> Response:
+    def _token(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
-        with self._authenticated(request, form, now) as client:
+        with self._authenticate(request, form, now) as client:
             given = self._grants.tokens(
                 client, form, issuer=request.issuer, resources=request.resources, now=now
             )
-        return json_answer(given, pragma="no-cache")
+        return json_response(given, pragma="no-cache")
 
-    def _revoke(self, request: Request, now: float) -> Response:
+    def _revoke(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
-        with self._authenticated(request, form, now) as client:
+        with self._authenticate(request, form, now) as client:
             token = form.get("token")
             if token is None:
-                raise Refusal("invalid_request", "token is missing")
+                raise OAuthRefusal("invalid_request", "token is missing")
             self._grants.revoke(client, token, now)
-        # The same answer for tokens that never were (RFC 7009, section 2.2).
-        return json_answer({})
+        # The same response for unknown tokens (RFC 7009, section 2.2).
+        return json_response({})
 
-    def _device_authorization(self, request: Request, now: float) -> Response:
+    def _device_authorization(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
-        with self._authenticated(request, form, now) as client:
+        with self._authenticate(request, form, now) as client:
             _count(self._devices, request, now)
-            return json_answer(self._consent.add_device(client, form, request, now))
+            return json_response(self._consent.add_device(client, form, request, now))
 
-    def _register(self, request: Request, now: float) -> Response:
+    def _register(self, request: Request, now: float) -> OAuthResponse:
         if not self._settings.registration:
-            raise Refusal("access_denied", "registration is turned off here", status=403)
+            raise OAuthRefusal("access_denied", "registration is turned off here", status=403)
         _count(self._registrations, request, now)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal("invalid_client_metadata", "the body must be application/json")
+            raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
-        with self._limited(f"{source_of(request.address)} /register", now):
-            told = self._clients.register(request.body, authorization, now)
-        return json_answer(told, status=201)
+        with self._limit_failures(f"{client_network(request.address)} /register", now):
+            document = self._clients.register(request.body, authorization, now)
+        return json_response(document, status=201)
 
 
 def _count(requests: Attempts, request: Request, now: float) -> None:
-    """Count what anybody may ask for and what is kept for a while."""
-    if requests.reserve(source_of(request.address), now) > 0:
-        raise Refusal("slow_down", "too many requests of this kind; wait a minute", status=429)
+    """Count requests that need no authentication and leave something in the store."""
+    if requests.reserve(client_network(request.address), now) > 0:
+        raise OAuthRefusal("slow_down", "too many requests of this kind; wait a minute", status=429)
 
 
-def _refused(refusal: Refusal) -> Response:
+def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
     document = {"error": refusal.error, "error_description": refusal.description}
-    response = json_answer(document, status=refusal.status)
+    response = json_response(document, status=refusal.status)
     if refusal.status == 401:
-        response = response.adding(("www-authenticate", 'Basic realm="accord"'))
+        response = response.with_headers(("www-authenticate", 'Basic realm="accord"'))
     elif refusal.status in (429, 503):
-        response = response.adding(("retry-after", str(int(_WINDOW))))
+        response = response.with_headers(("retry-after", str(int(_WINDOW))))
     return response
+
+
+def authorization_server_metadata(
+    issuer: str, settings: AuthorizationServerSettings
+) -> dict[str, Any]:
+    """Return the document of RFC 8414."""
+    grants = [AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE]
+    if any(CLIENT_CREDENTIALS in client.grant_types for client in settings.clients.values()):
+        grants.append(CLIENT_CREDENTIALS)
+    base = issuer.rstrip("/")
+    document: dict[str, Any] = {
+        "issuer": issuer,
+        "authorization_endpoint": f"{base}/authorize",
+        "token_endpoint": f"{base}/token",
+        "revocation_endpoint": f"{base}/revoke",
+        "device_authorization_endpoint": f"{base}/device_authorization",
+        "jwks_uri": f"{base}/jwks",
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": grants,
+        "token_endpoint_auth_methods_supported": _METHODS,
+        "revocation_endpoint_auth_methods_supported": _METHODS,
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,  # auth.iss.as-advertises
+    }
+    if settings.scopes:
+        document["scopes_supported"] = list(settings.scopes)
+    if settings.registration:
+        document["registration_endpoint"] = f"{base}/register"
+    return document
+
+
+def openid_configuration(issuer: str, settings: AuthorizationServerSettings) -> dict[str, Any]:
+    """Return the same for clients that look for OpenID discovery; without ID tokens."""
+    return authorization_server_metadata(issuer, settings) | {
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [settings.algorithm],
+    }

@@ -9,28 +9,27 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.authorize import (
+from accord.auth.authorization_server.access_tokens import SigningKeys
+from accord.auth.authorization_server.authorization_request import (
     allowed_scopes,
-    chosen_resource,
-    chosen_scopes,
+    choose_resource,
+    choose_scopes,
 )
-from accord.auth.authorization_server.keys import Keys, load_jwt
-from accord.auth.authorization_server.records import (
+from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
-    Client,
-    Code,
-    Grant,
-    Refusal,
+    AuthorizationCode,
+    RegisteredClient,
+    StoredGrant,
 )
-from accord.auth.authorization_server.secrets import digest, equal, new_secret, pkce_challenge
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.secrets import digest, equal, new_secret
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
-from accord.auth.authorization_server.urls import same_resource
-
-__all__ = ["Grants"]
+from accord.auth.pkce import challenge_of
+from accord.auth.urls import is_same_resource
 
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 # By how much a client that polls too fast has to slow down (RFC 8628, section 3.5).
@@ -38,14 +37,16 @@ _SLOWER: Final = 5.0
 
 
 class Grants:
-    """Gives tokens for what people, or the operator, have allowed."""
+    """Issues and revokes tokens for the grants of users and of the operator."""
 
-    def __init__(self, store: Store, keys: Keys, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, keys: SigningKeys, settings: AuthorizationServerSettings
+    ) -> None:
         self._store = store
         self._keys = keys
         self._settings = settings
 
-    def issue_code(self, code: Code, now: float) -> str:
+    def issue_code(self, code: AuthorizationCode, now: float) -> str:
         """Make an authorization code for a grant."""
         secret = new_secret()
         with self._store.transaction():
@@ -56,7 +57,7 @@ class Grants:
 
     def tokens(
         self,
-        client: Client,
+        client: RegisteredClient,
         form: Mapping[str, str],
         *,
         issuer: str,
@@ -66,144 +67,164 @@ class Grants:
         """Answer a token request.
 
         Raises:
-            Refusal: no token is given.
+            OAuthRefusal: no token is issued.
         """
-        kind = _needed(form, "grant_type")
+        kind = _require_field(form, "grant_type")
         known = (AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS, DEVICE_CODE)
         if kind not in known:
-            raise Refusal("unsupported_grant_type", f"grant_type {kind[:100]!r} is not supported")
+            raise OAuthRefusal(
+                "unsupported_grant_type", f"grant_type {kind[:100]!r} is not supported"
+            )
         if kind not in client.grant_types:
-            raise Refusal("unauthorized_client", f"the client is not registered for {kind}")
+            raise OAuthRefusal("unauthorized_client", f"the client is not registered for {kind}")
         with self._store.transaction():
             scopes: tuple[str, ...] | None = None
             if kind == AUTHORIZATION_CODE:
-                grant = self._by_code(client, form, now)
+                grant = self._grant_by_code(client, form, now)
             elif kind == REFRESH_TOKEN:
-                grant = self._by_refresh_token(client, form, now)
-                scopes = _narrowed(form.get("scope"), grant)
+                grant = self._grant_by_refresh_token(client, form, now)
+                scopes = _narrow_scopes(form.get("scope"), grant)
             elif kind == DEVICE_CODE:
-                grant = self._by_device_code(client, form, now)
+                grant = self._grant_by_device_code(client, form, now)
             else:
-                grant = self._by_credentials(client, form, resources, now)
+                grant = self._grant_by_credentials(client, form, resources, now)
             if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
                 self._revoke(grant.grant_id, now)
-                raise _invalid("whom it was given for may not log in here any more")
+                raise _invalid_grant("its user may not log in here any more")
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=issuer, now=now)
 
-    def revoke(self, client: Client, token: str, now: float) -> str | None:
-        """Revoke all that came with a token; return the grant, None where there is none."""
+    def revoke(self, client: RegisteredClient, token: str, now: float) -> str | None:
+        """Revoke the grant of a token; return its id, None for an unknown token."""
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
-            grant_id = found[0] if found is not None else self._grant_of(token, now)
+            grant_id = found[0] if found is not None else self._grant_in(token, now)
             grant = None if grant_id is None else self._store.grant(grant_id)
-            # A token of somebody else is none at all (RFC 7009, section 2.1).
+            # A token of another client counts as unknown (RFC 7009, section 2.1).
             if grant is None or grant.client_id != client.client_id:
                 return None
             self._revoke(grant.grant_id, now)
             return grant.grant_id
 
+    def _grant_in(self, token: str, now: float) -> str | None:
+        """Return the grant that an access token of ours names; it may have expired."""
+        claims = self._keys.read(token, now) or {}
+        grant = claims.get("grant")
+        return grant if isinstance(grant, str) else None
+
     # -- the ways to a grant
 
-    def _by_code(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
-        hashed = digest(_needed(form, "code"))
+    def _grant_by_code(
+        self, client: RegisteredClient, form: Mapping[str, str], now: float
+    ) -> StoredGrant:
+        hashed = digest(_require_field(form, "code"))
         code = self._store.code(hashed)
         if code is None:
-            raise _invalid("the code is not known")
+            raise _invalid_grant("the code is not known")
         if not self._store.use_code(hashed, now):
-            # Somebody has stolen it, now or before.
+            # It was stolen, now or before.
             self._revoke(code.grant.grant_id, now)
-            raise _invalid("the code was used before; what came from it is revoked")
+            raise _invalid_grant("the code was used before; its tokens are revoked")
         if code.grant.client_id != client.client_id:
-            raise _invalid("the code was given to another client")
+            raise _invalid_grant("the code was given to another client")
         if now >= code.expires_at:
-            raise _invalid("the code has expired")
+            raise _invalid_grant("the code has expired")
         if form.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
-            raise _invalid("redirect_uri is not that of the authorization request")
-        verifier = _needed(form, "code_verifier")
-        if not _VERIFIER.fullmatch(verifier) or not equal(pkce_challenge(verifier), code.challenge):
-            raise _invalid("code_verifier does not fit the challenge")
-        return self._alive(code.grant.grant_id)
+            raise _invalid_grant("redirect_uri differs from the authorization request")
+        verifier = _require_field(form, "code_verifier")
+        if not _VERIFIER.fullmatch(verifier) or not equal(challenge_of(verifier), code.challenge):
+            raise _invalid_grant("code_verifier does not match the challenge")
+        return self._valid_grant(code.grant.grant_id)
 
-    def _by_refresh_token(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
-        hashed = digest(_needed(form, "refresh_token"))
+    def _grant_by_refresh_token(
+        self, client: RegisteredClient, form: Mapping[str, str], now: float
+    ) -> StoredGrant:
+        hashed = digest(_require_field(form, "refresh_token"))
         found = self._store.refresh_token(hashed)
         if found is None:
-            raise _invalid("the refresh token is not known")
+            raise _invalid_grant("the refresh token is not known")
         grant_id, expires_at, used_at = found
-        grant = self._alive(grant_id)
+        grant = self._valid_grant(grant_id)
         if grant.client_id != client.client_id:
-            raise _invalid("the refresh token was given to another client")
+            raise _invalid_grant("the refresh token was given to another client")
         if now >= expires_at:
-            raise _invalid("the refresh token has expired")
+            raise _invalid_grant("the refresh token has expired")
         if used_at is not None and now - used_at >= self._settings.reuse_tolerance:
-            # Either of the two users is a thief.
+            # One of the two programs that used it is a thief.
             self._revoke(grant_id, now)
-            raise _invalid("the refresh token was used before; all that came from it is revoked")
+            raise _invalid_grant("the refresh token was used before; its grant is revoked")
         _check_resource(form, grant)
-        _narrowed(form.get("scope"), grant)
+        _narrow_scopes(form.get("scope"), grant)
         self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
         return grant
 
-    def _by_device_code(self, client: Client, form: Mapping[str, str], now: float) -> Grant:
-        hashed = digest(_needed(form, "device_code"))
+    def _grant_by_device_code(
+        self, client: RegisteredClient, form: Mapping[str, str], now: float
+    ) -> StoredGrant:
+        hashed = digest(_require_field(form, "device_code"))
         device = self._store.device(hashed)
         if device is None or device.grant.client_id != client.client_id:
-            raise _invalid("the device code is not known")
+            raise _invalid_grant("the device code is not known")
         if now >= device.expires_at:
-            raise Refusal("expired_token", "nobody allowed it in time")
+            raise OAuthRefusal("expired_token", "the user did not allow it in time")
         if device.state == "pending":
             early = now - device.polled_at < device.interval
             interval = device.interval + (_SLOWER if early else 0.0)
             polled = msgspec.structs.replace(device, polled_at=now, interval=interval)
             self._store.add_device(hashed, polled)
             if early:
-                raise Refusal("slow_down", f"poll every {interval:g} seconds")
-            raise Refusal("authorization_pending", "nobody has answered yet")
+                raise OAuthRefusal("slow_down", f"poll every {interval:g} seconds")
+            raise OAuthRefusal("authorization_pending", "the user has not answered yet")
         self._store.remove_device(hashed)
         if device.state == "denied":
-            raise Refusal("access_denied", "the person said no")
+            raise OAuthRefusal("access_denied", "the user declined")
         self._store.add_grant(device.grant, now=now, expires_at=now + self._settings.access_ttl)
         return device.grant
 
-    def _by_credentials(
-        self, client: Client, form: Mapping[str, str], resources: tuple[str, ...], now: float
-    ) -> Grant:
+    def _grant_by_credentials(
+        self,
+        client: RegisteredClient,
+        form: Mapping[str, str],
+        resources: tuple[str, ...],
+        now: float,
+    ) -> StoredGrant:
         if client.secret_hash is None:
-            raise Refusal("unauthorized_client", "client_credentials needs a client with a secret")
-        grant = Grant(
+            raise OAuthRefusal(
+                "unauthorized_client", "client_credentials needs a client with a secret"
+            )
+        grant = StoredGrant(
             grant_id=new_secret(16),
             client_id=client.client_id,
             subject=client.client_id,
-            scopes=chosen_scopes(form.get("scope"), client, self._settings),
-            resource=chosen_resource(form.get("resource"), resources),
+            scopes=choose_scopes(form.get("scope"), client, self._settings),
+            resource=choose_resource(form.get("resource"), resources),
         )
         self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
         return grant
 
     def _revoke(self, grant_id: str, now: float) -> None:
-        # Its last token may be as young as this; then there is nothing left to refuse.
+        # Its last token may have been issued just now; it is refused until it expires.
         self._store.revoke(grant_id, now, keep_until=now + self._settings.access_ttl)
 
-    def _alive(self, grant_id: str) -> Grant:
+    def _valid_grant(self, grant_id: str) -> StoredGrant:
         grant = self._store.grant(grant_id)
         if grant is None:
-            raise _invalid("what was allowed has been revoked")
+            raise _invalid_grant("the grant has been revoked")
         return grant
 
     # -- tokens
 
     def _answer(
         self,
-        client: Client,
-        grant: Grant,
+        client: RegisteredClient,
+        grant: StoredGrant,
         scopes: tuple[str, ...] | None,
         *,
         issuer: str,
         now: float,
     ) -> dict[str, Any]:
         settings = self._settings
-        # The operator may have taken something back since it was granted.
+        # The operator may have removed scopes since they were granted.
         allowed = allowed_scopes(client, settings)
         granted = [each for each in scopes or grant.scopes if each in allowed]
         scope = {"scope": " ".join(granted)} if granted else {}
@@ -225,7 +246,7 @@ class Grants:
             **scope,
         }
         kept_until = now + settings.access_ttl
-        # Whoever has a secret needs no refresh token to ask again.
+        # A client with credentials of its own needs no refresh token.
         if REFRESH_TOKEN in client.grant_types and grant.subject != client.client_id:
             secret = new_secret()
             kept_until = now + settings.refresh_ttl
@@ -234,49 +255,30 @@ class Grants:
         self._store.extend_grant(grant, now=now, expires_at=kept_until + settings.access_ttl)
         return answer
 
-    def _grant_of(self, token: str, now: float) -> str | None:
-        """Read the grant out of an access token of ours; expired ones are as good as revoked."""
-        jwt = load_jwt()
-        try:
-            key_id = jwt.get_unverified_header(token).get("kid", "")
-            found = self._keys.public(key_id, now)
-            if found is None:
-                return None
-            claims = jwt.decode(
-                token,
-                found[1],
-                algorithms=[found[0]],
-                options={"verify_aud": False, "verify_exp": False, "verify_iat": False},
-            )
-        except jwt.PyJWTError:
-            return None
-        grant = claims.get("grant")
-        return grant if isinstance(grant, str) else None
 
-
-def _needed(form: Mapping[str, str], name: str) -> str:
+def _require_field(form: Mapping[str, str], name: str) -> str:
     value = form.get(name)
     if value is None:
-        raise Refusal("invalid_request", f"{name} is missing")
+        raise OAuthRefusal("invalid_request", f"{name} is missing")
     return value
 
 
-def _invalid(why: str) -> Refusal:
-    return Refusal("invalid_grant", why)
+def _invalid_grant(why: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_grant", why)
 
 
-def _check_resource(form: Mapping[str, str], grant: Grant) -> None:
+def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
     asked = form.get("resource")
-    if asked is not None and not same_resource(asked, grant.resource):
-        raise Refusal("invalid_target", f"what was allowed is for {grant.resource} alone")
+    if asked is not None and not is_same_resource(asked, grant.resource):
+        raise OAuthRefusal("invalid_target", f"the grant is for {grant.resource} alone")
 
 
-def _narrowed(asked: str | None, grant: Grant) -> tuple[str, ...]:
-    """Return the scopes of a new token: those granted, or fewer where the client wants fewer."""
+def _narrow_scopes(asked: str | None, grant: StoredGrant) -> tuple[str, ...]:
+    """Return the scopes of a new token: those granted, or fewer if the client asks for fewer."""
     wanted = [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
     if not wanted:
         return grant.scopes
     more = [each for each in wanted if each not in grant.scopes]
     if more:
-        raise Refusal("invalid_scope", f"{more[0][:100]} was not granted; ask the person again")
+        raise OAuthRefusal("invalid_scope", f"{more[0][:100]} was not granted; ask the user again")
     return tuple(wanted)

@@ -1,6 +1,6 @@
-"""The pages that people see: login, consent, entering a device's code, what went wrong.
+"""The pages that users see: login, consent, entering a device's code, errors.
 
-Plain HTML and CSS without scripts; everything that comes from elsewhere is escaped.
+Plain HTML and CSS without scripts; all text from requests and settings is escaped.
 """
 
 from base64 import b64encode
@@ -12,18 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.authorization_server.exchange import Response
-from accord.auth.authorization_server.urls import is_loopback_url, origin_of
-
-__all__ = [
-    "Question",
-    "code_page",
-    "consent_page",
-    "done_page",
-    "fault_page",
-    "leaving_page",
-    "login_page",
-]
+from accord.auth.authorization_server.messages import OAuthResponse
+from accord.auth.urls import is_loopback_url, origin_of
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --soft: #55555f; --ground: #f4f4f7;
@@ -57,15 +47,17 @@ form.inline { display: inline; }
 _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
 
 
-def _page(title: str, body: str, *, status: int = 200, leads_to: str | None = None) -> Response:
-    """Build a page; `leads_to` is where its form may end up beside the server itself."""
+def _page(
+    title: str, body: str, *, status: int = 200, leads_to: str | None = None
+) -> OAuthResponse:
+    """Build a page; `leads_to` is the URI that its form may redirect to."""
     text = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="robots" content="noindex">\n<title>{escape(title)}</title>\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
-    return Response(
+    return OAuthResponse(
         status=status,
         headers=(
             ("content-type", "text/html; charset=utf-8"),
@@ -81,7 +73,7 @@ def _page(title: str, body: str, *, status: int = 200, leads_to: str | None = No
 
 
 def _policy(leads_to: str | None) -> str:
-    # Browsers hold redirects after a form to form-action as well, and a client may send people on.
+    # Browsers apply form-action to redirects after a form as well, and clients may redirect again.
     forms = "'self'"
     if leads_to is not None:
         forms += " https:"
@@ -104,8 +96,8 @@ def _form(action: str, step: str, token: str, inner: str, *, kind: str = "") -> 
 
 def login_page(
     *, action: str, token: str, server: str, name: str = "", fault: str = "", status: int = 200
-) -> Response:
-    """Ask a person who they are."""
+) -> OAuthResponse:
+    """Ask the user to log in."""
     alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
     described = ' aria-describedby="fault"' if fault else ""
     inner = (
@@ -124,30 +116,30 @@ def login_page(
     return _page("Log in", body, status=status)
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is asked.
+class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a consent page.
 
     Attributes:
-        name: what the program calls itself.
-        returns_to: where the browser goes afterwards; None where a device waits.
-        scopes: what the program may do, with what that means.
-        server: on which server.
-        person: who is asked.
-        may_leave: whether somebody else may log in instead.
-        user_code: what the device shows.
+        name: the name that the program registered with.
+        returns_to: where the browser goes afterwards; None for a device.
+        scopes: what the program may do, with descriptions.
+        server: the URL of the server.
+        user: the name of the user.
+        may_leave: whether the user can log in as another user.
+        user_code: the code on the device.
     """
 
     name: str
     returns_to: str | None
     scopes: Mapping[str, str]
     server: str
-    person: str
+    user: str
     may_leave: bool
     user_code: str | None = None
 
 
-def consent_page(question: Question, *, action: str, token: str) -> Response:
-    """Ask a person whether a program may do something."""
+def consent_page(question: ConsentQuestion, *, action: str, token: str) -> OAuthResponse:
+    """Ask the user whether a program may use a server."""
     shown, user_code = escape(question.name), question.user_code
     buttons = (
         '<div class="buttons">'
@@ -158,16 +150,16 @@ def consent_page(question: Question, *, action: str, token: str) -> Response:
         buttons = f'<input type="hidden" name="user_code" value="{escape(user_code)}">{buttons}'
     leave = ""
     if question.may_leave:
-        button = '<button class="plain">Log in as somebody else</button>'
+        button = '<button class="plain">Log in as another user</button>'
         leave = " " + _form(action, "leave", token, button, kind=' class="inline"')
     body = (
         f"<h1>Allow <q>{shown}</q> to use this server for you?</h1>\n"
-        '<p class="soft">The program chose this name itself. Nobody has verified it.</p>\n'
+        '<p class="soft">The program chose this name itself. It is not verified.</p>\n'
         f"<h2>Server</h2>\n<p><code>{escape(question.server)}</code></p>\n"
         f"<h2>It will be able to</h2>\n{_permissions(question.scopes)}\n"
         f"{_return(question.returns_to, user_code)}\n"
         f"{_form(action, 'consent', token, buttons)}\n"
-        f'<div class="soft foot">You are <strong>{escape(question.person)}</strong>.'
+        f'<div class="soft foot">You are <strong>{escape(question.user)}</strong>.'
         f"{leave}</div>"
     )
     return _page(f"Allow {question.name}?", body, leads_to=question.returns_to)
@@ -196,17 +188,17 @@ def _return(returns_to: str | None, user_code: str | None) -> str:
             "<p>Allow it only if you see this code on a device of your own.</p>"
         )
     if is_loopback_url(returns_to):
-        whom = "a program on this computer"
+        target = "a program on this computer"
     else:
-        whom = f"<strong>{escape(urlsplit(returns_to).hostname or '')}</strong>"
+        target = f"<strong>{escape(urlsplit(returns_to).hostname or '')}</strong>"
     return (
-        f"<h2>Afterwards you are sent to</h2>\n<p>{whom}: <code>{escape(returns_to)}</code></p>\n"
+        f"<h2>Afterwards you are sent to</h2>\n<p>{target}: <code>{escape(returns_to)}</code></p>\n"
         "<p>Allow it only if you have just started this yourself.</p>"
     )
 
 
-def code_page(*, action: str, token: str, fault: str = "", status: int = 200) -> Response:
-    """Ask a person for the code that a device shows."""
+def code_page(*, action: str, token: str, fault: str = "", status: int = 200) -> OAuthResponse:
+    """Ask the user for the code that a device shows."""
     alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
     inner = (
         '<label for="user_code">Code on the device</label>'
@@ -218,27 +210,27 @@ def code_page(*, action: str, token: str, fault: str = "", status: int = 200) ->
     return _page("Connect a device", body, status=status)
 
 
-def done_page(title: str, lines: Iterable[str]) -> Response:
-    """Tell a person that there is nothing more to do here."""
-    return _page(title, _told(title, lines))
+def done_page(title: str, lines: Iterable[str]) -> OAuthResponse:
+    """Show the user that they are done."""
+    return _page(title, _message(title, lines))
 
 
-def fault_page(title: str, lines: Iterable[str], *, status: int = 400) -> Response:
-    """Tell a person what went wrong; nobody is sent anywhere."""
-    return _page(title, _told(title, lines), status=status)
+def fault_page(title: str, lines: Iterable[str], *, status: int = 400) -> OAuthResponse:
+    """Show the user an error; the browser is not redirected."""
+    return _page(title, _message(title, lines), status=status)
 
 
-def leaving_page(why: str, location: str) -> Response:
-    """Tell a person that a program asked in vain, and let them decide whether to go back to it."""
+def leaving_page(why: str, location: str) -> OAuthResponse:
+    """Show the user that a request was refused, with a link back to the program."""
     host = escape(urlsplit(location).hostname or "")
     body = (
-        f"{_told('This request cannot be served', [why])}\n"
-        f'<p>The program wants to know. <a href="{escape(location)}">Go back to {host}</a>, '
+        f"{_message('This request cannot be served', [why])}\n"
+        f'<p>The program waits for an answer. <a href="{escape(location)}">Go back to {host}</a>, '
         "if that is where you came from.</p>"
     )
     return _page("This request cannot be served", body, status=400)
 
 
-def _told(title: str, lines: Iterable[str]) -> str:
-    told = "\n".join(f"<p>{escape(line)}</p>" for line in lines)
-    return f"<h1>{escape(title)}</h1>\n{told}"
+def _message(title: str, lines: Iterable[str]) -> str:
+    paragraphs = "\n".join(f"<p>{escape(line)}</p>" for line in lines)
+    return f"<h1>{escape(title)}</h1>\n{paragraphs}"

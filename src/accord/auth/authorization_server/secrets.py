@@ -1,4 +1,4 @@
-"""Secrets: how they are made, hashed and compared; passwords slowly, since they are short."""
+"""Secrets: made, hashed and compared; passwords with scrypt, since they are short."""
 
 import hashlib
 import hmac
@@ -7,20 +7,9 @@ import secrets
 from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 
-__all__ = [
-    "digest",
-    "equal",
-    "hash_like",
-    "hash_password",
-    "is_hash",
-    "is_password",
-    "new_secret",
-    "pkce_challenge",
-]
-
 
 class _Cost(NamedTuple):
-    """What a hash takes: memory of 128 * 2**log2 * block bytes, and that so many times."""
+    """The cost of a hash: 128 * 2**log2 * block bytes of memory, `times` times."""
 
     log2: int
     block: int
@@ -31,10 +20,10 @@ class _Cost(NamedTuple):
         return 128 * self.block * ((1 << self.log2) + self.times + 2)
 
 
-# 16 MB and some 200 ms: too much for guessing, little for a login. What OWASP asks for at least, in
-# the form that takes least memory: many may try to log in at once.
+# 16 MB and some 200 ms: too much for guessing, little for a login. The minimum of OWASP, in the
+# variant with the least memory: many users may log in at once.
 _COST: Final = _Cost(14, 8, 5)
-# Of hashes that do not say it.
+# The cost of hashes that do not name it.
 _COST_UNNAMED: Final = _Cost(14, 8, 1)
 _MEMORY_MOST: Final = 256 * 1024 * 1024
 _KEPT: Final = re.compile(
@@ -46,48 +35,42 @@ _HASH: Final = 32
 
 
 def new_secret(size: int = 32) -> str:
-    """Make a text that nobody can guess."""
+    """Return a random text that cannot be guessed."""
     return secrets.token_urlsafe(size)
 
 
 def digest(secret: str) -> str:
-    """Hash what `new_secret` made, for keeping."""
+    """Hash a secret of `new_secret` for the store."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def equal(one: str, other: str) -> bool:
-    """Compare without telling by the time it takes where the difference is."""
+    """Compare two texts in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-def pkce_challenge(verifier: str) -> str:
-    """Return the S256 challenge of a verifier."""
-    hashed = hashlib.sha256(verifier.encode()).digest()
-    return b64encode(hashed, altchars=b"-_").rstrip(b"=").decode()
-
-
 def hash_password(password: str) -> str:
-    """Hash a password with scrypt; the text can stand in settings instead of the password."""
-    return _hashed(password, _COST)
+    """Hash a password with scrypt; settings accept the hash in place of the password."""
+    return _hash(password, _COST)
 
 
 def hash_like(kept: str, password: str) -> str:
-    """Hash a password so that comparing takes as long as with another hash."""
-    return _hashed(password, _read(kept)[0])
+    """Hash a password at the cost of another hash."""
+    return _hash(password, _read(kept)[0])
 
 
 def is_hash(kept: str) -> bool:
-    """Tell whether a text is what `hash_password` makes, now or in earlier versions."""
+    """Whether a text is a hash of `hash_password`, of this or an earlier version."""
     return _KEPT.fullmatch(kept) is not None and _read(kept)[0].memory <= _MEMORY_MOST
 
 
 def is_password(password: str, kept: str) -> bool:
-    """Compare a password with what `hash_password` made of the right one."""
+    """Compare a password with the hash of the right one."""
     cost, salt, hashed = _read(kept)
     return hmac.compare_digest(_scrypt(password, salt, cost), hashed)
 
 
-def _hashed(password: str, cost: _Cost) -> str:
+def _hash(password: str, cost: _Cost) -> str:
     salt = secrets.token_bytes(_SALT)
     texts = [b64encode(each).decode() for each in (salt, _scrypt(password, salt, cost))]
     return f"scrypt$ln={cost.log2},r={cost.block},p={cost.times}${'$'.join(texts)}"

@@ -14,40 +14,46 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from accord.auth.asgi import Guard
+from accord.auth.authorization_server.access_tokens import (
+    Algorithm,
+    OwnTokenVerifier,
+    RevokedGrants,
+)
+from accord.auth.authorization_server.clients import KnownClient
+from accord.auth.authorization_server.deployment import Deployment, check_issuer, decode_headers
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.exchange import Request, Response, json_answer
-from accord.auth.authorization_server.keys import Algorithm, load_jwt
-from accord.auth.authorization_server.known import KnownClient
-from accord.auth.authorization_server.place import Place, checked_issuer, headers_of
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.messages import (
+    OAuthRefusal,
+    OAuthResponse,
+    Request,
+    json_response,
+)
 from accord.auth.authorization_server.secrets import hash_password, is_hash
-from accord.auth.authorization_server.settings import Settings
+from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.authorization_server.urls import is_loopback_url
-from accord.auth.authorization_server.verifier import OwnTokens, Revoked
+from accord.auth.guard import App, Guard, Receive, Scope, Send
+from accord.auth.jwks import require_jwt
+from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
-
-__all__ = ["Authenticate", "AuthorizationServer", "AuthorizationSettings"]
 
 log = logging.getLogger("accord.auth")
 
 Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None] | str | None]
-"""Says who sits at a browser: the developer's own login."""
+"""Returns the user of a request: the developer's own login."""
 
 _FILE: Final = "accord-auth.db"
-_SOMEBODY: Final = "developer"
+_DEFAULT_USER: Final = "developer"
 _HASHED: Final = "scrypt$"
-# More than any form of ours has; a registration has a limit of its own below it.
+# More than any form needs; a registration has a lower limit of its own.
 _BODY_MOST: Final = 64 * 1024
 _BODY_TIMEOUT: Final = 30.0
 _FAILED: Final = "the authorization server failed; its log says why"
-# Who asks whom, where the answer depends on the name by which a client reaches loopback.
+# The issuer for the current request, if it depends on the name by which a client reaches loopback.
 _ISSUER: ContextVar[str | None] = ContextVar("accord-issuer", default=None)
 
 
 class AuthorizationSettings(TypedDict, total=False):
-    """How an authorization server behaves; `Settings` says what each means."""
+    """The options of an authorization server, explained in `AuthorizationServerSettings`."""
 
     default_scopes: Iterable[str]
     resources: Iterable[str]
@@ -70,26 +76,26 @@ class AuthorizationSettings(TypedDict, total=False):
 
 
 class AuthorizationServer:
-    """Lets people allow programs to use a server, and issues the tokens for it.
+    """Lets users allow programs to use a server, and issues the tokens for it.
 
-    `Server(auth=AuthorizationServer(users={...}))` is a protected server with all it takes. By
-    itself it is an ASGI app.
+    `Server(auth=AuthorizationServer(users={...}))` is a complete protected server. By itself it is
+    an ASGI app.
 
     Args:
-        users: names and passwords, plain or from `hash_password`; a single name is a person who
-            needs no password, on loopback only. Nothing at all is that person, too.
+        users: names and passwords, plain or from `hash_password`; a single name is a user without
+            a password, on loopback only. The default is such a user, called "developer".
         issuer: its URL; by default that of the server beside it, or of loopback.
         store: the file with its state; None keeps it in memory.
-        scopes: what there is to allow, with a sentence for the person who is asked.
-        clients: programs that need not register.
-        authenticate: the developer's own login, instead of `users`: from a request to a subject.
-        auto_approve: a person who allows everything without being asked; for tests, on loopback
-            only, with the state in memory unless told otherwise.
+        scopes: the scopes that can be allowed, with a sentence for the consent page.
+        clients: clients that need not register.
+        authenticate: the developer's own login, in place of `users`: returns the user of a request.
+        auto_approve: a user that allows everything without a consent page; for tests, on loopback
+            only, with the state in memory unless `store` is given.
         options: see `AuthorizationSettings`.
 
     Raises:
         ValueError: settings contradict each other, or are not safe.
-        MissingExtra: what signs tokens is not installed.
+        MissingExtra: the library that signs tokens is not installed.
     """
 
     def __init__(
@@ -104,7 +110,7 @@ class AuthorizationServer:
         auto_approve: str | None = None,
         **options: Unpack[AuthorizationSettings],
     ) -> None:
-        load_jwt()
+        require_jwt("an authorization server")
         given: dict[str, Any] = dict(options)
         self._resources = tuple(given.pop("resources", ()))
         self.scopes = frozenset(given.pop("required_scopes", ()))
@@ -113,110 +119,115 @@ class AuthorizationServer:
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
-        self.settings = Settings(
+        self.settings = AuthorizationServerSettings(
             scopes=known,
             clients={each.client_id: each.client for each in clients},
-            **_people(users, authenticate, auto_approve),
+            **_login_settings(users, authenticate, auto_approve),
             **given,
         )
         if auto_approve is not None and store == _FILE:
             store = None
         self._path = MEMORY if store is None else str(store)
-        self.issuer = None if issuer is None else checked_issuer(issuer)
-        self._place = self._checked(Place(issuer=self.issuer, resources=self._resources))
+        self.issuer = None if issuer is None else check_issuer(issuer)
+        self._deployment = self._check_deployment(
+            Deployment(issuer=self.issuer, resources=self._resources)
+        )
         self._opening = Lock()
-        self._revoked = Revoked(lambda: self.endpoints)
+        self._revoked = RevokedGrants(lambda: self.endpoints)
 
     @property
     def public_url(self) -> str | None:
-        """Where clients reach the server beside it, as far as the issuer says so."""
+        """Where clients reach the server beside it: at the issuer's URL."""
         return self.issuer
 
     @cached_property
-    def _opened(self) -> Endpoints:
+    def _open_endpoints(self) -> Endpoints:
         return Endpoints(Store(self._path), self.settings)
 
     @property
     def endpoints(self) -> Endpoints:
-        """What answers requests, without a network; opens the store. Blocks."""
+        """The endpoints as functions, without a network; opens the store. Blocks."""
         with self._opening:
-            return self._opened
+            return self._open_endpoints
 
     def close(self) -> None:
         """Close the store; the next request opens it again, and an empty one if in memory."""
         with self._opening:
-            opened = self.__dict__.pop("_opened", None)
+            opened = self.__dict__.pop("_open_endpoints", None)
             if opened is not None:
                 opened.store.close()
 
     def rotate_keys(self) -> None:
-        """Sign with a new key from now on; tokens of the old one stay good. Blocks."""
+        """Sign with a new key from now on; tokens of the old key stay valid. Blocks."""
         self.endpoints.keys.rotate(time.time())
 
-    # -- what a guard has to know
+    # -- the policy of a guard
 
     @property
-    def verifier(self) -> OwnTokens:
-        """Takes the tokens that are issued here."""
-        return self.tokens_of(self._place)
+    def verifier(self) -> OwnTokenVerifier:
+        """The verifier of the tokens that are issued here."""
+        return self.tokens_of(self._deployment)
 
-    def tokens_of(self, place: Place) -> OwnTokens:
-        """Return what takes the tokens that are issued at a place."""
-        return OwnTokens(
+    def tokens_of(self, deployment: Deployment) -> OwnTokenVerifier:
+        """Return the verifier of the tokens that a deployment issues."""
+        return OwnTokenVerifier(
             lambda: self.endpoints,
-            issuer=place.issuer,
-            audiences=place.resources,
+            issuer=deployment.issuer,
+            audiences=deployment.resources,
             revoked=self._revoked,
         )
 
-    def guard(self, app: Any, *, path: str = "/mcp", public_url: str | None = None) -> "Beside":
+    def guard(
+        self, app: App, *, path: str = "/mcp", public_url: str | None = None
+    ) -> "ProtectedApp":
         """Return an ASGI app that is an authorization server beside a protected app.
 
         Args:
             app: any ASGI app.
-            path: of its endpoint, within where the app is mounted.
+            path: of its endpoint, below its mount point.
             public_url: where clients reach it; not needed on loopback.
 
         Raises:
-            ValueError: the URL is none, or not safe.
+            ValueError: the URL is invalid, or not safe.
             AuthError: the store cannot be used.
         """
         check_store(self._path)
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
-        place = Place.beside(self.issuer, public_url, path, self._resources)
+        deployment = Deployment.beside(self.issuer, public_url, path, self._resources)
         others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))
-        place = msgspec.structs.replace(place, others=others)
-        return Beside(self, app, self._checked(place), public_url)
+        deployment = msgspec.structs.replace(deployment, other_paths=others)
+        return ProtectedApp(self, app, self._check_deployment(deployment), public_url)
 
-    def _checked(self, place: Place) -> Place:
+    def _check_deployment(self, deployment: Deployment) -> Deployment:
         if not self.settings.needs_loopback:
-            return place
-        if place.issuer is not None and not is_loopback_url(place.issuer):
+            return deployment
+        if deployment.issuer is not None and not is_loopback_url(deployment.issuer):
             raise ValueError(
-                f"{place.issuer} is not on loopback: give users with passwords, or authenticate"
+                f"issuer {deployment.issuer} is not on loopback: give users with passwords, or "
+                "authenticate"
             )
-        return msgspec.structs.replace(place, needs_loopback=True)
+        return msgspec.structs.replace(deployment, needs_loopback=True)
 
     # -- ASGI
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the authorization server by itself."""
         if scope["type"] == "lifespan":
-            await _live(receive, send, lambda: check_store(self._path))
+            await _run_lifespan(receive, send, lambda: check_store(self._path))
         elif scope["type"] == "http":
-            route = self._place.route(scope)
-            await self.serve(self._place, route, scope, receive, send)
+            route = self._deployment.route(scope)
+            await self.serve(self._deployment, route, scope, receive, send)
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1000})
 
     async def serve(
-        self, place: Place, route: str | None, scope: Any, receive: Any, send: Any
+        self, deployment: Deployment, route: str | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request for one of the paths; None for any other."""
+        """Answer a request for one of the paths; without a route it is 404."""
         try:
-            request = await _read(place, route, scope, receive)
+            request = await _read_request(deployment, route, scope, receive)
             if self._authenticate is not None and route in ("/authorize", "/device"):
                 subject = self._authenticate(request)
                 found = await subject if inspect.isawaitable(subject) else subject
@@ -224,85 +235,85 @@ class AuthorizationServer:
             response = await asyncio.to_thread(self._respond, request)
             if request.method == "POST":
                 self._revoked.forget()
-        except Refusal as refusal:
-            response = _refused(refusal)
+        except OAuthRefusal as refusal:
+            response = _refusal_response(refusal)
         except AuthError as error:
-            log.error("%s", error)  # noqa: TRY400  # it names the file; the place in the code says nothing
-            response = _refused(Refusal("server_error", _FAILED, status=500))
+            log.error("%s", error)  # noqa: TRY400  # it names the file; a traceback adds nothing
+            response = _refusal_response(OAuthRefusal("server_error", _FAILED, status=500))
         except Exception:
             log.exception("the authorization server failed at %s", route)
-            response = _refused(Refusal("server_error", _FAILED, status=500))
+            response = _refusal_response(OAuthRefusal("server_error", _FAILED, status=500))
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
-    def _respond(self, request: Request) -> Response:
+    def _respond(self, request: Request) -> OAuthResponse:
         return self.endpoints.respond(request, time.time())
 
 
-class Beside:
+class ProtectedApp:
     """An authorization server and the app that it protects, as one ASGI app."""
 
     has_metadata = True
 
     def __init__(
-        self, server: AuthorizationServer, app: Any, place: Place, public_url: str | None
+        self, server: AuthorizationServer, app: App, deployment: Deployment, public_url: str | None
     ) -> None:
         self._server = server
-        self._place = place
-        self.verifier = server.tokens_of(place)
+        self._deployment = deployment
+        self.verifier = server.tokens_of(deployment)
         self.public_url = public_url
         self.scopes = server.scopes
         self.scopes_supported = tuple(server.settings.scopes)
         self.resource_name = server.resource_name
         self.documentation = server.documentation
-        self._guard = Guard(app, self, path=place.path or "", public_url=public_url)
+        self._guard = Guard(app, self, path=deployment.path or "", public_url=public_url)
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Where clients get tokens: here, by the name that they use."""
-        issuer = self._place.issuer or _ISSUER.get()
+        """This server, by the name under which clients reach it."""
+        issuer = self._deployment.issuer or _ISSUER.get()
         return () if issuer is None else (issuer,)
 
     def __getattr__(self, name: str) -> Any:
-        # So that whoever serves the app can ask for what it offers, with a guard or without.
+        # Servers that run the app read its attributes, with a guard or without.
         if name == "_guard" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._guard, name)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            route = self._place.route(scope)
+            route = self._deployment.route(scope)
             if route is not None:
-                await self._server.serve(self._place, route, scope, receive, send)
+                await self._server.serve(self._deployment, route, scope, receive, send)
                 return
-            if self._place.issuer is None and "/.well-known/" in scope["path"]:
+            if self._deployment.issuer is None and "/.well-known/" in scope["path"]:
                 try:
-                    _ISSUER.set(self._place.issuer_of(scope, headers_of(scope)))
-                except Refusal:
+                    _ISSUER.set(self._deployment.issuer_of(scope, decode_headers(scope)))
+                except OAuthRefusal:
                     _ISSUER.set(None)  # the guard refuses the request as well
         await self._guard(scope, receive, send)
 
 
-def _people(
+def _login_settings(
     users: Mapping[str, str] | str | None,
     authenticate: Authenticate | None,
     auto_approve: str | None,
 ) -> dict[str, Any]:
-    """Say who may log in, and how."""
+    """Return the settings for logins; at most one kind of login is given."""
     if sum(each is not None for each in (users, authenticate, auto_approve)) > 1:
         raise ValueError("users, authenticate and auto_approve exclude each other")
     if authenticate is not None:
         return {"is_external": True}
     if auto_approve is not None:
-        return {"person": auto_approve, "auto_approve": True}
+        return {"single_user": auto_approve, "auto_approve": True}
     if users is None or isinstance(users, str):
-        return {"person": users or _SOMEBODY}
+        return {"single_user": users or _DEFAULT_USER}
     if not users:
-        raise ValueError("users is empty: nobody could log in")
+        raise ValueError("users is empty: no user could log in")
     for name, password in users.items():
         if not name or not password:
             raise ValueError(f"user {name!r} has no name or no password")
         if password.startswith(_HASHED) and not is_hash(password):
-            raise ValueError(f"the password of {name!r} is no whole hash; see hash_password")
+            raise ValueError(f"the password of {name!r} is not a complete hash; see hash_password")
     return {
         "users": {
             name: word if word.startswith(_HASHED) else hash_password(word)
@@ -311,12 +322,12 @@ def _people(
     }
 
 
-def _refused(refusal: Refusal) -> Response:
+def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
     body = {"error": refusal.error, "error_description": refusal.description}
-    return json_answer(body, status=refusal.status)
+    return json_response(body, status=refusal.status)
 
 
-async def _live(receive: Any, send: Any, check: Callable[[], None]) -> None:
+async def _run_lifespan(receive: Receive, send: Send, check: Callable[[], None]) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
@@ -330,21 +341,23 @@ async def _live(receive: Any, send: Any, check: Callable[[], None]) -> None:
             return
 
 
-async def _read(place: Place, route: str | None, scope: Any, receive: Any) -> Request:
-    headers = headers_of(scope)
-    issuer = place.issuer_of(scope, headers)
+async def _read_request(
+    deployment: Deployment, route: str | None, scope: Scope, receive: Receive
+) -> Request:
+    headers = decode_headers(scope)
+    issuer = deployment.issuer_of(scope, headers)
     if route is None:
-        raise Refusal("invalid_request", "there is nothing here", status=404)
+        raise OAuthRefusal("invalid_request", "not found", status=404)
     try:
         async with asyncio.timeout(_BODY_TIMEOUT):
-            body = await _body(receive)
+            body = await _read_body(receive)
     except TimeoutError:
-        raise Refusal("invalid_request", "the body did not arrive in time", status=408) from None
+        raise OAuthRefusal(
+            "invalid_request", "the body did not arrive in time", status=408
+        ) from None
     client = scope.get("client")
     query = scope.get("query_string", b"").decode("latin-1")
-    asked = parse_qs(query).get("resource", []) + parse_qs(body.decode("latin-1")).get(
-        "resource", []
-    )
+    asked = [*_resources_in(query), *_resources_in(body.decode("latin-1"))]
     return Request(
         method=scope["method"],
         path=route,
@@ -353,7 +366,7 @@ async def _read(place: Place, route: str | None, scope: Any, receive: Any) -> Re
         body=body,
         address="" if client is None else str(client[0]),
         issuer=issuer,
-        resources=place.resources_of(issuer, asked),
+        resources=deployment.resources_of(issuer, asked),
     )
 
 
@@ -361,21 +374,21 @@ def _resources_in(form: str) -> list[str]:
     return parse_qs(form).get("resource", []) if "resource" in form else []
 
 
-async def _body(receive: Any) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal("invalid_request", "the client is gone", status=400)
+            raise OAuthRefusal("invalid_request", "the client disconnected", status=400)
         body += message.get("body", b"")
         if len(body) > _BODY_MOST:
             why = f"a request has at most {_BODY_MOST} bytes"
-            raise Refusal("invalid_request", why, status=413)
+            raise OAuthRefusal("invalid_request", why, status=413)
         if not message.get("more_body", False):
             return bytes(body)
 
 
-async def _send(response: Response, send: Any, *, is_head: bool) -> None:
+async def _send(response: OAuthResponse, send: Send, *, is_head: bool) -> None:
     headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
     headers.append((b"content-length", b"%d" % len(response.body)))
     start = {"type": "http.response.start", "status": response.status, "headers": headers}

@@ -5,10 +5,8 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.keys import Algorithm
-from accord.auth.authorization_server.records import Client
-
-__all__ = ["Settings"]
+from accord.auth.authorization_server.access_tokens import Algorithm
+from accord.auth.authorization_server.models import RegisteredClient
 
 _POSITIVE: Final = (
     "access_ttl",
@@ -22,38 +20,38 @@ _POSITIVE: Final = (
 )
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an authorization server behaves.
 
     Attributes:
-        scopes: what there is to allow, with a sentence for the person who is asked.
-        default_scopes: for clients that ask for none in particular.
-        clients: those that need not register, by id.
-        registration: whether programs may register themselves.
-        registration_token: what they must then show as a bearer token; None for nothing.
-        remember_consent: whether people are asked only once for the same client and scopes.
+        scopes: the scopes that can be allowed, with a sentence for the consent page.
+        default_scopes: for clients that ask for no scope.
+        clients: the clients that need not register, by id.
+        registration: whether clients may register themselves.
+        registration_token: the bearer token that registration requires; None for no token.
+        remember_consent: whether users are asked only once for the same client and scopes.
         access_ttl: seconds that an access token lives.
         refresh_ttl: seconds that a refresh token lives unused.
         code_ttl: seconds that an authorization code lives.
-        login_ttl: seconds that a person stays logged in, in one browser.
-        device_ttl: seconds that a device waits for a person.
+        login_ttl: seconds that a user stays logged in, in one browser.
+        device_ttl: seconds that a device waits for the user.
         key_ttl: seconds after which a signing key is replaced.
         algorithm: of the signatures.
         reuse_tolerance: seconds in which a refresh token may be used again, for clients that
-            refresh twice at once; 0 takes every second use for a theft.
-        client_ttl: seconds after which a program that registered and has no grant is forgotten.
-        clients_most: how many programs may be registered; then the one that has had no grant for
-            longest makes room.
+            refresh twice at once; 0 treats every second use as a theft.
+        client_ttl: seconds after which a registered client without a grant is forgotten.
+        clients_most: how many clients may be registered; then the one without a grant for longest
+            is forgotten.
         users: names and hashed passwords.
-        person: who it always is, without a login; on loopback only.
-        auto_approve: whether that person is not even asked; on loopback only.
-        login_url: of the developer's own login; people come back through its parameter `next`.
-        is_external: whether the developer's own login says who it is.
+        single_user: the only user, without a login; on loopback only.
+        auto_approve: whether that user is not asked for consent; on loopback only.
+        login_url: of the developer's own login; its parameter `next` is the URL to return to.
+        is_external: whether the developer's own login names the user.
     """
 
     scopes: Mapping[str, str] = msgspec.field(default_factory=dict)
     default_scopes: tuple[str, ...] = ()
-    clients: Mapping[str, Client] = msgspec.field(default_factory=dict)
+    clients: Mapping[str, RegisteredClient] = msgspec.field(default_factory=dict)
     registration: bool = True
     registration_token: str | None = None
     remember_consent: bool = False
@@ -68,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     client_ttl: float = 180 * 86_400.0
     clients_most: int = 10_000
     users: Mapping[str, str] = msgspec.field(default_factory=dict)
-    person: str | None = None
+    single_user: str | None = None
     auto_approve: bool = False
     login_url: str | None = None
     is_external: bool = False
@@ -80,24 +78,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.reuse_tolerance < 0:
             raise ValueError(f"reuse_tolerance is {self.reuse_tolerance!r}, expected 0 or more")
         if self.registration_token == "":
-            raise ValueError("registration_token is empty: anybody could show it; None for nothing")
+            raise ValueError(
+                "registration_token is empty: any client could send it; use None for no token"
+            )
         if self.algorithm not in ("ES256", "RS256"):
             raise ValueError(f"algorithm is {self.algorithm!r}, expected 'ES256' or 'RS256'")
         for scope in self.scopes:
-            # RFC 6749, section 3.3: what a scope may be made of.
+            # RFC 6749, section 3.3, limits the characters of a scope.
             if not scope or any(not "!" <= c <= "~" or c in '"\\' for c in scope):
-                raise ValueError(f"scope {scope!r} has characters that no scope may have")
+                raise ValueError(f"scope {scope!r} has characters that are not allowed")
         unknown = set(self.default_scopes) - set(self.scopes)
         if unknown:
             raise ValueError(f"default_scopes names {sorted(unknown)}, which scopes does not")
 
     def knows(self, subject: str) -> bool:
-        """Whether a person could log in now, as far as that is decided here."""
+        """Whether a user may log in; true for any user of an external login."""
         if self.is_external:
             return True
-        return subject in self.users if self.person is None else subject == self.person
+        return subject in self.users if self.single_user is None else subject == self.single_user
 
     @property
     def needs_loopback(self) -> bool:
-        """Whether these settings are safe for nobody but people at this machine."""
-        return self.person is not None
+        """Whether these settings are safe only for users of this machine."""
+        return self.single_user is not None

@@ -1,6 +1,6 @@
-"""What must survive a restart, in SQLite. Blocks: it is used off the event loop.
+"""The state of the authorization server in SQLite. Blocks: it is used off the event loop.
 
-Codes, refresh tokens, secrets and logins are kept as hashes. Several processes may share a file.
+Codes, refresh tokens, secrets and logins are stored as hashes. Several processes may share a file.
 """
 
 import errno
@@ -16,13 +16,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.records import Client, Code, DeviceRequest, Grant, Refusal
+from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.models import (
+    AuthorizationCode,
+    DeviceRequest,
+    RegisteredClient,
+    StoredGrant,
+)
 from accord.errors import AuthError
 
-__all__ = ["MEMORY", "Key", "Store", "check_store"]
-
 MEMORY: Final = ":memory:"
-"""The path of a store that keeps nothing."""
+"""The path of a store in memory."""
 
 Record = TypeVar("Record")
 
@@ -53,13 +57,13 @@ CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 _LAST_USED: Final = "max(created_at, coalesce(used_at, 0))"
 _WITHOUT_GRANT: Final = "NOT EXISTS (SELECT 1 FROM grants WHERE client_id = clients.id)"
-# Used codes are kept this much longer, so that a replay is told from an unknown code.
+# Used codes are kept this much longer, to tell a replay from an unknown code.
 _REPLAY_NOTICED: Final = 3600.0
 _BUSY: Final = 10.0
 
 
-class Key(msgspec.Struct, frozen=True):
-    """A signing key as it is kept."""
+class StoredKey(msgspec.Struct, frozen=True):
+    """A signing key as it is stored."""
 
     key_id: str
     algorithm: str
@@ -72,7 +76,7 @@ class Store:
     """The state of an authorization server.
 
     Args:
-        path: of the file, which only its owner may read; ":memory:" keeps nothing.
+        path: of the file, which only its owner may read; ":memory:" for none.
 
     Raises:
         AuthError: the file cannot be used; says why. It is left as it is.
@@ -80,13 +84,13 @@ class Store:
 
     def __init__(self, path: str) -> None:
         self._lock = threading.RLock()
-        with _naming(path):
+        with _report_path(path):
             if path != MEMORY:
                 _keep_private(path)
             self._db = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_BUSY
             )
-            # Closed with its last user: nobody has to remember it.
+            # Closed with the last reference, at the latest.
             weakref.finalize(self, self._db.close)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA secure_delete=ON")
@@ -99,7 +103,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Do all or nothing, and nothing at the same time; a refusal keeps what was done."""
+        """Run a block as one exclusive transaction; a refusal commits, other errors roll back."""
         with self._lock:
             if self._db.in_transaction:
                 yield
@@ -107,7 +111,7 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except Refusal:
+            except OAuthRefusal:
                 self._db.execute("COMMIT")
                 raise
             except BaseException:
@@ -131,11 +135,11 @@ class Store:
 
     # -- clients
 
-    def client(self, client_id: str) -> Client | None:
+    def client(self, client_id: str) -> RegisteredClient | None:
         """Return a registered client."""
-        return self._record(Client, "SELECT body FROM clients WHERE id = ?", client_id)
+        return self._record(RegisteredClient, "SELECT body FROM clients WHERE id = ?", client_id)
 
-    def add_client(self, client: Client) -> None:
+    def add_client(self, client: RegisteredClient) -> None:
         """Keep a client."""
         body = msgspec.json.encode(client)
         self._do(
@@ -151,17 +155,17 @@ class Store:
         return 0 if row is None else int(str(row[0]))
 
     def forget_idle_clients(self, before: float) -> None:
-        """Forget the clients without a grant that were given none since a time."""
+        """Forget the clients without a grant that were last used before a time."""
         query = f"SELECT id FROM clients WHERE {_LAST_USED} < ? AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
         with self.transaction():
             for (client_id,) in self._db.execute(query, (before,)).fetchall():
                 self._forget_client(client_id)
 
     def forget_idle_client(self, *, never_used_before: float | None = None) -> bool:
-        """Forget the client that has had no grant for longest; False where all have one.
+        """Forget the client without a grant for longest; false if all clients have one.
 
         Args:
-            never_used_before: take those alone that never had one, and registered before this.
+            never_used_before: only clients that never had a grant and registered before this.
         """
         never = "" if never_used_before is None else "used_at IS NULL AND created_at < ? AND"
         query = (
@@ -178,9 +182,9 @@ class Store:
         self._do("DELETE FROM clients WHERE id = ?", client_id)
         self._do("DELETE FROM consents WHERE client_id = ?", client_id)
 
-    # -- grants and what stands for them
+    # -- grants, codes and refresh tokens
 
-    def add_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
+    def add_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
         """Keep a grant."""
         body = msgspec.json.encode(grant)
         self._do(
@@ -195,32 +199,32 @@ class Store:
     def _use_client(self, client_id: str, now: float) -> None:
         self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, client_id)
 
-    def grant(self, grant_id: str) -> Grant | None:
+    def grant(self, grant_id: str) -> StoredGrant | None:
         """Return a grant that is not revoked."""
         query = "SELECT body FROM grants WHERE id = ? AND revoked_at IS NULL"
-        return self._record(Grant, query, grant_id)
+        return self._record(StoredGrant, query, grant_id)
 
-    def extend_grant(self, grant: Grant, *, now: float, expires_at: float) -> None:
-        """Keep a grant that was used at least until a time."""
+    def extend_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
+        """Keep a grant at least until a time, and note that it was used."""
         query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
         self._do(query, expires_at, grant.grant_id)
         self._use_client(grant.client_id, now)
 
     def revoke(self, grant_id: str, now: float, *, keep_until: float) -> None:
-        """Revoke a grant and all that came from it; it is forgotten once no token is alive."""
+        """Revoke a grant and its tokens; it is forgotten once they have expired."""
         query = (
             "UPDATE grants SET revoked_at = ?, expires_at = ? WHERE id = ? AND revoked_at IS NULL"
         )
         self._do(query, now, keep_until, grant_id)
         self._do("DELETE FROM refresh_tokens WHERE grant_id = ? AND used_at IS NULL", grant_id)
 
-    def revoked(self) -> frozenset[str]:
-        """Return the ids of all grants that are revoked and might still have tokens."""
+    def revoked_grants(self) -> frozenset[str]:
+        """Return the ids of revoked grants with tokens that have not expired yet."""
         with self._lock:
             rows = self._db.execute("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
             return frozenset(row[0] for row in rows)
 
-    def add_code(self, hashed: str, code: Code) -> None:
+    def add_code(self, hashed: str, code: AuthorizationCode) -> None:
         """Keep an authorization code."""
         self._do(
             "INSERT INTO codes (hash, expires_at, body) VALUES (?, ?, ?)",
@@ -229,12 +233,12 @@ class Store:
             msgspec.json.encode(code),
         )
 
-    def code(self, hashed: str) -> Code | None:
-        """Return what a code stands for, used or not."""
-        return self._record(Code, "SELECT body FROM codes WHERE hash = ?", hashed)
+    def code(self, hashed: str) -> AuthorizationCode | None:
+        """Return the record of a code, used or not."""
+        return self._record(AuthorizationCode, "SELECT body FROM codes WHERE hash = ?", hashed)
 
     def use_code(self, hashed: str, now: float) -> bool:
-        """Use a code; False where that was done before."""
+        """Mark a code as used; false if it was used before."""
         query = "UPDATE codes SET used_at = ? WHERE hash = ? AND used_at IS NULL"
         return self._do(query, now, hashed) == 1
 
@@ -244,20 +248,20 @@ class Store:
         self._do(query, hashed, grant_id, expires_at)
 
     def refresh_token(self, hashed: str) -> tuple[str, float, float | None] | None:
-        """Return whose grant a refresh token is, when it ends, and when it was used."""
+        """Return the grant of a refresh token, when it expires, and when it was used."""
         query = "SELECT grant_id, expires_at, used_at FROM refresh_tokens WHERE hash = ?"
         row = self._one(query, hashed)
         return None if row is None else msgspec.convert(row, tuple[str, float, float | None])
 
     def use_refresh_token(self, hashed: str, now: float) -> None:
-        """Remember that a refresh token was used."""
+        """Mark a refresh token as used."""
         query = "UPDATE refresh_tokens SET used_at = ? WHERE hash = ? AND used_at IS NULL"
         self._do(query, now, hashed)
 
     # -- devices
 
     def add_device(self, hashed: str, device: DeviceRequest) -> None:
-        """Keep a device that waits, or what became of it."""
+        """Store the request of a device, or its new state."""
         self._do(
             "INSERT OR REPLACE INTO devices (hash, user_code, expires_at, body)"
             " VALUES (?, ?, ?, ?)",
@@ -285,25 +289,25 @@ class Store:
         row = self._one("SELECT count(*) FROM devices")
         return 0 if row is None else int(str(row[0]))
 
-    # -- people
+    # -- users
 
     def add_login(self, hashed: str, subject: str, expires_at: float) -> None:
-        """Keep who a browser belongs to."""
+        """Store the user of a browser."""
         query = "INSERT INTO logins (hash, subject, expires_at) VALUES (?, ?, ?)"
         self._do(query, hashed, subject, expires_at)
 
     def login(self, hashed: str, now: float) -> str | None:
-        """Return who a browser belongs to."""
+        """Return the user of a browser; None if the login has expired."""
         query = "SELECT subject FROM logins WHERE hash = ? AND expires_at > ?"
         row = self._one(query, hashed, now)
         return None if row is None else str(row[0])
 
     def remove_login(self, hashed: str) -> None:
-        """Forget who a browser belongs to."""
+        """Forget the user of a browser."""
         self._do("DELETE FROM logins WHERE hash = ?", hashed)
 
-    def remember_consent(self, grant: Grant) -> None:
-        """Keep what a person allowed, for the next time."""
+    def remember_consent(self, grant: StoredGrant) -> None:
+        """Store the consent of a user, for the next time."""
         self._do(
             "INSERT OR REPLACE INTO consents (subject, client_id, resource, scopes)"
             " VALUES (?, ?, ?, ?)",
@@ -313,8 +317,10 @@ class Store:
             " ".join(grant.scopes),
         )
 
-    def consented(self, subject: str, client_id: str, resource: str) -> frozenset[str] | None:
-        """Return the scopes that a person allowed before; None where nothing was."""
+    def consented_scopes(
+        self, subject: str, client_id: str, resource: str
+    ) -> frozenset[str] | None:
+        """Return the scopes that a user allowed before; None for no consent."""
         row = self._one(
             "SELECT scopes FROM consents WHERE subject = ? AND client_id = ? AND resource = ?",
             subject,
@@ -325,30 +331,30 @@ class Store:
 
     # -- keys and secrets
 
-    def signing_keys(self) -> list[Key]:
+    def signing_keys(self) -> list[StoredKey]:
         """Return all keys, the newest first."""
         query = "SELECT id, algorithm, pem, created_at, retired_at FROM keys"
         with self._lock:
             rows = self._db.execute(f"{query} ORDER BY created_at DESC, rowid DESC").fetchall()
-        return [Key(*row) for row in rows]
+        return [StoredKey(*row) for row in rows]
 
-    def add_key(self, key: Key) -> None:
-        """Keep a key; those of its kind before it sign no more."""
+    def add_key(self, key: StoredKey) -> None:
+        """Store a key and retire the earlier keys of its algorithm."""
         query = "UPDATE keys SET retired_at = ? WHERE retired_at IS NULL AND algorithm = ?"
         self._do(query, key.created_at, key.algorithm)
         query = "INSERT INTO keys (id, algorithm, pem, created_at) VALUES (?, ?, ?, ?)"
         self._do(query, key.key_id, key.algorithm, key.pem, key.created_at)
 
     def secret(self, name: str, fresh: str) -> str:
-        """Return a secret of the server, which is `fresh` where there was none."""
+        """Return a secret of the server; `fresh` becomes that secret if it is new."""
         self._do("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", name, fresh)
         row = self._one("SELECT value FROM secrets WHERE name = ?", name)
         return fresh if row is None else str(row[0])
 
-    # -- tidying
+    # -- cleaning up
 
     def sweep(self, now: float, *, keys_before: float) -> None:
-        """Forget what has ended."""
+        """Delete expired records."""
         for table in ("grants", "refresh_tokens", "devices", "logins"):
             self._do(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
         self._do("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
@@ -356,20 +362,20 @@ class Store:
 
 
 def check_store(path: str) -> None:
-    """Make sure that a store can be opened, read and written; one that is not there is not made.
+    """Make sure that a store can be opened, read and written; a missing file is not created.
 
     Raises:
-        AuthError: it cannot; says why.
+        AuthError: the store cannot be used; says why.
     """
     if path == MEMORY:
         return
-    with _naming(path):
+    with _report_path(path):
         if not os.path.exists(path):
             folder = os.path.dirname(os.path.abspath(path))
             if not os.path.isdir(folder):
-                raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}")
+                raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist")
             if not os.access(folder, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, f"nothing can be written in {folder}")
+                raise PermissionError(errno.EACCES, f"the folder {folder} is not writable")
             return
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -379,27 +385,27 @@ def check_store(path: str) -> None:
             if found != ["ok"]:
                 raise sqlite3.DatabaseError(f"the database is damaged: {'; '.join(found)[:200]}")
             db.execute("BEGIN IMMEDIATE")
-            # SQLite finds out that it may not write when it does.
+            # SQLite finds a read-only file only when it writes.
             db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")
             db.execute("ROLLBACK")
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Say of which file it is that something cannot be done."""
+def _report_path(path: str) -> Iterator[None]:
+    """Turn errors of SQLite and the system into an AuthError that names the file."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise AuthError(
             f"the store of the authorization server, {os.path.abspath(path)}, cannot be used: "
-            f"{why}; mend it, restore or move it away (people then have to allow their programs "
-            "again), or name another file with AuthorizationServer(store=...)"
+            f"{why}; repair, restore or move the file (users then have to allow their programs "
+            "again), or name another one with AuthorizationServer(store=...)"
         ) from None
 
 
 def _keep_private(path: str) -> None:
-    """Make the file before SQLite does, which would let others read it; also where it was there."""
+    """Create the file for its owner alone, before SQLite does; restrict one that exists."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform != "win32" and os.fstat(handle).st_mode & 0o077:

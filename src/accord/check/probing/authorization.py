@@ -13,7 +13,7 @@ from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from accord.auth import OAuth
-    from accord.auth.tokens import Grant
+    from accord.auth.tokens import TokenGrant
 
 __all__ = ["Granted", "obtain"]
 
@@ -87,19 +87,19 @@ async def _challenge_of(subject: Subject) -> tuple[str, ...] | None:
     return () if challenge is None else (challenge,)
 
 
-async def _stored(oauth: "OAuth", url: str) -> "Grant | None":
-    from accord.auth.discovery import canonical_resource
-    from accord.auth.tokens import Grant
+async def _stored(oauth: "OAuth", url: str) -> "TokenGrant | None":
+    from accord.auth.tokens import TokenGrant
+    from accord.auth.urls import canonical_resource
 
     store = oauth.store
     assert store is not None
     name = f"server {canonical_resource(url)} {oauth.client_id or ''}".rstrip()
     key = await store.read(name)
     text = None if key is None else await store.read(key)
-    return None if text is None else msgspec.json.decode(text, type=Grant)
+    return None if text is None else msgspec.json.decode(text, type=TokenGrant)
 
 
-async def _renewed(url: str, grant: "Grant", *, may_ask: bool) -> Granted:
+async def _renewed(url: str, grant: "TokenGrant", *, may_ask: bool) -> Granted:
     """Renew a token before anything rests on it: an older one may be revoked by that."""
     from accord.auth.flow import refresh
     from accord.auth.sending import AddressPolicy, GuardedSender

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from accord.auth.authorization_server.known import KnownClient
+from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ISSUER, RESOURCE, RETURN, Desk, claims_of, request_query
 
 
@@ -26,11 +26,11 @@ def test_a_person_logs_in_allows_and_is_sent_back_with_a_code_the_state_and_the_
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_who_denies_is_sent_back_without_a_code(desk):
+def test_a_denial_redirects_to_the_client_without_a_code(desk):
     answer = desk.submit(desk.consent(desk.client()), decision="deny")
     assert answer.returned == {
         "error": "access_denied",
-        "error_description": "the person said no",
+        "error_description": "the user declined",
         "state": "some state",
         "iss": ISSUER,
     }
@@ -53,11 +53,11 @@ def test_a_client_without_state_gets_none(desk):
         "javascript:alert(1)",
     ],
 )
-def test_nobody_is_sent_to_an_address_that_is_not_registered(desk, uri):
+def test_a_redirect_uri_that_is_not_registered_is_refused(desk, uri):
     answer = desk.authorize(desk.client(), redirect_uri=uri)
     assert answer.status == 400
     assert "location" not in answer.headers
-    assert "did not register" in answer.text
+    assert "not one that it registered" in answer.text
     assert "evil" not in answer.text
 
 
@@ -70,14 +70,14 @@ def test_any_port_of_loopback_is_the_registered_one(desk):
     assert desk.redeem(client, answer.returned["code"], redirect_uri=uri).status == 200
 
 
-def test_an_unknown_client_is_told_to_the_person(desk):
+def test_an_unknown_client_is_reported_to_the_user(desk):
     answer = desk.authorize("nobody")
     assert answer.status == 400
     assert "location" not in answer.headers
-    assert "not known" in answer.text
+    assert "not registered here" in answer.text
 
 
-def test_a_request_without_client_is_told_to_the_person(desk):
+def test_a_request_without_client_is_reported_to_the_user(desk):
     assert desk.send("GET", "/authorize").status == 400
 
 
@@ -116,7 +116,7 @@ def test_a_parameter_that_is_there_twice_is_refused_without_a_redirect(desk):
     ],
     ids=str,
 )
-def test_other_faults_are_told_to_the_client(desk, changed, error):
+def test_other_faults_are_reported_to_the_client(desk, changed, error):
     answer = desk.authorize(desk.client(), **changed)
     assert answer.status == 303
     assert answer.location.startswith(RETURN)
@@ -129,7 +129,7 @@ def test_other_faults_are_told_to_the_client(desk, changed, error):
 
 @pytest.mark.requirement("auth.redirect.untrusted")
 @pytest.mark.parametrize("changed", [{"scope": "fly"}, {"prompt": "none"}], ids=str)
-def test_a_place_that_anybody_may_have_registered_is_gone_to_by_the_person_alone(desk, changed):
+def test_the_user_is_asked_before_a_redirect_to_a_registered_uri(desk, changed):
     uri = "https://evil.example/x?a=1"
     page = desk.authorize(desk.client(redirect_uris=[uri]), redirect_uri=uri, **changed)
     assert page.status == 400
@@ -154,7 +154,7 @@ def test_without_a_scope_the_default_ones_are_asked_for():
     assert "Read your notes" not in page.text
 
 
-def test_scopes_that_do_not_exist_are_left_out_and_the_client_is_told(desk):
+def test_scopes_that_do_not_exist_are_left_out_and_the_response_says_so(desk):
     tokens = desk.tokens(desk.client(), scope="read openid offline_access")
     assert tokens["scope"] == "read"
 

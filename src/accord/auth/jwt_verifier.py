@@ -1,21 +1,28 @@
-"""JWT access tokens: which are good, as their header, signature and claims say."""
+"""Verifies JWT access tokens: header, signature and claims."""
 
 import base64
 import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.auth.http import Send
-from accord.auth.keys import FetchedKeys, FixedKeys, KeySource, read_keys, require_jwt
+from accord.auth.jwks import (
+    FetchedKeys,
+    FixedKeys,
+    KeySource,
+    operator_sender,
+    read_keys,
+    require_jwt,
+)
 from accord.auth.resource import is_for
-from accord.auth.verifiers import TokenMemory, digest_of
+from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
 
-__all__ = ["ASYMMETRIC", "JwtVerifier", "claims_fault", "header_fault", "principal_of"]
+if TYPE_CHECKING:
+    from accord.auth.http import Send
 
 log = logging.getLogger("accord.auth")
 
@@ -35,35 +42,34 @@ _SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _SECRET_LEAST: Final = 32
 _SCOPE_CLAIMS: Final = ("scope", "scp")
-# A token stays good for this long after its key was withdrawn.
+# Seconds that a token stays valid after its key was withdrawn.
 _REMEMBERED: Final = 300.0
-# What is signed, its two halves, and the signature.
+# Signed part, header, claims, signature.
 _COMPACT: Final = re.compile(r"(([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+))\.([A-Za-z0-9_-]+)")
-# Tokens that name no key are tried with so many.
+# How many keys are tried for a token without a key id.
 _CANDIDATES_MOST: Final = 5
 
 
 class JwtVerifier:
-    """Takes JWTs that an issuer signed for this server.
+    """Accepts JWTs that an issuer signed for this server.
 
     Args:
-        issuer: as the claim `iss` has it, exactly.
-        audience: whom tokens must be meant for; by default the URL of the server that uses the
-            verifier.
-        clients: ids of clients that are there for this server alone: their tokens are taken also
-            where the issuer names no audience.
-        jwks_url: where the issuer's keys are; by default where its metadata says.
+        issuer: exactly as in the claim `iss`.
+        audience: the accepted audiences; by default the URL of the server that uses the verifier.
+        clients: ids of clients that exist for this server alone: their tokens are accepted also
+            without an audience.
+        jwks_url: the URL of the issuer's keys; by default from its metadata.
         keys: the keys themselves, in place of the URL: a JWKS, or a list of JWKs.
         secret: a secret shared with the issuer, in place of keys; at least 32 bytes.
-        algorithms: those that are accepted; only asymmetric ones unless there is a secret.
+        algorithms: the accepted ones; only asymmetric ones without a secret.
         leeway: seconds by which clocks may differ.
         settings: `scope_claims` names the claims that hold scopes, by default scope and scp;
-            `scope_prefix` is what scopes begin with where they are asked for, but not in tokens;
-            `send` carries requests for keys, `clock` tells seconds since 1970; further ones are
+            `scope_prefix` is a prefix of scopes that tokens leave out;
+            `send` sends requests for keys, `clock` returns seconds since 1970; further ones are
             those of `FetchedKeys`.
 
     Raises:
-        ValueError: the keys do not fit the algorithms, or there are none.
+        ValueError: the keys do not fit the algorithms, or are missing.
     """
 
     def __init__(
@@ -83,18 +89,18 @@ class JwtVerifier:
             raise ValueError("give only one of jwks_url, keys and secret")
         require_jwt()  # at once: it takes a moment
         self.issuer = issuer
-        self.audience = _several(audience)
-        self.clients = frozenset(_several(clients))
+        self.audience = _as_tuple(audience)
+        self.clients = frozenset(_as_tuple(clients))
         self.leeway = leeway
-        self.algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
-        self._secret = None if secret is None else _checked_secret(secret)
+        self.algorithms = _check_algorithms(algorithms, has_secret=secret is not None)
+        self._secret = None if secret is None else _check_secret(secret)
         self._clock: Callable[[], float] = settings.get("clock", time.time)
-        self._scope_claims = _several(settings.pop("scope_claims", _SCOPE_CLAIMS))
+        self._scope_claims = _as_tuple(settings.pop("scope_claims", _SCOPE_CLAIMS))
         self._scope_prefix: str = settings.pop("scope_prefix", "")
         send: Send | None = settings.pop("send", None)
         self._keys: KeySource
         if keys is None and secret is None:
-            send = send or _sender(jwks_url or issuer)
+            send = send or operator_sender(jwks_url or issuer)
             self._keys = FetchedKeys(issuer, jwks_url, send=send, **settings)
         else:
             settings.pop("clock", None)
@@ -104,7 +110,7 @@ class JwtVerifier:
         self.memory = TokenMemory(clock=self._clock)
 
     def for_audience(self, audience: str) -> "JwtVerifier":
-        """Return the same for an audience, with the same keys, unless it has one already."""
+        """Return a verifier for an audience, with the same keys; itself if it has an audience."""
         if self.audience:
             return self
         bound: JwtVerifier = object.__new__(JwtVerifier)
@@ -114,18 +120,18 @@ class JwtVerifier:
         return bound
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whom a token stands for.
+        """Return the principal of a token; None for an invalid token.
 
         Raises:
             AuthError: the issuer's keys could not be fetched.
         """
-        digest = digest_of(token)
+        digest = token_digest(token)
         known = self.memory.find(digest)
         if known is not None:
             return known[0]
         try:
             principal = await self._read(token)
-        except _NotGood as error:
+        except _InvalidToken as error:
             log.info("a token is refused: %s", error)
             return None
         self.memory.keep(digest, principal, _REMEMBERED)
@@ -134,11 +140,11 @@ class JwtVerifier:
     async def _read(self, token: str) -> Principal:
         parts = _COMPACT.fullmatch(token)
         if parts is None:
-            raise _NotGood("it is no JWT")
+            raise _InvalidToken("it is not a JWT")
         header = _object(parts[2], "header")
         fault = header_fault(header, self.algorithms)
         if fault is not None:
-            raise _NotGood(fault)
+            raise _InvalidToken(fault)
         await self._check_signature(header, parts[1].encode(), _bytes(parts[4]))
         claims = _object(parts[3], "claims")
         fault = claims_fault(
@@ -150,8 +156,8 @@ class JwtVerifier:
             leeway=self.leeway,
         )
         if fault is not None:
-            raise _NotGood(fault)
-        return principal_of(claims, self._scope_claims, self._scope_prefix)
+            raise _InvalidToken(fault)
+        return principal_from_claims(claims, self._scope_claims, self._scope_prefix)
 
     async def _check_signature(
         self, header: Mapping[str, Any], signed: bytes, signature: bytes
@@ -160,34 +166,36 @@ class JwtVerifier:
         verify = require_jwt().get_algorithm_by_name(algorithm).verify
         if self._secret is not None:
             if not verify(signed, self._secret, signature):
-                raise _NotGood("its signature is wrong: it is not that of the shared secret")
+                raise _InvalidToken("its signature is wrong: it is not that of the shared secret")
             return
         id = header.get("kid")
         if not isinstance(id, str | None):
-            raise _NotGood("the id of its key is no text")
+            raise _InvalidToken("the id of its key is not a string")
         tried = 0
-        # A key that has changed under its name, or without one, shows in this way alone.
+        # Only a second look finds a key that changed under the same id, or has no id.
         for find in (self._keys.candidates, self._keys.candidates_anew):
             found = await find(algorithm, id)
             tried += len(found)
             if any(verify(signed, each.key, signature) for each in found[:_CANDIDATES_MOST]):
                 return
         if not tried:
-            raise _NotGood(f"the issuer has no key {_shown(id)} for {algorithm}")
-        raise _NotGood(f"its signature is wrong: it is not that of the issuer's key {_shown(id)}")
+            raise _InvalidToken(f"the issuer has no key {_format_value(id)} for {algorithm}")
+        raise _InvalidToken(
+            f"its signature is wrong: it is not that of the issuer's key {_format_value(id)}"
+        )
 
 
-class _NotGood(Exception):
-    """Why a token is refused."""
+class _InvalidToken(Exception):
+    """A token is refused; the message says why."""
 
 
-def _several(audience: str | Sequence[str] | None) -> tuple[str, ...]:
+def _as_tuple(audience: str | Sequence[str] | None) -> tuple[str, ...]:
     if audience is None:
         return ()
     return (audience,) if isinstance(audience, str) else tuple(audience)
 
 
-def _checked_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> frozenset[str]:
+def _check_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> frozenset[str]:
     known = _SYMMETRIC if has_secret else ASYMMETRIC
     chosen = frozenset(asked or (("HS256",) if has_secret else known))
     unfit = sorted(chosen.difference(known))
@@ -197,25 +205,18 @@ def _checked_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> fro
     return chosen
 
 
-def _checked_secret(secret: str | bytes) -> bytes:
+def _check_secret(secret: str | bytes) -> bytes:
     found = secret.encode() if isinstance(secret, str) else secret
     if len(found) < _SECRET_LEAST:
         raise ValueError(f"the secret has {len(found)} bytes, expected at least {_SECRET_LEAST}")
     if b"-----BEGIN" in found or found.startswith((b"ssh-", b"ecdsa-")):
-        # Everybody knows a public key: whoever takes it for a secret takes everybody's tokens.
+        # A public key is public: with it as the secret, any client could sign tokens.
         raise ValueError("the secret is a key of a pair; give public keys as keys")
     return found
 
 
-def _sender(url: str) -> Send:
-    from accord.auth.sending import AddressPolicy, GuardedSender
-
-    # The operator named this URL, so that it may be anywhere; what it redirects to may not.
-    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
-
-
-def header_fault(header: Mapping[str, Any], algorithms: Iterable[str]) -> str | None:
-    """Say why a token with this header is refused; None where it is not."""
+def header_fault(header: Mapping[str, object], algorithms: Iterable[str]) -> str | None:
+    """Return why a token with this header is refused; None if it is accepted."""
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
         return f"its algorithm is {str(algorithm)[:40]!r}"
@@ -231,18 +232,18 @@ def _bytes(part: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(f"{part}{'=' * (-len(part) % 4)}")
     except ValueError:
-        raise _NotGood("it is no JWT") from None
+        raise _InvalidToken("it is not a JWT") from None
 
 
 def _object(part: str, name: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(_bytes(part), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _NotGood(f"its {name} is no JSON object") from None
+        raise _InvalidToken(f"its {name} is not a JSON object") from None
 
 
 def claims_fault(
-    claims: Mapping[str, Any],
+    claims: Mapping[str, object],
     *,
     issuer: str | None,
     audience: Sequence[str],
@@ -250,65 +251,64 @@ def claims_fault(
     now: float,
     leeway: float = 0.0,
 ) -> str | None:
-    """Say why a token with these claims is refused; None where it is not.
+    """Return why a token with these claims is refused; None if it is accepted.
 
     Args:
-        claims: what the token says.
-        issuer: who must have issued it; None where that is known otherwise.
-        audience: whom it must be meant for.
-        clients: who must have got it, where it does not say whom it is meant for.
+        claims: of the token.
+        issuer: the accepted issuer; None if the issuer is already known.
+        audience: the accepted audiences.
+        clients: the ids of clients that may have a token without an audience.
         now: seconds since 1970.
         leeway: seconds by which clocks may differ.
     """
     if issuer is not None and claims.get("iss") != issuer:
-        return f"its issuer is {_shown(claims.get('iss'))}, expected {_shown(issuer)}"
+        return f"its issuer is {_format_value(claims.get('iss'))}, expected {_format_value(issuer)}"
     if not is_for(claims.get("aud"), audience):  # auth.token.audience-validated
         client = _client(claims)
         if claims.get("aud") is not None or client is None or client not in clients:
-            expected = " or ".join(map(_shown, audience)) or "none"
-            return (
-                f"its audience is {_shown(claims.get('aud'))}, expected {expected} (see audience=)"
-            )
-    ends = _moment(claims, "exp")
+            expected = " or ".join(map(_format_value, audience)) or "none"
+            given = _format_value(claims.get("aud"))
+            return f"its audience is {given}, expected {expected} (see audience=)"
+    ends = _timestamp(claims, "exp")
     if ends is None:
         return "it does not say when it expires"
     if ends + leeway <= now:
         return f"it expired {now - ends:.0f} s ago"
     for name in ("nbf", "iat"):
-        begins = _moment(claims, name)
+        begins = _timestamp(claims, name)
         if name in claims and begins is None:
-            return f"{name} is no time"
+            return f"{name} is not a time"
         if begins is not None and begins - leeway > now:
             return (
                 f"it is not valid for another {begins - now:.0f} s ({name}); do the clocks agree?"
             )
     if _subject(claims) is None:
-        return "it stands for nobody: it has neither sub nor a client id"
+        return "it has neither sub nor a client id"
     return None
 
 
-def _shown(value: object) -> str:
-    """Return what stands in a token, for the log: short, and on one line."""
+def _format_value(value: object) -> str:
+    """Format a value of a token for the log: short, and on one line."""
     return ascii(value)[:200]
 
 
-def _moment(claims: Mapping[str, Any], name: str) -> float | None:
+def _timestamp(claims: Mapping[str, object], name: str) -> float | None:
     found = claims.get(name)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found) if abs(found) < _LAST_MOMENT else None
+    return float(found) if abs(found) < _LAST_TIMESTAMP else None
 
 
-# Later than this no date can be written.
-_LAST_MOMENT: Final = 253_402_300_800
+# The year 10000: `datetime` ends before it.
+_LAST_TIMESTAMP: Final = 253_402_300_800
 
 
-def _subject(claims: Mapping[str, Any]) -> str | None:
+def _subject(claims: Mapping[str, object]) -> str | None:
     found = claims.get("sub") or _client(claims)
     return found if isinstance(found, str) else None
 
 
-def _client(claims: Mapping[str, Any]) -> str | None:
+def _client(claims: Mapping[str, object]) -> str | None:
     for name in ("client_id", "azp", "cid", "appid"):
         found = claims.get(name)
         if isinstance(found, str) and found:
@@ -316,15 +316,15 @@ def _client(claims: Mapping[str, Any]) -> str | None:
     return None
 
 
-def principal_of(
-    claims: Mapping[str, Any], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
+def principal_from_claims(
+    claims: Mapping[str, object], scope_claims: Iterable[str] = _SCOPE_CLAIMS, prefix: str = ""
 ) -> Principal:
-    """Return whom claims stand for; they have been found to be good.
+    """Return the principal of claims that were checked.
 
     Args:
-        claims: what a token says.
-        scope_claims: where its scopes are.
-        prefix: what they begin with elsewhere.
+        claims: of the token.
+        scope_claims: the names of the claims with scopes.
+        prefix: of the scopes, which the token leaves out.
     """
     issuer = claims.get("iss")
     return Principal(
@@ -335,12 +335,12 @@ def principal_of(
             for each in _scopes(claims, scope_claims)
         ),
         issuer=issuer if isinstance(issuer, str) else None,
-        expires_at=_moment(claims, "exp"),
+        expires_at=_timestamp(claims, "exp"),
         claims=claims,
     )
 
 
-def _scopes(claims: Mapping[str, Any], names: Iterable[str]) -> frozenset[str]:
+def _scopes(claims: Mapping[str, object], names: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for name in names:
         given = claims.get(name)

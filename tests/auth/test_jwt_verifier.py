@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accord.auth import JwtVerifier
-from accord.auth.jwt_tokens import claims_fault
+from accord.auth.jwt_verifier import claims_fault
 from accord.errors import AuthError
 from support.issuer import (
     ISSUER,
@@ -42,7 +42,7 @@ def verify(given, **settings):
 
 
 @pytest.mark.requirement("auth.token.validated")
-def test_a_good_token_says_who_somebody_is():
+def test_a_valid_token_has_a_principal():
     found = verify(token(scope="read write", extra={"a": 1}))
     assert (found.subject, found.client_id, found.issuer) == ("ann", "laptop", ISSUER)
     assert found.scopes == {"read", "write"}
@@ -92,7 +92,7 @@ def test_a_key_that_changes_without_a_new_name_is_noticed(kid):
         said = {"exp": 2000, "iat": 1000, "header": {"kid": kid}}
         assert await taking.verify(token("first", **said)) is not None
         published.document = {"keys": [jwk("second", kid=kid)]}
-        # Not at once: whoever forges tokens must not turn us against the issuer.
+        # Not at once: forged tokens must not make us flood the issuer.
         assert await taking.verify(token("second", **said)) is None
         now[0] += 11
         assert await taking.verify(token("second", **said)) is not None
@@ -235,7 +235,7 @@ def test_a_token_without_signature_is_refused():
 
 @pytest.mark.parametrize("kind", ["EC", "RSA"])
 def test_a_public_key_is_never_a_secret(kind):
-    """Whoever signs by HMAC with the public key, in any of its forms, gets nowhere."""
+    """A token signed by HMAC with the public key, in any of its forms, is refused."""
     public = private_key("first", kind).public_key()
     forms = [
         public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
@@ -275,7 +275,7 @@ def test_algorithms_that_are_not_listed_are_refused():
 @pytest.mark.parametrize(
     "text", ["", "a", "a.b", "a.b.c", "....", "e30.e30.", "\u00e9.x.y", "." * 5000]
 )
-def test_what_is_no_token_is_refused(text):
+def test_a_malformed_token_is_refused(text):
     assert verify(text) is None
 
 
@@ -283,7 +283,7 @@ def test_a_secret_may_be_just_long_enough():
     assert JwtVerifier(ISSUER, secret="x" * 32).algorithms == {"HS256"}
 
 
-def test_claims_that_are_no_object_are_refused():
+def test_claims_that_are_not_an_object_are_refused():
     assert verify(signed_payload(json.dumps(claims()).encode())) is not None
     for payload in (b"[]", b"5", b"\xff", b"[" * 100_000):
         assert verify(signed_payload(payload)) is None
@@ -306,7 +306,7 @@ def signed_payload(payload):
         ({"keys": [], "algorithms": ["HS256"]}, "HS256 do not go with keys"),
         ({"keys": [], "algorithms": ["none"]}, "none do not go with keys"),
         ({"secret": SECRET, "algorithms": ["RS256"]}, "RS256 do not go with a shared secret"),
-        ({"keys": {}}, "no JWKS"),
+        ({"keys": {}}, "invalid JWKS"),
     ],
     ids=[
         "two",
@@ -380,7 +380,7 @@ def test_a_good_token_is_looked_at_once():
     asyncio.run(scenario())
 
 
-def test_keys_are_rotated_without_anybody_noticing():
+def test_key_rotation_does_not_interrupt_verification():
     async def scenario():
         now, published = [time.time()], Published("first")
         subject = verifier(
@@ -399,7 +399,7 @@ def test_keys_are_rotated_without_anybody_noticing():
     asyncio.run(scenario())
 
 
-def test_when_the_keys_cannot_be_fetched_nobody_can_tell():
+def test_keys_that_cannot_be_fetched_raise_an_auth_error():
     async def scenario():
         published = Published("first")
         published.is_down = True

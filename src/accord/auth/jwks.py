@@ -1,4 +1,4 @@
-"""The keys that issuers sign with: read from a JWKS, fetched when needed, kept when that fails."""
+"""The signing keys of issuers: read from a JWKS, fetched when needed, kept if that fails."""
 
 import asyncio
 import logging
@@ -11,23 +11,13 @@ from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError, MissingExtra
 
-__all__ = [
-    "FetchedKeys",
-    "FixedKeys",
-    "KeySource",
-    "VerifyingKey",
-    "published_keys",
-    "read_keys",
-    "require_jwt",
-]
-
 log = logging.getLogger("accord.auth")
 
-# A key set is tiny; who publishes more than this wants something else.
+# Real key sets have a few keys; more than this costs only time.
 _KEYS_MOST: Final = 100
 _RSA_BITS_LEAST: Final = 2048
 
-# Which kind of key an algorithm takes. A key of another kind is never tried.
+# The type and curve of the keys of each algorithm; other keys are never tried.
 _FAMILIES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
     "ES256": ("EC", "P-256"),
@@ -38,7 +28,7 @@ _FAMILIES: Final = {
 
 
 class VerifyingKey:
-    """A public key and what it may verify."""
+    """A public key, with its type and its algorithm."""
 
     def __init__(self, key: Any, *, kind: str, curve: str | None, jwk: Mapping[str, Any]) -> None:
         self.key = key
@@ -48,7 +38,7 @@ class VerifyingKey:
         self._algorithm = jwk.get("alg")
 
     def fits(self, algorithm: str) -> bool:
-        """Whether the key is one for this algorithm."""
+        """Whether the key can verify signatures of an algorithm."""
         if self._algorithm is not None and self._algorithm != algorithm:
             return False
         kind, curve = _FAMILIES.get(algorithm, ("", None))
@@ -59,11 +49,11 @@ def read_keys(document: object) -> list[VerifyingKey]:
     """Read the keys of a JWKS that can verify signatures; others are left out.
 
     Raises:
-        ValueError: it is no JWKS.
+        ValueError: the document is not a JWKS.
     """
     listed = document.get("keys") if isinstance(document, Mapping) else document
     if not _is_list(listed):
-        raise ValueError("no JWKS: expected an object with a list called keys")
+        raise ValueError("invalid JWKS: expected an object with a list called keys")
     found = (_read_key(each) for each in listed[:_KEYS_MOST])
     return [key for key in found if key is not None]
 
@@ -73,7 +63,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _read_key(jwk: object) -> VerifyingKey | None:
-    """Read a key; None where it is secret, meant for something else, weak or unknown."""
+    """Read a key; None for a key that is secret, weak, unknown or has another use."""
     jwt = require_jwt()
     if not isinstance(jwk, Mapping) or jwk.get("use", "sig") != "sig":
         return None
@@ -84,7 +74,7 @@ def _read_key(jwk: object) -> VerifyingKey | None:
     named = jwk.get("kid")
     if kind not in ("RSA", "EC", "OKP") or not isinstance(named, str | None):
         return None
-    # Never more than the public half, even where somebody published both.
+    # Only the public half, even if both are published.
     public = {name: value for name, value in jwk.items() if name in _PUBLIC_MEMBERS}
     name = "RS256" if kind == "RSA" else "EdDSA" if kind == "OKP" else _curve_algorithm(curve)
     try:
@@ -113,17 +103,17 @@ class KeySource(Protocol):
         """Return the keys that may have signed a token.
 
         Raises:
-            AuthError: there are none to be had now.
+            AuthError: no keys are available now.
         """
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return those that may have taken the place of the candidates; none where none have."""
+        """Return keys that may have replaced the candidates; empty if nothing changed."""
 
 
 def _choose(keys: Iterable[VerifyingKey], algorithm: str, id: str | None) -> list[VerifyingKey]:
-    """Choose the key that a token names; where it names none, all that might be.
+    """Choose the key with the id of a token; for a token without an id, all that fit.
 
-    A key without a name goes by any.
+    A key without an id fits any token.
     """
     fitting = [key for key in keys if key.fits(algorithm)]
     if id is None:
@@ -143,21 +133,21 @@ class FixedKeys:
         return _choose(self._keys, algorithm, id)
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return none: nothing changes."""
+        """Return nothing: the keys are fixed."""
         return ()
 
 
 class FetchedKeys:
-    """An issuer's keys: fetched once for all who wait, and again when an unknown one appears.
+    """An issuer's keys: fetched once for all callers, and again when an unknown id appears.
 
     Args:
-        issuer: whose keys they are.
-        url: where they are; None asks the issuer's metadata.
+        issuer: the issuer.
+        url: of the keys; None for the one in the issuer's metadata.
         send: sends requests.
-        ttl: seconds after which keys are fetched anew, while those at hand go on to be used.
-        pause: seconds between two fetches, whatever names tokens bring.
-        keep: seconds for which keys are used at the longest when they cannot be fetched anew.
-        clock: seconds, of any beginning.
+        ttl: seconds after which keys are fetched again, while the old ones are still used.
+        pause: seconds between two fetches, whatever key ids tokens have.
+        keep: seconds for which keys are used at most if they cannot be fetched again.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -173,16 +163,16 @@ class FetchedKeys:
     ) -> None:
         self._issuer = issuer
         self._url = url
-        self._place = shown_url(url or issuer)
+        self._shown_url = shown_url(url or issuer)
         self._send = send
         self._ttl = ttl
         self._pause = pause
         self._keep = keep
         self._clock = clock
         self._keys: tuple[VerifyingKey, ...] | None = None
-        self._fetched = self._tried = float("-inf")
+        self._fetched_at = self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
-        self._why = "not yet"
+        self._failure = "not yet"
 
     async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
         """Return the keys that may have signed a token.
@@ -190,15 +180,15 @@ class FetchedKeys:
         Raises:
             AuthError: no keys could be fetched yet, or those at hand are too old.
         """
-        age = self._clock() - self._fetched
+        age = self._clock() - self._fetched_at
         if self._keys is None or age > self._keep:
             self._keys = None
             await self._fetch()
         elif age > self._ttl:
-            self._begin()  # nobody waits for it
+            self._start_fetch()  # in the background
         keys: tuple[VerifyingKey, ...] | None = self._keys
         if keys is None:
-            raise AuthError(f"no keys could be fetched from {self._place}: {self._why}")
+            raise AuthError(f"no keys could be fetched from {self._shown_url}: {self._failure}")
         found = _choose(keys, algorithm, id)
         if not found and id is not None and not any(key.id == id for key in keys):
             await self._fetch()
@@ -206,56 +196,56 @@ class FetchedKeys:
         return found
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return the keys that may have taken the place of those at hand, unless just fetched."""
+        """Return the keys that may have replaced the current ones, unless just fetched."""
         before = self._keys
         await self._fetch()
         keys = self._keys
         return () if keys is None or keys is before else _choose(keys, algorithm, id)
 
     async def _fetch(self) -> None:
-        """Wait for a fetch, begun by us or by others."""
-        task = self._begin()
+        """Wait for a fetch, started here or by another caller."""
+        task = self._start_fetch()
         if task is not None:
             await asyncio.shield(task)
 
-    def _begin(self) -> "asyncio.Task[None] | None":
+    def _start_fetch(self) -> "asyncio.Task[None] | None":
         loop = asyncio.get_running_loop()
         task = self._fetching
         if task is not None and not task.done() and task.get_loop() is loop:
             return task
         now = self._clock()
-        if now - self._tried < self._pause:
+        if now - self._tried_at < self._pause:
             return None
-        self._tried = now
+        self._tried_at = now
         self._fetching = loop.create_task(self._fetch_now(), name="accord-jwks")
         return self._fetching
 
     async def _fetch_now(self) -> None:
         try:
-            keys = await carried(published_keys(self._issuer, self._url), self._send)
+            keys = await carried(fetch_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
-            self._why = str(error)
+            self._failure = str(error)
             if isinstance(error, NoResponse) and error.is_refused:
-                # What metadata names may not be anywhere; what the operator names may.
-                self._why += "; if the keys are there, say so with jwks_url"
-            log.warning("keys could not be fetched from %s: %s", self._place, self._why)
+                # URLs of metadata are restricted; a URL of the operator may be at any address.
+                self._failure += "; if the keys are there, say so with jwks_url"
+            log.warning("keys could not be fetched from %s: %s", self._shown_url, self._failure)
             return
         self._keys = tuple(keys)
-        self._fetched = self._clock()
+        self._fetched_at = self._clock()
 
 
-def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
+def fetch_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
     """Find an issuer's keys, by its metadata unless their URL is known.
 
     Raises:
-        ValueError: what came are no keys, or the metadata is another issuer's.
+        ValueError: the response has no keys, or the metadata is another issuer's.
     """
     response = yield _get(url if url is not None else (yield from _find_url(issuer)))
     if response.status != 200:
         raise ValueError(f"{shown_url(response.url)} answered {response.shown}")
     keys = read_keys(response.object())
     if not keys:
-        raise ValueError("there is no key that could verify a signature")
+        raise ValueError("none of the keys can verify a signature")
     return keys
 
 
@@ -279,16 +269,27 @@ def _find_url(issuer: str) -> Flow[str]:
         if isinstance(found, str):
             return found
         tried.append(f"{shown_url(each)}: no jwks_uri in it")
-    told = "; ".join(tried)
-    raise ValueError(f"its metadata names no keys (jwks_uri), give jwks_url; tried {told}")
+    urls = "; ".join(tried)
+    raise ValueError(f"no jwks_uri in the issuer's metadata, give jwks_url; tried {urls}")
 
 
 def _get(url: str) -> HttpRequest:
     return HttpRequest(method="GET", url=url, headers={"Accept": "application/json"})
 
 
+def operator_sender(url: str) -> Send:
+    """Return a sender for a URL that the operator named: at any address, unlike its redirects."""
+    from accord.auth.sending import AddressPolicy, GuardedSender
+
+    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
+
+
 def require_jwt(needed_for: str = "verifying JWTs") -> Any:
-    """Return the library for tokens."""
+    """Import and return PyJWT.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
     try:
         import cryptography  # noqa: F401
         import jwt

@@ -2,13 +2,13 @@
 
 import pytest
 
-from accord.auth.authorization_server.urls import (
-    canonical,
-    is_loopback,
+from accord.auth.urls import (
+    canonical_http_url,
+    is_loopback_host,
     is_loopback_url,
+    is_same_redirect,
+    is_same_resource,
     redirect_fault,
-    same_redirect,
-    same_resource,
     with_query,
 )
 
@@ -109,7 +109,7 @@ def test_other_redirect_uris_cannot_be_registered(uri):
 def test_redirect_uris_are_the_same_character_by_character_but_for_loopback_ports(
     registered, asked, same
 ):
-    assert same_redirect(registered, asked) is same
+    assert is_same_redirect(registered, asked) is same
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_redirect_uris_are_the_same_character_by_character_but_for_loopback_port
     ],
 )
 def test_a_resource_has_one_form(url, form):
-    assert canonical(url) == form
+    assert canonical_http_url(url) == form
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_resource_has_one_form(url, form):
     ],
 )
 def test_loopback_is_one_host_under_all_its_names(one, other, same):
-    assert same_resource(one, other) is same
+    assert is_same_resource(one, other) is same
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_loopback_is_one_host_under_all_its_names(one, other, same):
     ],
 )
 def test_loopback_is_known_by_its_names_alone(host, local):
-    assert is_loopback(host) is local
+    assert is_loopback_host(host) is local
 
 
 @pytest.mark.parametrize(

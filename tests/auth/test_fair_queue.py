@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from accord.auth.turns import NoTurn, Turns
+from accord.auth.introspection import FairQueue, QueueFull
 from support.waiting import run
 
 
 class Work:
-    """Work of sources that lasts until it is let go; notes who began, in which order."""
+    """Work of sources that lasts until it is let go; notes the order in which they began."""
 
     def __init__(self, seconds=30.0, **limits):
         usual = {"most": 2, "share": 2, "waiting": 3, "waiting_in_all": 5}
-        self.turns = Turns(**(usual | limits), seconds=seconds)
+        self.turns = FairQueue(**(usual | limits), seconds=seconds)
         self.began = []
         self.tasks = {}
 
@@ -51,7 +51,7 @@ def test_free_places_go_round_between_the_sources_that_wait():
         assert work.began[4:] == ["c1", "a4"]
         await work.end("c1", "a4")
         assert not work.turns._working
-        assert not work.turns._lines
+        assert not work.turns._queues
 
     run(main())
 
@@ -75,7 +75,7 @@ def test_lines_are_bounded_for_each_source_and_in_all():
         refused = [name for name, (task, _) in work.tasks.items() if task.done()]
         assert refused == ["a5", "b3"]
         for name in refused:
-            with pytest.raises(NoTurn):
+            with pytest.raises(QueueFull):
                 await work.tasks.pop(name)[0]
         await work.end("a1", "a2", "b1", "a3", "b2", "a4")
 
@@ -86,9 +86,9 @@ def test_a_turn_that_does_not_come_in_time_is_given_up():
     async def main():
         work = Work(most=1, share=1, seconds=0.01)
         await work.start("a1", "b1")
-        with pytest.raises(NoTurn):
+        with pytest.raises(QueueFull):
             await work.tasks.pop("b1")[0]
-        assert not work.turns._lines
+        assert not work.turns._queues
         await work.end("a1")
         await work.start("b2")
         assert work.began == ["a1", "b2"]

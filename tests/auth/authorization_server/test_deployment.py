@@ -1,15 +1,15 @@
-"""Where the authorization server is, and who may come which way."""
+"""Where the authorization server is reached, and which requests it serves."""
 
 import pytest
 
-from accord.auth.authorization_server.place import Place, checked_issuer
-from accord.auth.authorization_server.records import Refusal
+from accord.auth.authorization_server.deployment import Deployment, check_issuer
+from accord.auth.authorization_server.messages import OAuthRefusal
 
 ISSUER = "https://auth.example/login"
 DESK = "https://desk.example/mcp"
 OTHER = "https://desk.example/sse"
-SET = Place(issuer=ISSUER, resources=(DESK,), path="/mcp")
-NEAR = Place(path="/mcp")
+SET = Deployment(issuer=ISSUER, resources=(DESK,), path="/mcp")
+NEAR = Deployment(path="/mcp")
 
 
 @pytest.mark.parametrize(
@@ -33,22 +33,22 @@ def test_a_path_may_begin_with_that_of_the_issuer(path, found):
 
 
 def test_a_path_that_only_resembles_the_issuers_stays_as_it_is():
-    place = Place(issuer="https://auth.example/auth")
+    place = Deployment(issuer="https://auth.example/auth")
     assert place.route({"path": "/authorize"}) == "/authorize"
 
 
 def test_an_issuer_that_is_set_stands_before_the_url_of_the_server():
-    assert Place.beside(ISSUER, DESK, "/mcp", ()).issuer == ISSUER
-    assert Place.beside(None, DESK, "/mcp", ()).issuer == "https://desk.example"
+    assert Deployment.beside(ISSUER, DESK, "/mcp", ()).issuer == ISSUER
+    assert Deployment.beside(None, DESK, "/mcp", ()).issuer == "https://desk.example"
 
 
 @pytest.mark.requirement("auth.https.endpoints")
 def test_an_issuer_is_reached_over_https_or_on_this_machine():
-    assert checked_issuer("https://Auth.example/login/") == ISSUER
-    assert checked_issuer("http://localhost:8000/") == "http://localhost:8000"
+    assert check_issuer("https://Auth.example/login/") == ISSUER
+    assert check_issuer("http://localhost:8000/") == "http://localhost:8000"
     for wrong in ("http://auth.example", "https://auth.example/?a=1", "auth.example", ""):
         with pytest.raises(ValueError, match="expected https"):
-            checked_issuer(wrong)
+            check_issuer(wrong)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,18 @@ def test_an_issuer_is_reached_over_https_or_on_this_machine():
     [
         (SET, ISSUER, (), (DESK,)),
         (NEAR, "http://localhost:8000", (), ("http://localhost:8000/mcp",)),
-        (Place(issuer=ISSUER), ISSUER, (), ()),
-        (Place(issuer=ISSUER, path="/mcp", others=("/sse",)), ISSUER, (OTHER,), ()),
-        (Place(issuer=ISSUER, resources=(DESK,), path="/mcp", others=("/sse",)), "", (), (DESK,)),
+        (Deployment(issuer=ISSUER), ISSUER, (), ()),
+        (Deployment(issuer=ISSUER, path="/mcp", other_paths=("/sse",)), ISSUER, (OTHER,), ()),
         (
-            Place(issuer=ISSUER, resources=(DESK,), path="/mcp", others=("/sse", "/more")),
+            Deployment(issuer=ISSUER, resources=(DESK,), path="/mcp", other_paths=("/sse",)),
+            "",
+            (),
+            (DESK,),
+        ),
+        (
+            Deployment(
+                issuer=ISSUER, resources=(DESK,), path="/mcp", other_paths=("/sse", "/more")
+            ),
             ISSUER,
             (OTHER,),
             (DESK, OTHER),
@@ -79,15 +86,15 @@ def test_tokens_are_for_what_is_there_and_for_further_endpoints_on_demand(
     [
         (NEAR, {"host": "evil.example"}, None),
         (NEAR, {}, None),
-        (Place(issuer="http://localhost:8000"), {"host": "evil.example:8000"}, None),
+        (Deployment(issuer="http://localhost:8000"), {"host": "evil.example:8000"}, None),
         (SET, {"host": "auth.example", "x-forwarded-proto": "http"}, None),
-        (Place(needs_loopback=True), {"host": "localhost"}, ("192.0.2.1", 5)),
-        (Place(needs_loopback=True), {"host": "localhost", "x-real-ip": "127.0.0.1"}, None),
+        (Deployment(needs_loopback=True), {"host": "localhost"}, ("192.0.2.1", 5)),
+        (Deployment(needs_loopback=True), {"host": "localhost", "x-real-ip": "127.0.0.1"}, None),
     ],
     ids=["name", "no name", "name of the issuer", "no TLS", "address", "proxy"],
 )
-def test_who_comes_another_way_is_refused(place, headers, client):
-    with pytest.raises(Refusal) as caught:
+def test_a_request_for_another_host_or_without_https_is_refused(place, headers, client):
+    with pytest.raises(OAuthRefusal) as caught:
         place.issuer_of({"client": client}, headers)
     assert caught.value.status == 403
 
@@ -98,7 +105,7 @@ def test_who_comes_another_way_is_refused(place, headers, client):
         (NEAR, {}, "LOCALHOST:8000", "http://localhost:8000"),
         (NEAR, {"scheme": "https", "root_path": "/x/"}, "[::1]:1", "https://[::1]:1/x"),
         (SET, {}, "any.example", ISSUER),
-        (Place(needs_loopback=True), {"client": ("::1", 5)}, "localhost", "http://localhost"),
+        (Deployment(needs_loopback=True), {"client": ("::1", 5)}, "localhost", "http://localhost"),
     ],
     ids=["loopback", "mounted", "set", "near"],
 )

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from accord.auth.http import HttpResponse, NoResponse
-from accord.auth.keys import FetchedKeys, FixedKeys, published_keys, read_keys
+from accord.auth.jwks import FetchedKeys, FixedKeys, fetch_keys, read_keys
 from accord.errors import AuthError
 from support.issuer import ISSUER, Published, jwk, jwks
 
@@ -67,7 +67,7 @@ def weak():
     ],
     ids=["secret", "no modulus", "not on the curve", "unknown curve", "kind", "text", "null", "{}"],
 )
-def test_what_cannot_verify_is_left_out(unfit):
+def test_keys_that_cannot_verify_are_left_out(unfit):
     assert [key.id for key in read_keys({"keys": [unfit, jwk("good")]})] == ["good"]
 
 
@@ -82,8 +82,8 @@ def test_keys_for_other_uses_and_weak_ones_are_left_out():
 
 
 @pytest.mark.parametrize("document", [{}, {"keys": {}}, {"keys": "x"}, None, "x", 5])
-def test_what_is_no_jwks_is_said_to_be_none(document):
-    with pytest.raises(ValueError, match="no JWKS"):
+def test_a_malformed_jwks_is_refused(document):
+    with pytest.raises(ValueError, match="invalid JWKS"):
         read_keys(document)
 
 
@@ -102,7 +102,7 @@ def test_a_token_without_key_id_is_tried_with_all_that_fit():
 # -- fetching
 
 
-def test_keys_are_fetched_once_for_all_who_wait_and_then_kept():
+def test_keys_are_fetched_once_for_all_callers_and_then_kept():
     async def scenario():
         published = Published("a")
         keys = fetched(published, Clock())
@@ -206,7 +206,7 @@ def test_keys_are_not_used_for_ever():
     asyncio.run(scenario())
 
 
-def test_without_any_keys_nobody_can_tell_and_the_next_try_comes_after_a_pause():
+def test_without_keys_verification_fails_and_is_retried():
     async def scenario():
         published, clock = Published("a"), Clock()
         published.is_down = True
@@ -248,7 +248,7 @@ def test_one_who_gives_up_waiting_does_not_stop_the_fetch_for_others():
 
 def found(answers, issuer=ISSUER):
     """Play an issuer; returns its keys, and what it was asked for."""
-    flow, asked = published_keys(issuer), []
+    flow, asked = fetch_keys(issuer), []
     try:
         request = next(flow)
         while True:
@@ -295,10 +295,10 @@ def test_metadata_of_another_issuer_is_not_believed():
 
 
 def test_an_issuer_that_names_no_keys_has_none():
-    with pytest.raises(ValueError, match="names no keys") as caught:
+    with pytest.raises(ValueError, match="no jwks_uri") as caught:
         found({})
     assert f"{OPENID}: HTTP 404" in str(caught.value)
-    with pytest.raises(ValueError, match="no key that could verify"):
+    with pytest.raises(ValueError, match="none of the keys can verify"):
         found({OAUTH: SAID, URL: {"keys": []}})
     with pytest.raises(ValueError, match="HTTP 404"):
         found({OAUTH: SAID})

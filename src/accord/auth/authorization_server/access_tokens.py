@@ -1,0 +1,252 @@
+"""Access tokens of this authorization server: the keys that sign them, and their verifier."""
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from accord.auth.authorization_server.secrets import new_secret
+from accord.auth.authorization_server.store import Store, StoredKey
+from accord.auth.jwks import require_jwt
+from accord.auth.urls import is_loopback_url, is_same_resource
+from accord.auth.verifiers import TokenMemory, token_digest
+from accord.principal import Principal
+from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    PrivateKey: TypeAlias = EllipticCurvePrivateKey | RSAPrivateKey
+    from collections.abc import Callable
+
+    from accord.auth.authorization_server.endpoints import Endpoints
+
+Algorithm: TypeAlias = Literal["ES256", "RS256"]
+# Longer than a verifier's tolerance for clocks that differ.
+_SKEW: Final = 120.0
+_RSA_BITS: Final = 2048
+# Seconds until a revocation by another process that shares the store is noticed.
+_REREAD: Final = 1.0
+_REMEMBERED: Final = 300.0
+_CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
+
+
+class SigningKeys:
+    """Signs and verifies with the keys of a store.
+
+    Args:
+        store: where they are kept.
+        algorithm: of keys that are made from now on.
+        rotate_after: seconds after which a key is replaced.
+        access_ttl: seconds that a key is published after it signed its last token.
+    """
+
+    def __init__(
+        self, store: Store, *, algorithm: Algorithm, rotate_after: float, access_ttl: float
+    ) -> None:
+        self._store = store
+        self._algorithm = algorithm
+        self._rotate_after = rotate_after
+        self._kept_for = access_ttl + _SKEW
+        self._jwt = require_jwt("an authorization server")
+        self._loaded: dict[str, PrivateKey] = {}
+
+    def sign(self, claims: JsonObject, now: float) -> str:
+        """Return claims as a signed access token."""
+        key = self._current(now)
+        token: str = self._jwt.encode(
+            claims,
+            self._private(key),
+            algorithm=key.algorithm,
+            headers={"kid": key.key_id, "typ": "at+jwt"},
+        )
+        return token
+
+    def read(self, token: str, now: float) -> JsonObject | None:
+        """Return the claims of a token that a key of ours signed, expired or not; else None."""
+        try:
+            head = self._jwt.get_unverified_header(token)
+            key = next(
+                (each for each in self._live_keys(now) if each.key_id == head.get("kid")), None
+            )
+            if key is None or head.get("typ") != "at+jwt":
+                return None
+            claims: JsonObject = self._jwt.decode(
+                token,
+                self._private(key).public_key(),
+                algorithms=[key.algorithm],
+                # Audience and times are compared by the caller: the clock is passed in.
+                options={"verify_aud": False, "verify_exp": False, "verify_iat": False},
+            )
+        except self._jwt.PyJWTError:
+            return None
+        return claims
+
+    def rotate(self, now: float) -> None:
+        """Sign with a new key from now on."""
+        with self._store.transaction():
+            self._store.add_key(self._make_key(now))
+
+    def jwks(self, now: float) -> JsonObject:
+        """Return the public keys of tokens that may still be valid."""
+        self._current(now)
+        return {"keys": [self._public_jwk(key) for key in self._live_keys(now)]}
+
+    def swept_before(self, now: float) -> float:
+        """Return the time before which a retired key is not needed any more."""
+        return now - self._kept_for
+
+    def _live_keys(self, now: float) -> list[StoredKey]:
+        return [
+            key
+            for key in self._store.signing_keys()
+            if key.retired_at is None or key.retired_at > self.swept_before(now)
+        ]
+
+    def _current(self, now: float) -> StoredKey:
+        current = self._usable(now)
+        if current is None:
+            with self._store.transaction():
+                # Another process may have made one meanwhile.
+                current = self._usable(now)
+                if current is None:
+                    current = self._make_key(now)
+                    self._store.add_key(current)
+        return current
+
+    def _usable(self, now: float) -> StoredKey | None:
+        for key in self._store.signing_keys():
+            if key.retired_at is None and key.algorithm == self._algorithm:
+                return key if now - key.created_at < self._rotate_after else None
+        return None
+
+    def _make_key(self, now: float) -> StoredKey:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+        made: PrivateKey
+        if self._algorithm == "ES256":
+            made = ec.generate_private_key(ec.SECP256R1())
+        else:
+            made = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
+        pem = made.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return StoredKey(new_secret(12), self._algorithm, pem, now, None)
+
+    def _private(self, key: StoredKey) -> "PrivateKey":
+        loaded = self._loaded.get(key.key_id)
+        if loaded is None:
+            from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+            loaded = cast("PrivateKey", load_pem_private_key(key.pem, None))
+            self._loaded[key.key_id] = loaded
+        return loaded
+
+    def _public_jwk(self, key: StoredKey) -> JsonObject:
+        public = self._private(key).public_key()
+        made: JsonObject = json.loads(self._jwt.get_algorithm_by_name(key.algorithm).to_jwk(public))
+        return made | {"kid": key.key_id, "use": "sig", "alg": key.algorithm}
+
+
+class OwnTokenVerifier:
+    """Verifies the tokens of one authorization server, for one audience.
+
+    Args:
+        endpoints: returns the endpoints, which opens the store when it is first called.
+        issuer: the accepted issuer; None for any name of loopback.
+        audiences: the accepted audiences.
+        revoked: the revoked grants.
+    """
+
+    def __init__(
+        self,
+        endpoints: "Callable[[], Endpoints]",
+        *,
+        issuer: str | None,
+        audiences: tuple[str, ...],
+        revoked: "RevokedGrants",
+    ) -> None:
+        self._endpoints = endpoints
+        self.issuer = issuer
+        self._audiences = audiences
+        self._revoked = revoked
+        self._memory = TokenMemory()
+
+    def for_audience(self, audience: str) -> "OwnTokenVerifier":
+        """Return a verifier for one audience."""
+        return OwnTokenVerifier(
+            self._endpoints, issuer=self.issuer, audiences=(audience,), revoked=self._revoked
+        )
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None for an invalid token."""
+        digest = token_digest(token)
+        known = self._memory.find(digest)
+        if known is None:
+            principal = await asyncio.to_thread(self.read_principal, token, time.time())
+            if principal is None:
+                return None
+            self._memory.keep(digest, principal, _REMEMBERED)
+        else:
+            principal = known[0]
+        if principal is None:
+            return None
+        return None if await self._revoked.has(principal.claims["grant"]) else principal
+
+    def read_principal(self, token: str, now: float) -> Principal | None:
+        """Return the principal of a token, revoked or not. Blocks."""
+        claims = self._endpoints().keys.read(token, now)
+        if claims is None or any(claims.get(name) is None for name in _CLAIMS):
+            return None
+        if not self._is_mine(claims) or claims["exp"] <= now:
+            return None
+        return Principal(
+            subject=claims["sub"],
+            client_id=claims["client_id"],
+            scopes=frozenset(claims.get("scope", "").split()),
+            issuer=claims["iss"],
+            expires_at=float(claims["exp"]),
+            claims=claims,
+        )
+
+    def _is_mine(self, claims: JsonObject) -> bool:
+        issuer, audience = claims["iss"], claims["aud"]
+        if issuer != self.issuer and (self.issuer is not None or not is_loopback_url(issuer)):
+            return False
+        return isinstance(audience, str) and any(
+            is_same_resource(each, audience) for each in self._audiences
+        )
+
+
+class RevokedGrants:
+    """The revoked grants; read again every second, since processes may share a store."""
+
+    def __init__(self, endpoints: "Callable[[], Endpoints]") -> None:
+        self._endpoints = endpoints
+        self._known: frozenset[str] = frozenset()
+        self._read_at = float("-inf")
+        self._changes = 0
+
+    async def has(self, grant_id: str) -> bool:
+        """Whether a grant is revoked."""
+        now = time.monotonic()
+        if now - self._read_at < _REREAD:
+            return grant_id in self._known
+        changes = self._changes
+        known = await asyncio.to_thread(self._read)
+        # A change during the read may be missing in the result.
+        if changes == self._changes:
+            self._known, self._read_at = known, now
+        return grant_id in known
+
+    def forget(self) -> None:
+        """Read the store again at the next check: a grant may have been revoked here."""
+        self._changes += 1
+        self._read_at = float("-inf")
+
+    def _read(self) -> frozenset[str]:
+        return self._endpoints().store.revoked_grants()

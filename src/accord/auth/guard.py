@@ -1,0 +1,475 @@
+"""A guard around any ASGI app: requests need a valid token.
+
+Every request is checked by itself. Open without a token are the metadata that names the
+authorization server, health checks, and the preflights of browsers.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from functools import lru_cache, partial
+from time import time
+from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.auth import resource
+from accord.auth.resource import AccessRefusal
+from accord.auth.urls import RESOURCE_METADATA, canonical_url, endpoint_url, metadata_url
+from accord.auth.verifiers import (
+    REQUEST_SOURCE,
+    FirstOf,
+    RecentTokens,
+    TokenMemory,
+    TokenVerifier,
+    for_audience,
+    token_digest,
+)
+from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
+from accord.errors import AuthError
+from accord.principal import Principal
+
+log = logging.getLogger("accord.auth")
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+_PRINCIPAL: Final = "accord.principal"
+_CHALLENGE_FOR: Final = "accord.challenge"
+_ADMITTED: Final = "accord.admitted"
+_NOT_FOUND: Final = (None, 0.0)
+_HEALTH: Final = ("/healthz", "/readyz")
+_JSON: Final = (b"content-type", b"application/json")
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_CHALLENGE: Final = b"www-authenticate"
+# The metadata is public: pages of any origin may read it.
+_ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
+_MAX_AGE: Final = (b"cache-control", b"public, max-age=300")
+_NO_METADATA: Final = msgspec.json.encode(
+    {
+        "error": "not_found",
+        "error_description": "no authorization server issues tokens for this server; its operator "
+        "gives them out",
+    }
+)
+# One for each endpoint and each name of loopback.
+_RESOURCES_MOST: Final = 16
+
+
+class GuardPolicy(Protocol):
+    """The settings of a guard; `Protected` has them."""
+
+    @property
+    def verifier(self) -> TokenVerifier:
+        """Verifies tokens."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The authorization servers that issue tokens."""
+
+    @property
+    def public_url(self) -> str | None:
+        """Where clients reach the server."""
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that every token must have."""
+
+    @property
+    def scopes_supported(self) -> tuple[str, ...]:
+        """The scopes that clients may ask for."""
+
+    @property
+    def resource_name(self) -> str | None:
+        """The name of the server, for users."""
+
+    @property
+    def documentation(self) -> str | None:
+        """The URL of a page about the server."""
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    """One endpoint as its clients reach it: its URL, its metadata, its verifier."""
+
+    resource: str
+    metadata_url: str | None
+    verifier: TokenVerifier
+    memory: TokenMemory | None
+    recent: RecentTokens
+    challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
+
+
+class Guard:
+    """An ASGI app that passes requests with a valid token on to another one.
+
+    The principal of the token is in the scope, as "accord.principal". An app that needs more scopes
+    calls `scope["accord.challenge"]` with them, and answers with status 403 and the header that it
+    returns. An app with a long response awaits `scope["accord.admitted"]()` now and then: false
+    once the token is not valid any more. Other attributes of the app, such as `options`, are
+    attributes of the guard too. An app with more than one endpoint has `resource_paths`: from each
+    further path to the one that clients use for it.
+
+    Args:
+        app: any ASGI app.
+        protection: the settings.
+        path: of the app's endpoint, below its mount point.
+        public_url: where clients reach it, unless the settings have it.
+        open_paths: further paths that need no token.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        protection: GuardPolicy,
+        *,
+        path: str = "/mcp",
+        public_url: str | None = None,
+        open_paths: Iterable[str] = (),
+    ) -> None:
+        self.app = app
+        self.protection = protection
+        self.path = path.rstrip("/")
+        url = protection.public_url if protection.public_url is not None else public_url
+        self.public_url = None if url is None else endpoint_url(url, self.path)
+        self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
+        self._resources: dict[str, _Resource] = {}
+        self._required = protection.scopes
+        # Metadata has to name an authorization server (auth.prm.lists-as).
+        self._has_metadata: bool = getattr(protection, "has_metadata", True)
+        self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
+        self._public = None
+        if self.public_url is not None:
+            self._public = self._resource_at(self.public_url, self.path)
+
+    def __getattr__(self, name: str) -> Any:
+        # Servers that run the app read its attributes, with a guard or without.
+        if name == "app" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.app, name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target = self._public
+        if target is not None and scope.get("path") == self.path and scope.get("method") == "POST":
+            admitted = self._recall(scope, target)
+            if admitted is not None:
+                scope[_PRINCIPAL] = admitted
+                scope[_CHALLENGE_FOR] = target.challenge_for
+                await self.app(scope, receive, send)
+                return
+        # Only this guard sets the principal: one from outer apps is removed.
+        scope.pop(_PRINCIPAL, None)
+        await self._call(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of unknown validity."""
+        if self._is_open(scope):
+            await self.app(scope, receive, send)
+            return
+        target = self._find_resource(scope)
+        if isinstance(target, AccessRefusal):
+            await self._refuse(target, None, scope, receive, send)
+            return
+        if self._is_metadata(scope):
+            await self._publish(target, scope, send)
+            return
+        shown = scope["headers"], scope.get("query_string", b"")
+        client = scope.get("client")
+        REQUEST_SOURCE.set("" if client is None else client_network(str(client[0])))
+        admitted = self._recall(scope, target) or await self._admit(*shown, target)
+        if isinstance(admitted, AccessRefusal):
+            await self._refuse(admitted, target, scope, receive, send)
+            return
+        scope[_PRINCIPAL] = admitted
+        scope[_CHALLENGE_FOR] = target.challenge_for
+        scope[_ADMITTED] = partial(self._is_still_admitted, *shown, target)
+        await self.app(scope, receive, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        if scope["type"] != "http":
+            return bool(scope["type"] == "lifespan")
+        if scope["method"] == "OPTIONS" and RESOURCE_METADATA not in scope["path"]:
+            return _is_preflight(scope)
+        return local_path(scope).rstrip("/") in self._open
+
+    def _recall(self, scope: Scope, target: _Resource) -> Principal | None:
+        """Return the principal of a request if its token was verified a moment ago."""
+        if target.memory is None or scope.get("query_string"):
+            return None
+        given = None
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                if given is not None:
+                    return None
+                given = value
+        if given is None:
+            return None
+        recent = target.recent.known.get(given)
+        if recent is not None and recent[1] > time():
+            return recent[0]
+        if not given.startswith(b"Bearer "):
+            return None
+        principal, until = target.memory.find(token_digest(given[7:])) or _NOT_FOUND
+        if principal is None or not self._required <= principal.scopes:
+            return None
+        target.recent.keep(given, principal, until)
+        return principal
+
+    async def _admit(
+        self, headers: Headers, query: bytes, target: _Resource
+    ) -> Principal | AccessRefusal:
+        """Return the principal of a request, or why it is refused."""
+        token = resource.bearer_token(headers, query)
+        if token is None:
+            return resource.missing_token(sorted(self._required))
+        if isinstance(token, AccessRefusal):
+            return token
+        try:
+            principal = await target.verifier.verify(token)
+        except AuthError as error:
+            log.info("a token cannot be verified: %s", error)  # the verifier logs the cause
+            return resource.unavailable()
+        if principal is None:  # auth.token.invalid-401
+            return resource.invalid_token(scopes=sorted(self._required))
+        if not self._required <= principal.scopes:
+            return resource.insufficient_scope(self._required)
+        return principal
+
+    async def _is_still_admitted(self, headers: Headers, query: bytes, target: _Resource) -> bool:
+        admitted = await self._admit(headers, query, target)
+        # A verifier that cannot be reached ends no stream.
+        return isinstance(admitted, Principal) or admitted.status == 503
+
+    # -- the endpoint of a request
+
+    def _find_resource(self, scope: Scope) -> _Resource | AccessRefusal:
+        path = self._path_of(scope)
+        if self._public is not None:
+            above = self._public.resource.removesuffix(self.path)
+            return self._public if path == self.path else self._resource_at(f"{above}{path}", path)
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        server, root = scope.get("server"), scope.get("root_path", "").rstrip("/")
+        # A Unix socket has no port; some servers give the port as text.
+        port = None if server is None else int(server[1] or 0) or None
+        origin = _origin(host, scope.get("scheme", "http"), port)
+        if origin is None:
+            why = "only requests to localhost are served; set public_url for others"
+            return AccessRefusal(403, "forbidden_host", why)
+        return self._resource_at(f"{origin}{root}{path}", path)
+
+    def _path_of(self, scope: Scope) -> str:
+        """Return the path of the endpoint that a request is for, or asks the metadata of."""
+        before, about, rest = local_path(scope).rstrip("/").partition(RESOURCE_METADATA)
+        named = rest.removeprefix(self._prefix) if about else before
+        return self._other_paths.get(named, self.path)
+
+    @property
+    def _prefix(self) -> str:
+        """The prefix of our path in the public URL."""
+        return urlsplit(self.public_url or "").path.removesuffix(self.path)
+
+    def _resource_at(self, url: str, path: str) -> _Resource:
+        found = self._resources.get(url)
+        if found is None:
+            verifier = for_audience(self.protection.verifier, url)
+            # Clients that omit the parameter resource have tokens for the main endpoint.
+            unnamed = f"{url.removesuffix(path)}{self.path}"
+            other = for_audience(self.protection.verifier, unnamed)
+            if path != self.path and other is not verifier:
+                verifier = FirstOf(verifier, other)
+            memory = getattr(verifier, "memory", None)
+            described_at = metadata_url(url, path) if self._has_metadata else None
+            challenge_for = partial(_challenge_for, self._required, described_at)
+            recent = RecentTokens()
+            found = _Resource(url, described_at, verifier, memory, recent, challenge_for)
+            if len(self._resources) < _RESOURCES_MOST:
+                self._resources[url] = found
+        return found
+
+    # -- metadata
+
+    def _is_metadata(self, scope: Scope) -> bool:
+        """Whether a path is one of our metadata: at the root, with our path, or our URL's."""
+        if scope["type"] != "http" or RESOURCE_METADATA not in scope["path"]:
+            return False
+        before, _, rest = local_path(scope).partition(RESOURCE_METADATA)
+        rest, prefix = rest.rstrip("/"), self._prefix
+        if before not in ("", prefix):
+            return False
+        paths = (self.path, *self._other_paths.values())
+        return not rest or any(rest in (path, f"{prefix}{path}") for path in paths)
+
+    async def _publish(self, target: _Resource, scope: Scope, send: Send) -> None:
+        method = scope["method"]
+        if not self._has_metadata:
+            await _respond(send, 404, [_JSON, _ANY_ORIGIN], _NO_METADATA, is_head=method == "HEAD")
+        elif method == "OPTIONS":
+            allowed = [
+                (b"access-control-allow-methods", b"GET"),
+                (b"access-control-allow-headers", b"*"),
+            ]
+            await _respond(send, 204, [_ANY_ORIGIN, *allowed], None)
+        elif method not in ("GET", "HEAD"):
+            await _respond(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
+        else:
+            protection = self.protection
+            body = resource.resource_metadata(
+                target.resource,
+                protection.issuers,
+                scopes=protection.scopes_supported,
+                name=protection.resource_name,
+                documentation=protection.documentation,
+            )
+            await _respond(
+                send, 200, [_JSON, _MAX_AGE, _ANY_ORIGIN], body, is_head=method == "HEAD"
+            )
+
+    # -- refusing
+
+    async def _refuse(
+        self,
+        refusal: AccessRefusal,
+        target: _Resource | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        if scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.error})
+            return
+        headers = [_JSON, _NO_STORE]
+        if target is not None and refusal.status in (401, 403):
+            headers.append((_CHALLENGE, _challenge(refusal, target.metadata_url)))
+        if refusal.status == 503:
+            headers.append((b"retry-after", b"5"))
+        await _respond(send, refusal.status, headers + self._cors(scope), refusal.body)
+
+    def _cors(self, scope: Scope) -> Headers:
+        """Return CORS headers, if the app allows the origin to read its responses."""
+        headers: Headers = []
+        ask = getattr(self.app, "cors_headers", None)
+        if ask is not None:
+            headers += ask(scope)
+        return headers
+
+
+def _challenge_for(
+    required: frozenset[str], url: str | None, scopes: Iterable[str]
+) -> tuple[bytes, bytes]:
+    """Return a challenge header that names all scopes that are needed."""
+    return _CHALLENGE, _challenge(resource.insufficient_scope({*required, *scopes}), url)
+
+
+@lru_cache(maxsize=256)
+def _challenge(refusal: AccessRefusal, url: str | None) -> bytes:
+    return resource.challenge(refusal, url).encode("latin-1", "ignore")
+
+
+def local_path(scope: Scope) -> str:
+    """Return the path below the mount point of the app."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+@lru_cache(maxsize=64)
+def _origin(host: bytes, scheme: str, listens_on: int | None) -> str | None:
+    """Return the origin at which a client on this machine reaches us, by the name that it uses.
+
+    The port has to be that of the socket: another server on this machine could otherwise forward
+    its own tokens to us under its own name.
+    """
+    scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
+    try:
+        parts = urlsplit(f"{scheme}://{host.decode('latin-1')}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if name not in LOOPBACK_HOSTS or parts.username is not None or parts.path:
+        return None
+    usual = 443 if scheme == "https" else 80
+    if listens_on is not None and (port or usual) != listens_on:
+        return None
+    return canonical_url(parts.geturl())
+
+
+def _is_preflight(scope: Scope) -> bool:
+    if scope["method"] != "OPTIONS":
+        return False
+    names = {name for name, _ in scope["headers"]}
+    return b"origin" in names and b"access-control-request-method" in names
+
+
+async def _respond(
+    send: Send, status: int, headers: Headers, body: bytes | None, *, is_head: bool = False
+) -> None:
+    if body is not None:
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    sent = b"" if is_head or body is None else body
+    await send({"type": "http.response.body", "body": sent, "more_body": False})
+
+
+class Protected:
+    """A server that requires tokens: the argument of `Server(auth=...)`.
+
+    Args:
+        verifier: verifies tokens.
+        issuer: the authorization servers that issue tokens, one or several; by default the
+            verifier's issuer. With an empty list clients get tokens by other means, and no metadata
+            is published. `StaticTokens` has no issuer.
+        public_url: where clients reach the server; not needed on loopback.
+        scopes: the scopes that every token must have.
+        scopes_supported: the scopes that clients may ask for; by default `scopes`.
+        resource_name: the name of the server, for users.
+        documentation: the URL of a page about it.
+
+    Raises:
+        ValueError: the issuer is missing, or the URL is invalid.
+    """
+
+    def __init__(
+        self,
+        verifier: TokenVerifier,
+        *,
+        issuer: str | Sequence[str] | None = None,
+        public_url: str | None = None,
+        scopes: Iterable[str] = (),
+        scopes_supported: Iterable[str] | None = None,
+        resource_name: str | None = None,
+        documentation: str | None = None,
+    ) -> None:
+        issuers = getattr(verifier, "issuer", None) if issuer is None else issuer
+        if issuers is None:
+            raise ValueError(
+                "issuer is missing: name the authorization server that issues tokens, or issuer=[] "
+                "if clients get tokens by other means"
+            )
+        self.issuers = (issuers,) if isinstance(issuers, str) else tuple(issuers)
+        self.has_metadata = bool(self.issuers)
+        if public_url is not None:
+            canonical_url(public_url)
+        self.verifier = verifier
+        self.public_url = public_url
+        self.scopes = frozenset(_split_scopes(scopes))
+        supported = self.scopes if scopes_supported is None else _split_scopes(scopes_supported)
+        self.scopes_supported = tuple(sorted({*supported, *self.scopes}))
+        self.resource_name = resource_name
+        self.documentation = documentation
+
+    def guard(self, app: App, *, path: str = "/mcp", public_url: str | None = None) -> Guard:
+        """Return an ASGI app that requires tokens and passes requests on to another one.
+
+        Args:
+            app: any ASGI app.
+            path: of its endpoint, below its mount point.
+            public_url: where clients reach it, unless the settings have it.
+        """
+        return Guard(app, self, path=path, public_url=public_url)
+
+
+def _split_scopes(scopes: Iterable[str]) -> Iterable[str]:
+    return scopes.split() if isinstance(scopes, str) else scopes
