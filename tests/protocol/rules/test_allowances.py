@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accord.protocol.rules.meta_keys import is_forward
+from accord.protocol.rules.body.meta import is_forward
 from support.traces import INFO, META, C, S, Said, judge, opening
 
 LEGACY = "2025-06-18"

@@ -1,0 +1,323 @@
+"""Shapes of bodies as rows of a table: the members of an object, and their types.
+
+A shape reads like the official schema: `name: string, title?: string`. `tools[]` stands for every
+element of an array, `*` for every member of an object; dots and braces lead into objects:
+
+    tools[].annotations?: {title?: string, readOnlyHint?: boolean}
+
+What stands before the last dot of a path may be absent. `role: user|assistant` lists the values.
+The shape `body: {...}` also answers for the body as a whole: absent params count as an empty
+object, and a result that is not an object is reported, unless another requirement does so.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from accord.protocol.exchange import Step
+from accord.protocol.jsonrpc import RESULT, Kind
+from accord.protocol.rules._rule import EITHER, Breach, Judge, Outcome, check
+from accord.protocol.rules.values import (
+    MOST_FINDINGS,
+    Finding,
+    Located,
+    as_id,
+    combine,
+    complete_result,
+    describe,
+    is_in_force,
+    is_integer,
+    is_number,
+)
+from accord.protocol.syntax import scheme_of
+from accord.protocol.violation import FAIL, Party
+from accord.types._base import JsonObject
+
+if TYPE_CHECKING:
+    from accord.protocol.conversation import Conversation
+
+Within: TypeAlias = "Callable[[Step, Conversation], Iterable[Located]]"
+_Path: TypeAlias = "tuple[_Path, str, int | None] | None"
+
+_TOKEN: Final = re.compile(r"\s*([^\s:,{}]+|[:,{}])")
+_TIME: Final = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+    r"T(?:[01]\d|2[0-4]):[0-5]\d(?::[0-6]\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
+)
+
+
+# -- types
+
+
+class Type(msgspec.Struct, frozen=True):
+    """The type of a member: its name in sentences, and two tests.
+
+    A value of another JSON type always fails; one that is merely invalid has the severity of the
+    requirement.
+    """
+
+    name: str
+    is_json_type: Callable[[object], bool] | None = None
+    is_valid: Callable[[object], bool] | None = None
+
+
+def _is_string(value: object) -> bool:
+    return isinstance(value, str)
+
+
+TYPES: Final[dict[str, Type]] = {
+    "any": Type("any value"),
+    "string": Type("a string", _is_string),
+    "boolean": Type("a boolean", lambda value: isinstance(value, bool)),
+    "integer": Type("an integer", is_integer),
+    "number": Type("a number", is_number),
+    "object": Type("an object", lambda value: isinstance(value, dict)),
+    "array": Type("an array", lambda value: isinstance(value, list)),
+    "id": Type("a string or an integer", lambda value: as_id(value) is not None),
+    "content": Type("an object or an array", lambda value: isinstance(value, dict | list)),
+    "time": Type(
+        "a time in ISO 8601", _is_string, lambda value: _TIME.fullmatch(str(value)) is not None
+    ),
+    "duration": Type(
+        "a number of milliseconds or null", lambda value: value is None or is_integer(value)
+    ),
+    "count": Type(
+        "a non-negative integer",
+        is_valid=lambda value: isinstance(value, int | float) and is_integer(value) and value >= 0,
+    ),
+    "fraction": Type(
+        "a number from 0 to 1",
+        is_valid=lambda value: (
+            isinstance(value, int | float) and is_number(value) and 0 <= value <= 1
+        ),
+    ),
+    "image-uri": Type(
+        "an http, https or data URI",
+        _is_string,
+        lambda value: scheme_of(str(value)) in ("http", "https", "data"),
+    ),
+}
+
+
+@cache
+def _find_type(text: str) -> Type:
+    if text in TYPES:
+        return TYPES[text]
+    values = text.split("|")
+    name = f"{', '.join(values[:-1])} or {values[-1]}"
+    return Type(name, is_valid=lambda value: isinstance(value, str) and value in values)
+
+
+# -- shapes
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member; `type` is None for one that only leads to others."""
+
+    name: str
+    type: Type | None = None
+    is_required: bool = False
+    is_array: bool = False
+    inside: tuple["Member", ...] = ()
+
+
+class Shape:
+    """The members that an object has, each with its type."""
+
+    def __init__(self, text: str) -> None:
+        members = _parse(_TOKEN.finditer(text))
+        self.is_whole = members[0].name == "body"
+        self._members = members[0].inside if self.is_whole else members
+
+    def findings(self, holder: JsonObject, place: str, does: str = "") -> list[Finding]:
+        """Judge an object.
+
+        Args:
+            holder: the object.
+            place: its name in sentences; empty for the body of a message.
+            does: how a sentence about the body begins: `answers tools/list`.
+        """
+        found: list[Finding] = []
+        sentences = _Sentences(place, does)
+        if _judge(self._members, holder, None, sentences, found):
+            found.append(True)
+        return found
+
+
+def _parse(tokens: Iterator[re.Match[str]]) -> tuple[Member, ...]:
+    members = []
+    for token in tokens:
+        path = token[1]
+        next(tokens)
+        kind = next(tokens)[1]
+        inside = _parse(tokens) if kind == "{" else ()
+        members.append(_make_member(path, "object" if kind == "{" else kind, inside))
+        following = next(tokens, None)
+        if following is None or following[1] == "}":
+            break
+    return tuple(members)
+
+
+def _make_member(path: str, kind: str, inside: tuple[Member, ...]) -> Member:
+    *before, last = path.split(".")
+    name = last.rstrip("?")
+    member = Member(
+        name.removesuffix("[]"),
+        _find_type(kind),
+        is_required=not last.endswith("?"),
+        is_array=name.endswith("[]"),
+        inside=inside,
+    )
+    for name in reversed(before):
+        is_array = name.endswith("[]")
+        member = Member(name.removesuffix("[]"), is_array=is_array, inside=(member,))
+    return member
+
+
+def _judge(
+    members: tuple[Member, ...],
+    holder: JsonObject,
+    path: _Path,
+    sentences: "_Sentences",
+    found: list[Finding],
+) -> bool:
+    """Add what is wrong to `found`, and tell whether something was tested and is right."""
+    tested = False
+    missing = []
+    for member in members:
+        name = member.name
+        if member.is_array:
+            items = holder.get(name)
+            for index, item in enumerate(items if isinstance(items, list) else ()):
+                tested |= _judge_value(member, item, (path, name, index), sentences, found)
+                if len(found) >= MOST_FINDINGS:
+                    return tested
+        elif name == "*":
+            for key, value in holder.items():
+                tested |= _judge_value(member, value, (path, key, None), sentences, found)
+        elif name in holder:
+            tested |= _judge_value(member, holder[name], (path, name, None), sentences, found)
+        elif member.is_required:
+            missing.append(name)
+    if missing:
+        found.append(sentences.missing(path, missing))
+    return tested
+
+
+def _judge_value(
+    member: Member, value: object, path: _Path, sentences: "_Sentences", found: list[Finding]
+) -> bool:
+    expected = member.type
+    if expected is not None:
+        if expected.is_json_type is not None and not expected.is_json_type(value):
+            found.append(Breach(sentences.invalid(path, value, expected), severity=FAIL))
+            return False
+        if expected.is_valid is not None and not expected.is_valid(value):
+            found.append(sentences.invalid(path, value, expected))
+            return False
+    if member.inside and isinstance(value, dict):
+        inner = _judge(member.inside, value, path, sentences, found)
+        return inner or expected is not None
+    return expected is not None
+
+
+class _Sentences:
+    """The words for one object: its place, and how a sentence about it begins."""
+
+    def __init__(self, place: str, does: str) -> None:
+        self._of = f" of {place}" if place else ""
+        self._does = does or f"sends {place}"
+
+    def missing(self, path: _Path, names: list[str]) -> str:
+        does = self._does if path is None else f"sends {_render(path)}{self._of}"
+        return f"{does} without {' and '.join(names)}"
+
+    def invalid(self, path: _Path, value: object, expected: Type) -> str:
+        return f"sends {_render(path)}{self._of} as {describe(value)}, expected {expected.name}"
+
+
+def _render(path: _Path) -> str:
+    if path is None:
+        return ""
+    before, name, index = path
+    text = name[:40] if index is None else f"{name}[{index}]"
+    return text if before is None else f"{_render(before)}.{text}"
+
+
+def judge_member(
+    holder: JsonObject, place: str, name: str, type_: str, *, required: bool = True
+) -> Finding:
+    """Judge one member of an object: absent, of another type, invalid, or right."""
+    if name not in holder:
+        return f"sends {place} without {name}" if required else None
+    found: list[Finding] = []
+    member = Member(name, _find_type(type_))
+    _judge_value(member, holder[name], (None, name, None), _Sentences(place, ""), found)
+    return found[0] if found else True
+
+
+# -- rows
+
+
+def shapes(
+    rows: Mapping[str, str],
+    *,
+    by: Party | tuple[Party, ...] = EITHER,
+    kind: Kind | tuple[Kind, ...],
+    on: str | Iterable[str] | None = None,
+    within: "Within | None" = None,
+) -> None:
+    """Bind shapes to requirements of the catalogue, as `check` binds functions.
+
+    Args:
+        rows: the shape that each requirement asks for.
+        by: the senders of the messages.
+        kind: the kinds of messages.
+        on: the methods.
+        within: finds the objects that have the shape; without it, params and complete results.
+    """
+    on = (on,) if isinstance(on, str) else on and tuple(on)
+    for requirement, text in rows.items():
+        judge = _judge_body(Shape(text)) if within is None else _judge_within(Shape(text), within)
+        check(requirement, by=by, kind=kind, on=on)(judge)
+
+
+def _judge_body(shape: Shape) -> Judge:
+    def body_has_its_shape(step: Step, conversation: "Conversation") -> Outcome:
+        body = complete_result(step) if step.kind == RESULT else step.body
+        if not isinstance(body, dict):
+            if not shape.is_whole:
+                return None
+            if step.kind == RESULT:
+                return _reject_other_than_object(step)
+            if body is not None:
+                return None
+            body = {}
+        does = f"answers {step.name}" if step.kind == RESULT else f"sends {step.name}"
+        return combine(shape.findings(body, "", does))
+
+    return body_has_its_shape
+
+
+def _judge_within(shape: Shape, within: Within) -> Judge:
+    def objects_have_their_shape(step: Step, conversation: "Conversation") -> Outcome:
+        if shape.is_whole and step.kind == RESULT and not isinstance(step.body, dict):
+            return _reject_other_than_object(step)
+        return combine(
+            finding
+            for place, holder in within(step, conversation)
+            for finding in shape.findings(holder, place)
+        )
+
+    return objects_have_their_shape
+
+
+def _reject_other_than_object(step: Step) -> Outcome:
+    is_task = isinstance(step.body, dict)
+    if is_task or is_in_force("jsonrpc.response.result-member", step.revision.id):
+        return None
+    return f"answers {step.name} with {describe(step.body)}, expected an object"
