@@ -11,7 +11,7 @@ object, and a result that is not an object is reported, unless another requireme
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -133,19 +133,22 @@ class Shape:
         self.is_whole = members[0].name == "body"
         self._members = members[0].inside if self.is_whole else members
 
-    def findings(self, holder: JsonObject, place: str, does: str = "") -> list[Finding]:
-        """Judge an object.
+    def judge(self, holder: JsonObject, place: str) -> Sequence[Finding]:
+        """Judge an object that sentences call by its place."""
+        flaws: list[_Flaw] = []
+        tested = _judge(self._members, holder, None, flaws)
+        if not flaws:
+            return _VALID if tested else ()
+        return [_describe_flaw(flaw, place, f"sends {place}") for flaw in flaws]
 
-        Args:
-            holder: the object.
-            place: its name in sentences; empty for the body of a message.
-            does: how a sentence about the body begins: `answers tools/list`.
-        """
-        found: list[Finding] = []
-        sentences = _Sentences(place, does)
-        if _judge(self._members, holder, None, sentences, found):
-            found.append(True)
-        return found
+    def judge_body(self, body: JsonObject, step: Step) -> Outcome:
+        """Judge the params or the result of a message."""
+        flaws: list[_Flaw] = []
+        tested = _judge(self._members, body, None, flaws)
+        if not flaws:
+            return tested or None
+        does = f"answers {step.name}" if step.kind == RESULT else f"sends {step.name}"
+        return [_describe_flaw(flaw, "", does) for flaw in flaws[:MOST_FINDINGS]]
 
 
 def _parse(tokens: Iterator[re.Match[str]]) -> tuple[Member, ...]:
@@ -179,65 +182,63 @@ def _make_member(path: str, kind: str, inside: tuple[Member, ...]) -> Member:
 
 
 def _judge(
-    members: tuple[Member, ...],
-    holder: JsonObject,
-    path: _Path,
-    sentences: "_Sentences",
-    found: list[Finding],
+    members: tuple[Member, ...], holder: JsonObject, path: _Path, flaws: list["_Flaw"]
 ) -> bool:
-    """Add what is wrong to `found`, and tell whether something was tested and is right."""
+    """Add what is wrong to `flaws`, and tell whether any member was tested."""
     tested = False
-    missing = []
     for member in members:
         name = member.name
         if member.is_array:
             items = holder.get(name)
             for index, item in enumerate(items if isinstance(items, list) else ()):
-                tested |= _judge_value(member, item, (path, name, index), sentences, found)
-                if len(found) >= MOST_FINDINGS:
+                tested |= _judge_value(member, item, (path, name, index), flaws)
+                if len(flaws) >= MOST_FINDINGS:
                     return tested
+        elif name in holder:
+            tested |= _judge_value(member, holder[name], (path, name, None), flaws)
         elif name == "*":
             for key, value in holder.items():
-                tested |= _judge_value(member, value, (path, key, None), sentences, found)
-        elif name in holder:
-            tested |= _judge_value(member, holder[name], (path, name, None), sentences, found)
+                tested |= _judge_value(member, value, (path, key, None), flaws)
         elif member.is_required:
-            missing.append(name)
-    if missing:
-        found.append(sentences.missing(path, missing))
+            missing = [each.name for each in members if _is_missing(each, holder)]
+            if name == missing[0]:
+                flaws.append((path, missing, None))
     return tested
 
 
-def _judge_value(
-    member: Member, value: object, path: _Path, sentences: "_Sentences", found: list[Finding]
-) -> bool:
+def _is_missing(member: Member, holder: JsonObject) -> bool:
+    is_due = member.is_required and not member.is_array
+    return is_due and member.name not in holder and member.name != "*"
+
+
+def _judge_value(member: Member, value: object, path: _Path, flaws: list["_Flaw"]) -> bool:
     expected = member.type
-    if expected is not None:
-        if expected.is_json_type is not None and not expected.is_json_type(value):
-            found.append(Breach(sentences.invalid(path, value, expected), severity=FAIL))
-            return False
-        if expected.is_valid is not None and not expected.is_valid(value):
-            found.append(sentences.invalid(path, value, expected))
-            return False
+    if expected is not None and not (
+        (expected.is_json_type is None or expected.is_json_type(value))
+        and (expected.is_valid is None or expected.is_valid(value))
+    ):
+        flaws.append((path, value, expected))
+        return False
     if member.inside and isinstance(value, dict):
-        inner = _judge(member.inside, value, path, sentences, found)
-        return inner or expected is not None
+        return _judge(member.inside, value, path, flaws) or expected is not None
     return expected is not None
 
 
-class _Sentences:
-    """The words for one object: its place, and how a sentence about it begins."""
+# The path of an invalid value, the value and its type; or of an object, and the names it lacks.
+_Flaw: TypeAlias = tuple[_Path, object, Type | None]
+_VALID: Final = (True,)
 
-    def __init__(self, place: str, does: str) -> None:
-        self._of = f" of {place}" if place else ""
-        self._does = does or f"sends {place}"
 
-    def missing(self, path: _Path, names: list[str]) -> str:
-        does = self._does if path is None else f"sends {_render(path)}{self._of}"
+def _describe_flaw(flaw: _Flaw, place: str, does: str) -> str | Breach:
+    path, value, expected = flaw
+    of_place = f" of {place}" if place else ""
+    if expected is None:
+        names = value if isinstance(value, list) else []
+        does = f"sends {_render(path)}{of_place}" if path else does
         return f"{does} without {' and '.join(names)}"
-
-    def invalid(self, path: _Path, value: object, expected: Type) -> str:
-        return f"sends {_render(path)}{self._of} as {describe(value)}, expected {expected.name}"
+    why = f"sends {_render(path)}{of_place} as {describe(value)}, expected {expected.name}"
+    is_other_type = expected.is_json_type is not None and not expected.is_json_type(value)
+    return Breach(why, severity=FAIL) if is_other_type else why
 
 
 def _render(path: _Path) -> str:
@@ -254,10 +255,9 @@ def judge_member(
     """Judge one member of an object: absent, of another type, invalid, or right."""
     if name not in holder:
         return f"sends {place} without {name}" if required else None
-    found: list[Finding] = []
-    member = Member(name, _find_type(type_))
-    _judge_value(member, holder[name], (None, name, None), _Sentences(place, ""), found)
-    return found[0] if found else True
+    flaws: list[_Flaw] = []
+    _judge_value(Member(name, _find_type(type_)), holder[name], (None, name, None), flaws)
+    return _describe_flaw(flaws[0], place, "") if flaws else True
 
 
 # -- rows
@@ -297,8 +297,7 @@ def _judge_body(shape: Shape) -> Judge:
             if body is not None:
                 return None
             body = {}
-        does = f"answers {step.name}" if step.kind == RESULT else f"sends {step.name}"
-        return combine(shape.findings(body, "", does))
+        return shape.judge_body(body, step)
 
     return body_has_its_shape
 
@@ -307,11 +306,10 @@ def _judge_within(shape: Shape, within: Within) -> Judge:
     def objects_have_their_shape(step: Step, conversation: "Conversation") -> Outcome:
         if shape.is_whole and step.kind == RESULT and not isinstance(step.body, dict):
             return _reject_other_than_object(step)
-        return combine(
-            finding
-            for place, holder in within(step, conversation)
-            for finding in shape.findings(holder, place)
-        )
+        findings: list[Finding] = []
+        for place, holder in within(step, conversation):
+            findings += shape.judge(holder, place)
+        return combine(findings) if findings else None
 
     return objects_have_their_shape
 

@@ -74,7 +74,9 @@ def as_id(value: object) -> RequestId | None:
     """Return a value as request id or progress token; None when it cannot be one."""
     if isinstance(value, str):
         return value
-    return int(value) if isinstance(value, int | float) and is_integer(value) else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def as_object(value: object) -> JsonObject:
@@ -126,12 +128,13 @@ def combine(findings: Iterable[Finding]) -> Outcome:
     tested = False
     broken: list[str | Breach] = []
     for finding in findings:
-        if isinstance(finding, str | Breach):
+        if finding is True:
+            tested = True
+        elif finding:
             broken.append(finding)
             if len(broken) == MOST_FINDINGS:
                 break
-        tested = tested or finding is True
-    return broken or (tested or None)
+    return broken or tested or None
 
 
 @cache

@@ -1,7 +1,7 @@
 """Elicitation: forms and pages that a server asks the user for, and the answers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -437,10 +437,10 @@ def error_lists_the_pages(step: Step, conversation: "Conversation") -> Outcome:
     )
 
 
-def _judge_page(page: object, place: str) -> list[Finding]:
+def _judge_page(page: object, place: str) -> Sequence[Finding]:
     if not isinstance(page, dict) or page.get("mode") != "url":
         return [f"sends {place} that is not in mode url"]
-    return _PAGE.findings(page, place)
+    return _PAGE.judge(page, place)
 
 
 # -- answers

@@ -166,7 +166,7 @@ def task_has_its_members(step: Step, conversation: "Conversation") -> Outcome:
         finding
         for place, task in reported_tasks(step)
         if step.name == _GET or not {"taskId", "status"}.isdisjoint(task)
-        for finding in _TASK.findings(task, place)
+        for finding in _TASK.judge(task, place)
     )
 
 
@@ -202,7 +202,7 @@ def _by_status(task: JsonObject, place: str) -> Iterator[Finding]:
     shape = _BY_STATUS.get(status) if isinstance(status, str) else None
     if shape is None:
         return
-    yield from shape.findings(task, place)
+    yield from shape.judge(task, place)
     if shape is _WAITING and isinstance(task.get("inputRequests"), dict):
         if not task["inputRequests"]:
             yield f"sends {place} without any question"
@@ -267,7 +267,7 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: "Conversation")
 @check("tasks-ext.notify.full-state", by=SERVER, kind=NOTIFICATION, on=_NOTIFICATION)
 def notification_has_the_whole_task(step: Step, conversation: "Conversation") -> Outcome:
     task = as_object(step.body)
-    return combine([*_TASK.findings(task, "a task"), *_by_status(task, "a task")])
+    return combine([*_TASK.judge(task, "a task"), *_by_status(task, "a task")])
 
 
 @check(

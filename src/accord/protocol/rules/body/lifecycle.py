@@ -11,7 +11,7 @@ from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.body.learning import VERSIONS
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.shapes import Shape, shapes
-from accord.protocol.rules.values import as_object, combine, complete_result, describe
+from accord.protocol.rules.values import as_object, complete_result, describe
 from accord.protocol.violation import CLIENT, SERVER
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _VERSION: Final = Shape("protocolVersion: string")
 def answer_has_a_version(step: Step, conversation: "Conversation") -> Outcome:
     if not isinstance(step.body, dict):
         return f"answers initialize with {describe(step.body)}, expected an object"
-    return combine(_VERSION.findings(step.body, "", "answers initialize"))
+    return _VERSION.judge_body(step.body, step)
 
 
 # -- versions

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
@@ -36,6 +38,8 @@ _ARRAYS: Final = (
     "messages",
     "content",
 )
+_INPUTS: Final = ("inputRequests", "inputResponses")
+_HOLDERS: Final = frozenset((*_ARRAYS, *_INPUTS))
 _BLOCKS: Final = frozenset(
     {"text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result"}
 )
@@ -43,17 +47,35 @@ _BLOCKS: Final = frozenset(
 _DEPTH: Final = 6
 
 
-def _inner_objects(step: Step) -> list[Located]:
-    """Return the objects inside the body of a known message, found once."""
+class _Parts(msgspec.Struct, frozen=True, gc=False):
+    """The objects inside a message, and every key of every `_meta` with the place of the latter."""
+
+    objects: list[Located]
+    meta_keys: list[tuple[str, str]]
+
+
+def _parts(step: Step) -> _Parts:
+    """Return the parts of a message, which many rules ask for; they are found once."""
     if step.parts is None:
-        is_known = step.name in KNOWN and isinstance(step.body, dict)
-        step.parts = list(_walk(step.body, "", _DEPTH)) if is_known else []
-    found: list[Located] = step.parts
+        body = as_object(step.body)
+        objects = list(_walk(body, "", _DEPTH)) if step.name in KNOWN else []
+        keys = [
+            (place, key)
+            for place, holder in ((_body_name(step), body), *objects)
+            if "_meta" in holder
+            for key in as_object(holder["_meta"])
+        ]
+        step.parts = _Parts(objects, keys)
+    found: _Parts = step.parts
     return found
 
 
+def _body_name(step: Step) -> str:
+    return "result" if step.kind == RESULT else "params"
+
+
 def _walk(holder: JsonObject, place: str, depth: int) -> Iterator[Located]:
-    if depth == 0:
+    if depth == 0 or _HOLDERS.isdisjoint(holder):
         return
     for name in _ARRAYS:
         if name not in holder:
@@ -66,7 +88,7 @@ def _walk(holder: JsonObject, place: str, depth: int) -> Iterator[Located]:
             if isinstance(item, dict) and (name != "content" or _is_block(item)):
                 yield at, item
                 yield from _walk_item(item, name, at, depth)
-    for name in ("inputRequests", "inputResponses"):
+    for name in _INPUTS:
         for key, value in as_object(holder.get(name)).items():
             inner = value.get("params", value) if isinstance(value, dict) else None
             if isinstance(inner, dict):
@@ -106,32 +128,22 @@ def implementations(step: Step) -> Iterator[Located]:
 # -- the field, titles and icons
 
 
-def _body(step: Step, conversation: "Conversation") -> list[Located]:
-    name = "result" if step.kind == RESULT else "params"
-    return [(name, step.body)] if isinstance(step.body, dict) else []
-
-
 def _titled_objects(step: Step, conversation: "Conversation") -> list[Located]:
     # The titles of tools, resources and prompts have requirements of their own.
-    arguments = [found for found in _inner_objects(step) if ".arguments[" in found[0]]
+    arguments = [found for found in _parts(step).objects if ".arguments[" in found[0]]
     return [*arguments, *implementations(step)]
 
 
 def _objects_with_icons(step: Step, conversation: "Conversation") -> Iterator[Located]:
-    for place, holder in (*_inner_objects(step), *implementations(step)):
+    for place, holder in (*_parts(step).objects, *implementations(step)):
         if holder.get("icons", ()) != []:
             yield place, holder
 
 
 shapes(
-    {"meta.field.reserved": "_meta?: object"},
+    {"meta.field.more-types": "_meta: object"},
     kind=(REQUEST, NOTIFICATION, RESULT),
-    within=_body,
-)
-shapes(
-    {"meta.field.more-types": "_meta?: object"},
-    kind=(REQUEST, NOTIFICATION, RESULT),
-    within=lambda step, _: _inner_objects(step),
+    within=lambda step, _: [found for found in _parts(step).objects if "_meta" in found[1]],
 )
 shapes(
     {"meta.title.display-name": "title?: string"},
@@ -143,6 +155,12 @@ shapes(
     kind=(REQUEST, RESULT),
     within=_objects_with_icons,
 )
+
+
+@check("meta.field.reserved", kind=(REQUEST, NOTIFICATION, RESULT))
+def meta_is_an_object(step: Step, conversation: "Conversation") -> Outcome:
+    body = as_object(step.body)
+    return judge_member(body, _body_name(step), "_meta", "object") if "_meta" in body else None
 
 
 @check("meta.title.display-name", by=CLIENT, kind=REQUEST, on="tools/call")
@@ -288,8 +306,7 @@ def _bind_key_rule(requirement: str, judge: Callable[[str], str | None]) -> None
     def keys_are_valid(step: Step, conversation: "Conversation") -> Outcome:
         return combine(
             f"sends {place}._meta with the key {key[:60]!r}, which {why}" if why else True
-            for place, holder in (*_body(step, conversation), *_inner_objects(step))
-            for key in as_object(holder.get("_meta"))
+            for place, key in _parts(step).meta_keys
             if (why := judge(key)) is not None
         )
 

@@ -6,7 +6,6 @@ client, or an entry of `inputResponses` in a repeated request or in `tasks/updat
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,7 @@ from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.memory import Round
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import Within, judge_member
-from accord.protocol.rules.values import Finding, Located, as_object, combine, quote, request_params
+from accord.protocol.rules.values import Finding, as_object, combine, quote, request_params
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
@@ -83,13 +82,11 @@ def find_questions(method: str, **members: str) -> Within:
         method: the kind of question.
         members: values that the params of the question have.
     """
-
-    def find(step: Step, conversation: "Conversation") -> Iterator[Located]:
-        for question in questions(step, method):
-            if members.items() <= question.params.items():
-                yield question.place, question.params
-
-    return find
+    return lambda step, _: [
+        (question.place, question.params)
+        for question in questions(step, method)
+        if members.items() <= question.params.items()
+    ]
 
 
 def judge_question_in_result(step: Step, method: str) -> Outcome:
