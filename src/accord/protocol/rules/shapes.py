@@ -31,6 +31,7 @@ from accord.protocol.rules.values import (
     is_in_force,
     is_integer,
     is_number,
+    join_words,
 )
 from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import FAIL, Party
@@ -108,8 +109,9 @@ def _find_type(text: str) -> Type:
     if text in TYPES:
         return TYPES[text]
     values = text.split("|")
-    name = f"{', '.join(values[:-1])} or {values[-1]}"
-    return Type(name, is_valid=lambda value: isinstance(value, str) and value in values)
+    return Type(
+        join_words(values, "or"), is_valid=lambda value: isinstance(value, str) and value in values
+    )
 
 
 # -- shapes
@@ -231,12 +233,14 @@ _VALID: Final = (True,)
 
 def _describe_flaw(flaw: _Flaw, place: str, does: str) -> str | Breach:
     path, value, expected = flaw
-    of_place = f" of {place}" if place else ""
+    where = _render(path)
+    if place:
+        is_path = place.endswith("]") or "]." in place
+        where = f"{place}.{where}" if is_path else f"{where} of {place}"
     if expected is None:
         names = value if isinstance(value, list) else []
-        does = f"sends {_render(path)}{of_place}" if path else does
-        return f"{does} without {' and '.join(names)}"
-    why = f"sends {_render(path)}{of_place} as {describe(value)}, expected {expected.name}"
+        return f"{f'sends {where}' if path else does} without {join_words(names, 'and')}"
+    why = f"sends {where} as {describe(value)}, expected {expected.name}"
     is_other_type = expected.is_json_type is not None and not expected.is_json_type(value)
     return Breach(why, severity=FAIL) if is_other_type else why
 
@@ -245,7 +249,7 @@ def _render(path: _Path) -> str:
     if path is None:
         return ""
     before, name, index = path
-    text = name[:40] if index is None else f"{name}[{index}]"
+    text = name[:80] if index is None else f"{name}[{index}]"
     return text if before is None else f"{_render(before)}.{text}"
 
 

@@ -4,7 +4,7 @@ A finding about one object is what a rule returns: None when nothing was tested,
 object is valid, else what is wrong with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -30,6 +30,8 @@ _LONGEST_QUOTE: Final = 80
 
 def quote(value: object) -> str:
     """Return a value as a report quotes it, shortened."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower() if value is not None else "null"
     text = repr(value[:_LONGEST_QUOTE] if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_QUOTE + 2 else f"{text[:_LONGEST_QUOTE]}..."
 
@@ -53,6 +55,15 @@ def describe(value: object) -> str:
             return "an array"
         case _:
             return "an object"
+
+
+def join_words(words: Sequence[str], conjunction: str) -> str:
+    """Join words as a sentence does.
+
+    >>> join_words(["a", "b", "c"], "or")
+    'a, b or c'
+    """
+    return f" {conjunction} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 # -- reading values

@@ -32,6 +32,7 @@ from accord.protocol.rules.values import (
     Located,
     as_object,
     combine,
+    describe,
     quote,
     request_params,
 )
@@ -479,8 +480,8 @@ def _judge_content(answer: ClientAnswer) -> Finding:
     for name, value in content.items():
         if not isinstance(value, str | int | float | bool):
             return (
-                f"sends {answer.place} with {quote(name)} in its content that is not a string, "
-                "number or boolean"
+                f"sends content[{quote(name)}] of {answer.place} as {describe(value)}, "
+                "expected a string, number or boolean"
             )
     if answer.result.get("action") in ("decline", "cancel", "reject"):
         why = f"sends {answer.place} with content, but the action is not accept"

@@ -280,7 +280,7 @@ def _judge_second_label(key: str) -> str | None:
     is_reserved = len(labels) > 1 and labels[1].lower() in _MCP_LABELS
     if not is_reserved or key in _DEFINED_KEYS:
         return ""
-    return "has a prefix that is reserved for MCP, which does not define this key"
+    return "has a prefix that is reserved for MCP and is not a key that MCP defines"
 
 
 def _judge_domain(key: str) -> str | None:

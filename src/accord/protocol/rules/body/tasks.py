@@ -77,7 +77,7 @@ def find_tasks(status: str | None = None) -> Within:
         if status is None:
             return reported_tasks(step)
         return [
-            (f"{place}, which is {status},", task)
+            (f"{place} in status {status}", task)
             for place, task in reported_tasks(step)
             if task.get("status") == status
         ]

@@ -174,7 +174,9 @@ def mirrored_integers_are_safe(step: Step, conversation: "Conversation") -> Outc
         return None
     schema = conversation.memory.tools.get(name, {}).get("inputSchema")
     return combine(
-        _judge_integer(_value_at(params.get("arguments"), found.names), ".".join(found.names))
+        _judge_integer(
+            _value_at(params.get("arguments"), found.names), ".".join(("arguments", *found.names))
+        )
         for found in _annotations(schema, "inputSchema")
         if found.names
     )

@@ -1,4 +1,4 @@
-"""State rules of cancellation: only own requests, never the opening."""
+"""Cancellation: only own requests, never `initialize`."""
 
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,12 @@ def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome
     if not isinstance(id, int | str) or isinstance(id, bool):
         return "cancels an id that is neither a string nor an integer"
     if step.sender == SERVER and not step.revision.server_requests:
-        # Such a server cancels what the client asked for: cancellation.server-names-listen.
+        # Such a server cancels requests of the client, see cancellation.server-names-listen.
         return None
     party = conversation.parties[step.sender]
     if step.exchange is not None or id in party.cancelled:
         return True
-    # An answer may have crossed the cancellation; without a memory of ids nobody can tell.
+    # An answer may have crossed the cancellation; endpoints, which keep no ids, assume so.
     if party.used is None or id in party.used:
         return True
     return f"cancels id {id!r}, which it never sent"

@@ -1,4 +1,4 @@
-"""State rules of capabilities: nothing is used that was not declared or does not exist."""
+"""Capabilities: only methods that exist in the revision, and only what was declared."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -75,18 +75,18 @@ def request_needs_a_declared_capability(step: Step, conversation: "Conversation"
     return f"sends {step.name}, but the {OTHER[step.sender]} did not declare {needed}"
 
 
-# -- parts of a capability: the mode of an elicitation, tools in sampling
+# -- members of a capability: the mode of an elicitation, tools in sampling
 
-_PARTS: Final = Lifetime(since="2025-11-25")
+_MEMBERS: Final = Lifetime(since="2025-11-25")
 
 
-# Endpoints have to ask these rules about every question: no table knows what it will hold.
+# Endpoints ask these rules about every question, because they depend on its content.
 @state(
     "elicitation.mode.supported-only",
     by=SERVER,
     kind=REQUEST,
     on="elicitation/create",
-    lifetime=_PARTS,
+    lifetime=_MEMBERS,
     reaction=INVALID_PARAMS,  # elicitation.error.undeclared-mode
 )
 def server_asks_in_a_declared_mode(step: Step, conversation: "Conversation") -> Outcome:
@@ -102,7 +102,7 @@ def server_asks_in_a_declared_mode(step: Step, conversation: "Conversation") -> 
     by=SERVER,
     kind=REQUEST,
     on="sampling/createMessage",
-    lifetime=_PARTS,
+    lifetime=_MEMBERS,
     reaction=INVALID_PARAMS,
 )
 def server_offers_tools_where_declared(step: Step, conversation: "Conversation") -> Outcome:
@@ -113,7 +113,7 @@ def server_offers_tools_where_declared(step: Step, conversation: "Conversation")
     return name is None or f"sends {name}, but the client did not declare sampling.tools"
 
 
-_AREAS: Final[dict[str, tuple[Party, str, tuple[str, ...]]]] = {
+_METHODS: Final[dict[str, tuple[Party, str, tuple[str, ...]]]] = {
     "tools.capability.declared": (SERVER, "tools", ("tools/list", "tools/call")),
     "resources.capability.declared": (
         SERVER,
@@ -146,7 +146,7 @@ def _sender_declared(capability: str) -> HoldsFor:
     return lambda _, sender, __, declared: capability in (declared[sender] or ())
 
 
-def _bind_answers(
+def _bind_methods(
     requirement: str, party: Party, capability: str, methods: tuple[str, ...]
 ) -> None:
     lifetime = _LIFETIMES.get(requirement, _HANDSHAKE)
@@ -166,7 +166,7 @@ def _bind_answers(
         return capability in declared or f"answers {step.name} without declaring {capability}"
 
 
-_NOTICES: Final[dict[str, tuple[Party, str, str]]] = {
+_NOTIFICATIONS: Final[dict[str, tuple[Party, str, str]]] = {
     "tools.list-changed.capability-required": (SERVER, "tools/list_changed", "tools.listChanged"),
     "resources.list-changed.capability-required": (
         SERVER,
@@ -184,7 +184,7 @@ _NOTICES: Final[dict[str, tuple[Party, str, str]]] = {
 }
 
 
-def _bind_notices(requirement: str, party: Party, name: str, capability: str) -> None:
+def _bind_notification(requirement: str, party: Party, name: str, capability: str) -> None:
     @state(
         requirement,
         by=party,
@@ -200,7 +200,7 @@ def _bind_notices(requirement: str, party: Party, name: str, capability: str) ->
         return capability in declared or f"sends {step.name} without declaring {capability}"
 
 
-for _requirement, _row in _AREAS.items():
-    _bind_answers(_requirement, *_row)
-for _requirement, _notice in _NOTICES.items():
-    _bind_notices(_requirement, *_notice)
+for _requirement, _row in _METHODS.items():
+    _bind_methods(_requirement, *_row)
+for _requirement, _notification in _NOTIFICATIONS.items():
+    _bind_notification(_requirement, *_notification)

@@ -1,4 +1,4 @@
-"""State rules of the opening: who may speak before it is over, and when."""
+"""The opening: which messages may precede its end, and in which order."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ _HANDSHAKE = Lifetime(until="2025-11-25")
     only="opening",
 )
 def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
-    # A later initialize begins anew, as bridges do for each of their clients: no clause forbids it.
+    # A later initialize begins anew, as bridges do for each of their clients; it is not forbidden.
     if step.name == "initialize":
         return True
     if conversation.phase is not Phase.OPENING or step.name == "ping":

@@ -1,4 +1,4 @@
-"""State rules of JSON-RPC: ids that are unique, answers that answer something, once."""
+"""JSON-RPC: unique ids, and one answer to each request."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _answers_a_known_method(
     revision: "Revision", sender: Party, name: str, declared: Declared
 ) -> bool:
-    """Of a reply the method is known only where it answers an open exchange."""
+    """The method of a reply is known only if it answers an open exchange."""
     return name != ""
 
 
@@ -44,7 +44,7 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     reaction=INVALID_REQUEST,
     only="reuse",
 )
-def id_is_not_pending(step: Step, conversation: "Conversation") -> Outcome:
+def id_is_not_in_flight(step: Step, conversation: "Conversation") -> Outcome:
     if step.id in conversation.parties[step.sender].open:
         return f"sends id {step.id!r} while it is in flight"
     return True
@@ -75,7 +75,7 @@ def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
     reaction=METHOD_NOT_FOUND,
 )
 def server_sends_no_requests(step: Step, conversation: "Conversation") -> Outcome:
-    return f"sends the request {step.name}; questions travel in results"
+    return f"sends the request {step.name}; servers ask in results instead"
 
 
 @state(
@@ -86,7 +86,7 @@ def server_sends_no_requests(step: Step, conversation: "Conversation") -> Outcom
     reaction=IGNORE,
 )
 def client_sends_no_responses(step: Step, conversation: "Conversation") -> Outcome:
-    return "sends a response; answers travel as inputResponses"
+    return "sends a response; clients answer in inputResponses instead"
 
 
 @state(

@@ -1,6 +1,6 @@
-"""State rules of progress: only for requests under way that asked, and only forward."""
+"""Progress: only for open requests that asked for it, and only increasing."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.protocol.exchange import Step, member
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PROGRESS = "notifications/progress"
 
 TASK_TOKENS: Final = "progress.task.same-token"
-"""Under this name the memory has the tokens of requests that went on as tasks, with their asker."""
+"""The name of the fact with the progress tokens of requests that became tasks."""
 
 
 @state("progress.token.unique", kind=REQUEST, only="reuse")
@@ -22,7 +22,7 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     if exchange is None or exchange.token is None:
         return None
     if exchange.token in conversation.parties[step.sender].tokens:
-        return f"uses progress token {exchange.token!r} for two requests at once"
+        return f"uses the progress token {exchange.token!r} for two open requests"
     return True
 
 
@@ -32,10 +32,10 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     on=_PROGRESS,
     reaction=IGNORE,
 )
-def progress_is_for_a_request_under_way(step: Step, conversation: "Conversation") -> Outcome:
+def progress_is_for_an_open_request(step: Step, conversation: "Conversation") -> Outcome:
     token = member(step.body, "progressToken")
     if token is None:
-        return "reports progress without a token"
+        return "sends notifications/progress without progressToken"
     if not isinstance(token, int | str) or isinstance(token, bool):
         return None
     if step.exchange is None and _belongs_to_a_task(token, step, conversation):
@@ -43,13 +43,13 @@ def progress_is_for_a_request_under_way(step: Step, conversation: "Conversation"
     return step.exchange is not None or f"reports progress on {token!r}, which no open request has"
 
 
-def _belongs_to_a_task(token: Any, step: Step, conversation: "Conversation") -> bool:
+def _belongs_to_a_task(token: object, step: Step, conversation: "Conversation") -> bool:
     memory = conversation.memory
     return memory is not None and (OTHER[step.sender], token) in memory.facts.get(TASK_TOKENS, ())
 
 
 @state("progress.value.increases", kind=NOTIFICATION, on=_PROGRESS)
-def progress_grows(step: Step, conversation: "Conversation") -> Outcome:
+def progress_increases(step: Step, conversation: "Conversation") -> Outcome:
     value = member(step.body, "progress")
     if (
         step.exchange is None
