@@ -13,10 +13,11 @@ object, and a result that is not an object is reported, unless another requireme
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import RESULT, Kind
 from accord.protocol.rules._rule import EITHER, Breach, Judge, Outcome, check
@@ -37,10 +38,7 @@ from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import FAIL, Party
 from accord.types._base import JsonObject
 
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-
-Within: TypeAlias = "Callable[[Step, Conversation], Iterable[Located]]"
+Within: TypeAlias = Callable[[Step, Conversation], Iterable[Located]]
 _Path: TypeAlias = "tuple[_Path, str, int | None] | None"
 
 _TOKEN: Final = re.compile(r"\s*([^\s:,{}]+|[:,{}])")
@@ -118,7 +116,7 @@ def _find_type(text: str) -> Type:
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member; `type` is None for one that only leads to others."""
+    """One member; without a `type` it only leads to others."""
 
     name: str
     type: Type | None = None
@@ -273,7 +271,7 @@ def shapes(
     by: Party | tuple[Party, ...] = EITHER,
     kind: Kind | tuple[Kind, ...],
     on: str | Iterable[str] | None = None,
-    within: "Within | None" = None,
+    within: Within | None = None,
 ) -> None:
     """Bind shapes to requirements of the catalogue, as `check` binds functions.
 
@@ -291,7 +289,7 @@ def shapes(
 
 
 def _judge_body(shape: Shape) -> Judge:
-    def body_has_its_shape(step: Step, conversation: "Conversation") -> Outcome:
+    def body_has_its_shape(step: Step, conversation: Conversation) -> Outcome:
         body = complete_result(step) if step.kind == RESULT else step.body
         if not isinstance(body, dict):
             if not shape.is_whole:
@@ -307,7 +305,7 @@ def _judge_body(shape: Shape) -> Judge:
 
 
 def _judge_within(shape: Shape, within: Within) -> Judge:
-    def objects_have_their_shape(step: Step, conversation: "Conversation") -> Outcome:
+    def objects_have_their_shape(step: Step, conversation: Conversation) -> Outcome:
         if shape.is_whole and step.kind == RESULT and not isinstance(step.body, dict):
             return _reject_other_than_object(step)
         findings: list[Finding] = []

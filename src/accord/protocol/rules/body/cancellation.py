@@ -1,7 +1,8 @@
 """Cancellation: the content of the notification, and the requests that it may name."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.memory import Bounded
@@ -11,9 +12,6 @@ from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import as_id, as_object
 from accord.protocol.violation import CLIENT, OTHER, SERVER
 from accord.types._base import RequestId
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _CANCELLED: Final = "notifications/cancelled"
 _PENDING: Final = "cancellation.names-own-pending"
@@ -46,7 +44,7 @@ shapes(
 
 
 @check("cancellation.notification.either-party", kind=NOTIFICATION)
-def cancellation_has_its_name(step: Step, conversation: "Conversation") -> Outcome:
+def cancellation_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _CANCELLED:
         return True
     if step.name in _WRONG_NAMES:
@@ -61,13 +59,13 @@ def _cancelled_id(step: Step) -> RequestId | None:
 # -- servers without requests cancel listen requests of the client
 
 
-def _client_exchange(step: Step, conversation: "Conversation") -> Exchange | None:
+def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
     id, client = _cancelled_id(step), conversation.parties[CLIENT]
     return None if id is None else client.open.get(id) or client.cancelled.get(id)
 
 
 @check("cancellation.server-only-for-listen", by=SERVER, kind=NOTIFICATION, on=_CANCELLED)
-def server_cancels_only_listen_requests(step: Step, conversation: "Conversation") -> Outcome:
+def server_cancels_only_listen_requests(step: Step, conversation: Conversation) -> Outcome:
     exchange = _client_exchange(step, conversation)
     if exchange is None:
         return None
@@ -77,7 +75,7 @@ def server_cancels_only_listen_requests(step: Step, conversation: "Conversation"
 
 
 @check("cancellation.server-names-listen", by=SERVER, kind=NOTIFICATION, on=_CANCELLED)
-def server_names_a_listen_request(step: Step, conversation: "Conversation") -> Outcome:
+def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
     id, client = _cancelled_id(step), conversation.parties[CLIENT]
     exchange = _client_exchange(step, conversation)
     if exchange is not None:
@@ -92,7 +90,7 @@ def server_names_a_listen_request(step: Step, conversation: "Conversation") -> O
 
 
 @check(_PENDING, by=SERVER, kind=REPLIES)
-def note_answer(step: Step, conversation: "Conversation") -> Outcome:
+def note_answer(step: Step, conversation: Conversation) -> Outcome:
     memory, now = conversation.memory, step.record.t if step.record else None
     if memory is not None and now is not None and step.id is not None:
         memory.facts.setdefault(_PENDING, Bounded())[step.id] = now
@@ -100,7 +98,7 @@ def note_answer(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check(_PENDING, by=CLIENT, kind=NOTIFICATION, on=_CANCELLED)
-def client_cancels_a_pending_request(step: Step, conversation: "Conversation") -> Outcome:
+def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
     id, memory = _cancelled_id(step), conversation.memory
     if id is None or memory is None:
         return None
@@ -124,7 +122,7 @@ def client_cancels_a_pending_request(step: Step, conversation: "Conversation") -
 
 
 @check(_NOT_FOR_TASKS, kind=RESULT, on=TASK_REQUESTS)
-def note_task(step: Step, conversation: "Conversation") -> Outcome:
+def note_task(step: Step, conversation: Conversation) -> Outcome:
     task = as_object(as_object(step.body).get("task"))
     if conversation.memory is not None and "taskId" in task:
         tasks = conversation.memory.facts.setdefault(_NOT_FOR_TASKS, Bounded())
@@ -133,12 +131,12 @@ def note_task(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check(_NOT_FOR_TASKS, kind=REQUEST, on="tasks/cancel")
-def task_is_cancelled_as_a_task(step: Step, conversation: "Conversation") -> Outcome:
+def task_is_cancelled_as_a_task(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
 @check(_NOT_FOR_TASKS, kind=NOTIFICATION, on=_CANCELLED)
-def task_is_not_cancelled_as_a_request(step: Step, conversation: "Conversation") -> Outcome:
+def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     # Before its task is known a request can be cancelled in no other way.
     id, memory = _cancelled_id(step), conversation.memory
     if id is None or memory is None:

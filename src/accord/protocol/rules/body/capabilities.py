@@ -1,16 +1,14 @@
 """Declared capabilities: objects with flags."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import as_object, combine, describe
 from accord.protocol.violation import CLIENT, SERVER
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _NAMES: Final = frozenset(
     {
@@ -31,7 +29,7 @@ _NAMES: Final = frozenset(
 
 @check("lifecycle.capabilities.declared", by=CLIENT, kind=REQUEST, on="initialize")
 @check("lifecycle.capabilities.declared", by=SERVER, kind=RESULT, on="initialize")
-def capabilities_are_objects(step: Step, conversation: "Conversation") -> Outcome:
+def capabilities_are_objects(step: Step, conversation: Conversation) -> Outcome:
     capabilities = as_object(step.body).get("capabilities")
     if not isinstance(capabilities, dict):
         return None

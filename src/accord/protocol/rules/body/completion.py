@@ -1,7 +1,8 @@
 """Completion: the reference that is completed, and the values of the result."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -14,9 +15,6 @@ from accord.protocol.rules.values import (
     quote,
 )
 from accord.protocol.violation import CLIENT, SERVER
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _METHOD: Final = "completion/complete"
 _MOST_VALUES: Final = 100
@@ -42,7 +40,7 @@ shapes(
 
 
 @check("completion.ref.types", by=CLIENT, kind=REQUEST, on=_METHOD)
-def ref_names_a_prompt_or_a_resource(step: Step, conversation: "Conversation") -> Outcome:
+def ref_names_a_prompt_or_a_resource(step: Step, conversation: Conversation) -> Outcome:
     if step.body is not None and not isinstance(step.body, dict):
         return None
     params = as_object(step.body)
@@ -57,7 +55,7 @@ def ref_names_a_prompt_or_a_resource(step: Step, conversation: "Conversation") -
 
 
 @check("completion.result.max-100", by=SERVER, kind=RESULT, on=_METHOD)
-def values_are_at_most_100(step: Step, conversation: "Conversation") -> Outcome:
+def values_are_at_most_100(step: Step, conversation: Conversation) -> Outcome:
     found = _judge_count(step)
     if isinstance(found, str) and is_in_force("completion.values-max-100", step.revision.id):
         return None
@@ -65,7 +63,7 @@ def values_are_at_most_100(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("completion.values-max-100", by=SERVER, kind=RESULT, on=_METHOD)
-def values_keep_the_limit_of_the_schema(step: Step, conversation: "Conversation") -> Outcome:
+def values_keep_the_limit_of_the_schema(step: Step, conversation: Conversation) -> Outcome:
     return _judge_count(step)
 
 

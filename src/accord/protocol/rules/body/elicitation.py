@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from accord.protocol.conversation import META_CAPABILITIES
+from accord.protocol.conversation import META_CAPABILITIES, Conversation
 from accord.protocol.declared import undeclared_mode
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, REQUEST, RESULT
@@ -39,9 +39,6 @@ from accord.protocol.rules.values import (
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER, WARN
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _CREATE: Final = "elicitation/create"
 _COMPLETE: Final = "notifications/elicitation/complete"
@@ -95,7 +92,7 @@ shapes(
 
 
 @check("elicitation.capability.at-least-one-mode", by=CLIENT, kind=REQUEST)
-def client_declares_a_mode(step: Step, conversation: "Conversation") -> Outcome:
+def client_declares_a_mode(step: Step, conversation: Conversation) -> Outcome:
     if step.name == "initialize":
         capabilities = as_object(step.body).get("capabilities")
     else:
@@ -109,19 +106,17 @@ def client_declares_a_mode(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("elicitation.capability-per-request", by=CLIENT, kind=REQUEST, on=_ANSWERS)
-def request_with_an_answer_declares_elicitation(
-    step: Step, conversation: "Conversation"
-) -> Outcome:
+def request_with_an_answer_declares_elicitation(step: Step, conversation: Conversation) -> Outcome:
     return judge_declared_answer(step, conversation, _CREATE, "elicitation")
 
 
 @check("elicitation.asked-by-mrtr", by=SERVER, kind=(REQUEST, RESULT), on=_QUESTIONS)
-def elicitation_is_in_a_result(step: Step, conversation: "Conversation") -> Outcome:
+def elicitation_is_in_a_result(step: Step, conversation: Conversation) -> Outcome:
     return judge_question_in_result(step, _CREATE)
 
 
 @check("elicitation.mode.supported-only", by=SERVER, kind=ROUND_KINDS, on=_QUESTIONS)
-def round_asks_in_a_declared_mode(step: Step, conversation: "Conversation") -> Outcome:
+def round_asks_in_a_declared_mode(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.capabilities(CLIENT, step.exchange)
     if declared is None or "elicitation" not in declared:
         return None
@@ -133,7 +128,7 @@ def round_asks_in_a_declared_mode(step: Step, conversation: "Conversation") -> O
 
 
 @check("elicitation.error.undeclared-mode", by=CLIENT, kind=(RESULT, FAULT), on=_CREATE)
-def client_rejects_an_undeclared_mode(step: Step, conversation: "Conversation") -> Outcome:
+def client_rejects_an_undeclared_mode(step: Step, conversation: Conversation) -> Outcome:
     mode = undeclared_mode(request_params(step), conversation.capabilities(CLIENT))
     if mode is None:
         return None
@@ -172,7 +167,7 @@ def _located_properties(step: Step) -> Iterator[Located]:
 
 
 @check("elicitation.form.mode-and-schema", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_has_its_mode_and_a_schema(step: Step, conversation: "Conversation") -> Outcome:
+def form_has_its_mode_and_a_schema(step: Step, conversation: Conversation) -> Outcome:
     findings: list[Finding] = []
     for question in questions(step, _CREATE):
         mode = question.params.get("mode", "form")
@@ -186,7 +181,7 @@ def form_has_its_mode_and_a_schema(step: Step, conversation: "Conversation") -> 
 
 
 @check("elicitation.schema.flat-primitive", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def schema_is_flat(step: Step, conversation: "Conversation") -> Outcome:
+def schema_is_flat(step: Step, conversation: Conversation) -> Outcome:
     findings = [
         judge_member(question.params, question.place, "requestedSchema", "object")
         for question in questions(step, _CREATE)
@@ -195,12 +190,12 @@ def schema_is_flat(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("elicitation.form.flat-primitives", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_is_flat(step: Step, conversation: "Conversation") -> Outcome:
+def form_is_flat(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_flat(step, (*_PRIMITIVES, "array")))
 
 
 @check("elicitation.form.formats", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def formats_are_known(step: Step, conversation: "Conversation") -> Outcome:
+def formats_are_known(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_formats(step))
 
 
@@ -228,7 +223,7 @@ def _judge_formats(step: Step) -> Iterator[Finding]:
 
 
 @check("elicitation.enum.enum-names", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def choices_are_enums(step: Step, conversation: "Conversation") -> Outcome:
+def choices_are_enums(step: Step, conversation: Conversation) -> Outcome:
     findings: list[Finding] = []
     for place, schema in _located_properties(step):
         if schema.get("type") not in _PRIMITIVES or not _has_choices(schema):
@@ -241,7 +236,7 @@ def choices_are_enums(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("elicitation.form.enum-forms", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def enums_have_a_known_form(step: Step, conversation: "Conversation") -> Outcome:
+def enums_have_a_known_form(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_multi_select(schema, place)
         if schema.get("type") == "array"
@@ -293,7 +288,7 @@ def _are_titled(value: object) -> bool:
 
 
 @check("elicitation.form.no-secrets", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_does_not_ask_for_secrets(step: Step, conversation: "Conversation") -> Outcome:
+def form_does_not_ask_for_secrets(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         not _asks_for_a_secret(name, schema) or f"asks for the secret {quote(name)} in a form"
         for name, schema in _properties(step)
@@ -313,7 +308,7 @@ def _to_snake_case(text: str) -> str:
 
 
 @check("elicitation.form.no-clickable-urls", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_has_no_links(step: Step, conversation: "Conversation") -> Outcome:
+def form_has_no_links(step: Step, conversation: Conversation) -> Outcome:
     texts = [(question.place, "message", question.params) for question in _forms(step)]
     for name in ("title", "description"):
         texts += [(place, name, schema) for place, schema in _located_properties(step)]
@@ -351,7 +346,7 @@ def _split_url(url: str) -> SplitResult | None:
 
 
 @check("elicitation.url.valid-url", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def url_is_valid(step: Step, conversation: "Conversation") -> Outcome:
+def url_is_valid(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _split_url(url) is not None or f"sends {place} with the invalid URL {quote(url)}"
         for place, url in _urls(step)
@@ -359,7 +354,7 @@ def url_is_valid(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("elicitation.url.https", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def url_is_https(step: Step, conversation: "Conversation") -> Outcome:
+def url_is_https(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         parts.scheme == "https"
         or _LOOPBACK.fullmatch(parts.hostname or "") is not None
@@ -370,7 +365,7 @@ def url_is_https(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("elicitation.url.no-personal-data", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def url_has_no_personal_data(step: Step, conversation: "Conversation") -> Outcome:
+def url_has_no_personal_data(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_privacy(parts, place)
         for place, url in _urls(step)
@@ -390,7 +385,7 @@ def _judge_privacy(parts: SplitResult, place: str) -> Finding:
 
 
 @check("elicitation.url.elicitation-id", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def page_has_its_own_id(step: Step, conversation: "Conversation") -> Outcome:
+def page_has_its_own_id(step: Step, conversation: Conversation) -> Outcome:
     memory = conversation.memory
     urls: Bounded[str, object] = Bounded()
     if memory is not None:
@@ -412,7 +407,7 @@ def page_has_its_own_id(step: Step, conversation: "Conversation") -> Outcome:
     kind=QUESTION_KINDS,
     on=(*_QUESTIONS, _COMPLETE),
 )
-def page_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
+def page_has_no_id(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _COMPLETE:
         return f"sends {_COMPLETE}, which this revision does not have"
     return combine(
@@ -425,7 +420,7 @@ _PAGE: Final = Shape("elicitationId: string, url: string, message: string")
 
 
 @check("elicitation.required-error.lists-elicitations", by=SERVER, kind=FAULT)
-def error_lists_the_pages(step: Step, conversation: "Conversation") -> Outcome:
+def error_lists_the_pages(step: Step, conversation: Conversation) -> Outcome:
     if step.error is None or step.error.code != _URL_ELICITATION_REQUIRED:
         return None
     pages = as_object(step.error.data).get("elicitations")
@@ -448,7 +443,7 @@ def _judge_page(page: object, place: str) -> Sequence[Finding]:
 
 
 @check("elicitation.result.action-values", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def action_is_known(step: Step, conversation: "Conversation") -> Outcome:
+def action_is_known(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_action(answer)
         for answer in answers(step, conversation, _CREATE)
@@ -465,7 +460,7 @@ def _judge_action(answer: ClientAnswer) -> Finding:
 
 
 @check("elicitation.result.content-optional", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def content_has_plain_values(step: Step, conversation: "Conversation") -> Outcome:
+def content_has_plain_values(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_content(answer)
         for answer in answers(step, conversation, _CREATE)
@@ -490,7 +485,7 @@ def _judge_content(answer: ClientAnswer) -> Finding:
 
 
 @check("elicitation.result.url-no-content", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def accepted_page_has_no_content(step: Step, conversation: "Conversation") -> Outcome:
+def accepted_page_has_no_content(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         "content" not in answer.result or f"sends {answer.place} with content for mode url"
         for answer in answers(step, conversation, _CREATE)

@@ -1,8 +1,9 @@
 """Extensions: identifiers and settings of any of them, and the rules of the tasks extension."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -26,9 +27,6 @@ from accord.protocol.rules.values import META, Finding, Located, as_object, comb
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-
 _TASKS: Final = f"{META}tasks"
 _DECLARED: Final = f"extensions.{_TASKS}"
 _GET: Final = "tasks/get"
@@ -47,7 +45,7 @@ def _declared_in(step: Step) -> object:
     return as_object(step.body).get("capabilities")
 
 
-def _declarations(step: Step, conversation: "Conversation") -> Iterator[Located]:
+def _declarations(step: Step, conversation: Conversation) -> Iterator[Located]:
     capabilities = as_object(_declared_in(step))
     if "extensions" in capabilities:
         yield "capabilities", capabilities
@@ -61,7 +59,7 @@ shapes(_SETTINGS, by=SERVER, kind=RESULT, on="server/discover", within=_declarat
 
 @check("extensions.identifier-format", by=CLIENT, kind=REQUEST)
 @check("extensions.identifier-format", by=SERVER, kind=RESULT, on="server/discover")
-def extension_has_a_prefix_and_a_name(step: Step, conversation: "Conversation") -> Outcome:
+def extension_has_a_prefix_and_a_name(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _is_identifier(key)
         or f"declares the extension {key[:60]!r}, expected a prefix, a slash and a name"
@@ -84,7 +82,7 @@ def _is_identifier(key: str) -> bool:
     kind=REQUEST,
     on=(_GET, _UPDATE, _CANCEL, LISTEN),
 )
-def client_with_tasks_declares_them(step: Step, conversation: "Conversation") -> Outcome:
+def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     if step.name == LISTEN and not requested_notifications(step.body).get("taskIds"):
         return None
     if _DECLARED in (conversation.capabilities(CLIENT, step.exchange) or ()):
@@ -93,7 +91,7 @@ def client_with_tasks_declares_them(step: Step, conversation: "Conversation") ->
 
 
 @check("tasks-ext.capability.server", by=SERVER, kind=RESULT)
-def server_with_tasks_declares_them(step: Step, conversation: "Conversation") -> Outcome:
+def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
     if as_object(step.body).get("resultType") != "task" or declared is None:
         return None
@@ -101,7 +99,7 @@ def server_with_tasks_declares_them(step: Step, conversation: "Conversation") ->
 
 
 @check("tasks-ext.legacy.capabilities-not-advertised", by=SERVER, kind=RESULT, on="server/discover")
-def server_does_not_advertise_older_tasks(step: Step, conversation: "Conversation") -> Outcome:
+def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation) -> Outcome:
     capabilities = as_object(as_object(step.body).get("capabilities"))
     old = [name for name in _OLD_CAPABILITIES if name in as_object(capabilities.get("tasks"))]
     if old:
@@ -149,7 +147,7 @@ shapes(
 
 
 @check("tasks-ext.create.result-type-task", by=SERVER, kind=RESULT)
-def task_has_its_result_type(step: Step, conversation: "Conversation") -> Outcome:
+def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict) or step.name.startswith("tasks/"):
         return None
     if step.body.get("resultType") == "task":
@@ -161,7 +159,7 @@ def task_has_its_result_type(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("tasks-ext.task.required-fields", by=SERVER, kind=RESULT)
-def task_has_its_members(step: Step, conversation: "Conversation") -> Outcome:
+def task_has_its_members(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding
         for place, task in reported_tasks(step)
@@ -171,7 +169,7 @@ def task_has_its_members(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("tasks-ext.task.status-values", by=SERVER, kind=REPORT_KINDS)
-def status_is_known(step: Step, conversation: "Conversation") -> Outcome:
+def status_is_known(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         task["status"] in STATUSES or f"sends {place} with status {quote(task['status'])}"
         for place, task in reported_tasks(step)
@@ -180,7 +178,7 @@ def status_is_known(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("tasks-ext.get.result-type-complete", by=SERVER, kind=RESULT, on=(_GET, _UPDATE, _CANCEL))
-def operations_have_complete_results(step: Step, conversation: "Conversation") -> Outcome:
+def operations_have_complete_results(step: Step, conversation: Conversation) -> Outcome:
     type_ = as_object(step.body).get("resultType")
     if not isinstance(type_, str):
         return None
@@ -188,7 +186,7 @@ def operations_have_complete_results(step: Step, conversation: "Conversation") -
 
 
 @check("tasks-ext.get.input-requests", by=SERVER, kind=RESULT, on=_GET)
-def waiting_task_has_its_questions(step: Step, conversation: "Conversation") -> Outcome:
+def waiting_task_has_its_questions(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding
         for place, task in find_tasks("input_required")(step, conversation)
@@ -219,7 +217,7 @@ def _by_status(task: JsonObject, place: str) -> Iterator[Finding]:
     kind=REPORT_KINDS,
     on=(_GET, _NOTIFICATION),
 )
-def key_stands_for_one_question(step: Step, conversation: "Conversation") -> Outcome:
+def key_stands_for_one_question(step: Step, conversation: Conversation) -> Outcome:
     findings: list[Finding] = []
     for _, task in reported_tasks(step):
         known = find_known_task(conversation, SERVER, task.get("taskId"))
@@ -231,7 +229,7 @@ def key_stands_for_one_question(step: Step, conversation: "Conversation") -> Out
 
 
 @check("tasks-ext.update.keys-outstanding", by=CLIENT, kind=REQUEST, on=_UPDATE)
-def only_open_questions_are_answered(step: Step, conversation: "Conversation") -> Outcome:
+def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     known = find_known_task(conversation, SERVER, str(params.get("taskId")))
     if known is None:
@@ -244,7 +242,7 @@ def only_open_questions_are_answered(step: Step, conversation: "Conversation") -
 
 
 @check("tasks-ext.cancel.not-by-notification", by=CLIENT, kind=REQUEST, on=_CANCEL)
-def task_is_cancelled_as_a_task(step: Step, conversation: "Conversation") -> Outcome:
+def task_is_cancelled_as_a_task(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
@@ -254,7 +252,7 @@ def task_is_cancelled_as_a_task(step: Step, conversation: "Conversation") -> Out
     kind=NOTIFICATION,
     on="notifications/cancelled",
 )
-def task_is_not_cancelled_as_a_request(step: Step, conversation: "Conversation") -> Outcome:
+def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(step.body).get("requestId")
     if step.exchange is not None or conversation.memory is None or isinstance(id, bool | float):
         return None
@@ -265,7 +263,7 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: "Conversation")
 
 
 @check("tasks-ext.notify.full-state", by=SERVER, kind=NOTIFICATION, on=_NOTIFICATION)
-def notification_has_the_whole_task(step: Step, conversation: "Conversation") -> Outcome:
+def notification_has_the_whole_task(step: Step, conversation: Conversation) -> Outcome:
     task = as_object(step.body)
     return combine([*_TASK.judge(task, "a task"), *_by_status(task, "a task")])
 
@@ -276,7 +274,7 @@ def notification_has_the_whole_task(step: Step, conversation: "Conversation") ->
     kind=NOTIFICATION,
     on=(_NOTIFICATION, "notifications/progress", "notifications/message"),
 )
-def subscription_to_tasks_gets_only_tasks(step: Step, conversation: "Conversation") -> Outcome:
+def subscription_to_tasks_gets_only_tasks(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None or not requested_notifications(listen.params).get("taskIds"):
         return None

@@ -5,8 +5,9 @@ The record of a message of the server has the HTTP method of the request it answ
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.memory import Bounded
@@ -14,9 +15,6 @@ from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.values import META, as_id, as_object
 from accord.protocol.violation import CLIENT, SERVER
 from accord.trace import HttpFacts
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
 _METHOD_HEADER: Final = "Mcp-Method"
@@ -56,7 +54,7 @@ def _has_no_metadata(facts: HttpFacts) -> bool:
 
 
 @check("http.post.each-message", by=CLIENT, kind=(REQUEST, NOTIFICATION))
-def message_is_posted(step: Step, conversation: "Conversation") -> Outcome:
+def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     # Batches are judged by jsonrpc.batch.removed.
     if facts is None or facts.method is None or step.in_batch:
@@ -65,7 +63,7 @@ def message_is_posted(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("http.post.metadata-headers", by=CLIENT, kind=REQUEST)
-def post_has_the_metadata_headers(step: Step, conversation: "Conversation") -> Outcome:
+def post_has_the_metadata_headers(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     if facts is None:
         return None
@@ -73,7 +71,7 @@ def post_has_the_metadata_headers(step: Step, conversation: "Conversation") -> O
 
 
 @check("http.version-header.present", by=CLIENT, kind=(REQUEST, NOTIFICATION))
-def post_has_the_version_header(step: Step, conversation: "Conversation") -> Outcome:
+def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     if facts is None or (step.kind == REQUEST and _has_no_metadata(facts)):
         return None
@@ -83,7 +81,7 @@ def post_has_the_version_header(step: Step, conversation: "Conversation") -> Out
 
 
 @check("http.version-header.matches-meta", by=CLIENT, kind=REQUEST)
-def version_header_repeats_the_body(step: Step, conversation: "Conversation") -> Outcome:
+def version_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     header = facts.header(_VERSION_HEADER) if facts else None
     version = meta_of(step.body).get(f"{META}protocolVersion")
@@ -95,7 +93,7 @@ def version_header_repeats_the_body(step: Step, conversation: "Conversation") ->
 
 
 @check("http.headers.mcp-method", by=CLIENT, kind=REQUEST)
-def method_header_repeats_the_body(step: Step, conversation: "Conversation") -> Outcome:
+def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     if facts is None or _has_no_metadata(facts):
         return None
@@ -108,12 +106,12 @@ def method_header_repeats_the_body(step: Step, conversation: "Conversation") -> 
 
 
 @check("http.headers.mcp-name", by=CLIENT, kind=REQUEST, on=_NAME_MEMBERS)
-def name_header_repeats_the_body(step: Step, conversation: "Conversation") -> Outcome:
+def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     return _judge_name(step, _NAME_MEMBERS[step.name])
 
 
 @check("tasks-ext.http.mcp-name", by=CLIENT, kind=REQUEST, on=_TASKS)
-def name_header_repeats_the_task(step: Step, conversation: "Conversation") -> Outcome:
+def name_header_repeats_the_task(step: Step, conversation: Conversation) -> Outcome:
     return _judge_name(step, "taskId")
 
 
@@ -144,7 +142,7 @@ def _decode_header(header: str) -> str | None:
 # -- streams and their requests
 
 
-def _streams(conversation: "Conversation") -> dict[str, list[Exchange]]:
+def _streams(conversation: Conversation) -> dict[str, list[Exchange]]:
     memory = conversation.memory
     found: dict[str, list[Exchange]] = (
         {} if memory is None else memory.facts.setdefault(_STREAMS, Bounded())
@@ -154,7 +152,7 @@ def _streams(conversation: "Conversation") -> dict[str, list[Exchange]]:
 
 @check("http.post.related-requests-on-stream", by=CLIENT, kind=REQUEST)
 @check("http.sse.notifications-related", by=CLIENT, kind=REQUEST)
-def note_stream(step: Step, conversation: "Conversation") -> Outcome:
+def note_stream(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is not None and facts.stream is not None and step.exchange is not None:
         streams = _streams(conversation)
@@ -163,7 +161,7 @@ def note_stream(step: Step, conversation: "Conversation") -> Outcome:
     return None
 
 
-def _requests_of_stream(step: Step, conversation: "Conversation") -> list[Exchange]:
+def _requests_of_stream(step: Step, conversation: Conversation) -> list[Exchange]:
     """Return the requests on whose stream a message of the server arrived, as far as known."""
     facts = _http_facts(step)
     if facts is None or facts.stream is None:
@@ -172,7 +170,7 @@ def _requests_of_stream(step: Step, conversation: "Conversation") -> list[Exchan
 
 
 @check("http.post.related-requests-on-stream", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
-def progress_is_on_the_stream_of_its_request(step: Step, conversation: "Conversation") -> Outcome:
+def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or step.exchange is None:
         return None
@@ -182,7 +180,7 @@ def progress_is_on_the_stream_of_its_request(step: Step, conversation: "Conversa
 
 
 @check("http.get.unrelated-messages", by=SERVER, kind=(REQUEST, NOTIFICATION))
-def get_stream_has_only_unrelated_messages(step: Step, conversation: "Conversation") -> Outcome:
+def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is None or (facts.method or "").upper() != "GET":
         return None
@@ -197,7 +195,7 @@ def get_stream_has_only_unrelated_messages(step: Step, conversation: "Conversati
 
 
 @check("http.sse.notifications-related", by=SERVER, kind=NOTIFICATION)
-def stream_has_only_related_notifications(step: Step, conversation: "Conversation") -> Outcome:
+def stream_has_only_related_notifications(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or _is_misplaced_on_listen(step, requests):
         return None
@@ -216,7 +214,7 @@ def _is_misplaced_on_listen(step: Step, requests: list[Exchange]) -> bool:
 
 
 @check("http.sse.listen-excludes-request-scoped", by=SERVER, kind=NOTIFICATION)
-def listen_stream_has_no_progress_or_log(step: Step, conversation: "Conversation") -> Outcome:
+def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not any(request.is_lasting for request in requests):
         return None
@@ -226,12 +224,12 @@ def listen_stream_has_no_progress_or_log(step: Step, conversation: "Conversation
 
 
 @check("http.sse.no-requests", by=SERVER, kind=REQUEST)
-def stream_has_no_requests(step: Step, conversation: "Conversation") -> Outcome:
+def stream_has_no_requests(step: Step, conversation: Conversation) -> Outcome:
     if _http_facts(step) is None:
         return None
     return f"sends the request {step.name[:60]} on a response stream"
 
 
 @check("http.sse.no-requests", by=SERVER, kind=(NOTIFICATION, RESULT))
-def stream_has_notifications_and_results(step: Step, conversation: "Conversation") -> Outcome:
+def stream_has_notifications_and_results(step: Step, conversation: Conversation) -> Outcome:
     return None if _http_facts(step) is None else True

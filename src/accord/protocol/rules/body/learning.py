@@ -1,18 +1,16 @@
 """What a monitor notes of each message, for rules that look back."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import REQUEST, RESULT
+from accord.protocol.memory import Memory
 from accord.protocol.rules.body.rounds import learn_rounds
 from accord.protocol.rules.body.subscriptions import learn_subscriptions
 from accord.protocol.rules.body.tasks import learn_tasks
 from accord.protocol.rules.values import META, objects_at, request_params
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-    from accord.protocol.memory import Memory
 
 LOG_LEVEL: Final = f"{META}logLevel"
 
@@ -23,7 +21,7 @@ VERSIONS: Final = "lifecycle.version.client-sends-supported"
 """The name of the fact with the version that was asked for and the one that was answered."""
 
 
-def learn(step: Step, conversation: "Conversation") -> None:
+def learn(step: Step, conversation: Conversation) -> None:
     """Note what later messages are judged by."""
     memory = conversation.memory
     if memory is None:
@@ -39,7 +37,7 @@ def learn(step: Step, conversation: "Conversation") -> None:
         _learn_from_result(step, step.body, memory)
 
 
-def _learn_from_result(step: Step, result: JsonObject, memory: "Memory") -> None:
+def _learn_from_result(step: Step, result: JsonObject, memory: Memory) -> None:
     cursor = result.get("nextCursor")
     if isinstance(cursor, str):
         memory.cursors_of(step.name)[cursor] = None
@@ -56,7 +54,7 @@ def _learn_from_result(step: Step, result: JsonObject, memory: "Memory") -> None
         memory.facts[VERSIONS] = params.get("protocolVersion"), result.get("protocolVersion")
 
 
-def _learn_tools(page: JsonObject, cursor: object, memory: "Memory") -> None:
+def _learn_tools(page: JsonObject, cursor: object, memory: Memory) -> None:
     names = set()
     for _, tool in objects_at(page, "tools"):
         if isinstance(tool.get("name"), str):

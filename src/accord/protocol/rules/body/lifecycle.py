@@ -1,8 +1,9 @@
 """The opening: the content of `initialize`, its answer and a discovery, and their method names."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
@@ -13,9 +14,6 @@ from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.shapes import Shape, shapes
 from accord.protocol.rules.values import as_object, complete_result, describe
 from accord.protocol.violation import CLIENT, SERVER
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _DATE: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 _INITIALIZED: Final = "notifications/initialized"
@@ -54,7 +52,7 @@ _VERSION: Final = Shape("protocolVersion: string")
 
 
 @check("lifecycle.initialize-result.protocol-version", by=SERVER, kind=RESULT, on="initialize")
-def answer_has_a_version(step: Step, conversation: "Conversation") -> Outcome:
+def answer_has_a_version(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
         return f"answers initialize with {describe(step.body)}, expected an object"
     return _VERSION.judge_body(step.body, step)
@@ -65,7 +63,7 @@ def answer_has_a_version(step: Step, conversation: "Conversation") -> Outcome:
 
 @check("lifecycle.version.identifier", by=CLIENT, kind=REQUEST, on="initialize")
 @check("lifecycle.version.identifier", by=SERVER, kind=RESULT, on="initialize")
-def version_is_a_date(step: Step, conversation: "Conversation") -> Outcome:
+def version_is_a_date(step: Step, conversation: Conversation) -> Outcome:
     version = as_object(step.body).get("protocolVersion")
     if not isinstance(version, str):
         return None
@@ -75,12 +73,12 @@ def version_is_a_date(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("lifecycle.version.client-sends-supported", by=CLIENT, kind=NOTIFICATION, on=_INITIALIZED)
-def client_continues_with_its_version(step: Step, conversation: "Conversation") -> Outcome:
+def client_continues_with_its_version(step: Step, conversation: Conversation) -> Outcome:
     return True if _granted_version(conversation) is not None else None
 
 
 @check("lifecycle.version.client-sends-supported", by=CLIENT, kind=REQUEST, on="initialize")
-def client_keeps_its_version(step: Step, conversation: "Conversation") -> Outcome:
+def client_keeps_its_version(step: Step, conversation: Conversation) -> Outcome:
     # A client that gets the version it asked for and then asks for another does not support the
     # first. Once it went on, a later initialize may be of another client on the same connection.
     granted = _granted_version(conversation)
@@ -95,7 +93,7 @@ def client_keeps_its_version(step: Step, conversation: "Conversation") -> Outcom
     return f"asks for {version[:40]} after it asked for {granted[:40]} and got it"
 
 
-def _granted_version(conversation: "Conversation") -> str | None:
+def _granted_version(conversation: Conversation) -> str | None:
     """The version that the client asked for, if the server agreed to it."""
     memory = conversation.memory
     asked, answered = (None, None) if memory is None else memory.facts.get(VERSIONS, (None, None))
@@ -106,12 +104,12 @@ def _granted_version(conversation: "Conversation") -> str | None:
 
 
 @check("lifecycle.initialize.not-in-batch", by=CLIENT, kind=REQUEST, on="initialize")
-def initialize_is_not_in_a_batch(step: Step, conversation: "Conversation") -> Outcome:
+def initialize_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
     return "sends initialize in a batch" if step.in_batch else True
 
 
 @check("lifecycle.initialize.method-name", by=CLIENT, kind=REQUEST)
-def opening_request_is_named_initialize(step: Step, conversation: "Conversation") -> Outcome:
+def opening_request_is_named_initialize(step: Step, conversation: Conversation) -> Outcome:
     if step.name == "initialize":
         return True
     if conversation.phase is not Phase.OPENING or step.name in KNOWN:
@@ -122,7 +120,7 @@ def opening_request_is_named_initialize(step: Step, conversation: "Conversation"
 
 
 @check("lifecycle.initialized.method-name", by=CLIENT, kind=NOTIFICATION)
-def initialized_has_its_name(step: Step, conversation: "Conversation") -> Outcome:
+def initialized_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _INITIALIZED:
         return True
     if conversation.phase is not Phase.NEGOTIATED or step.name in KNOWN:
@@ -133,7 +131,7 @@ def initialized_has_its_name(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("lifecycle.shutdown.no-message", kind=(REQUEST, NOTIFICATION))
-def shutdown_has_no_message(step: Step, conversation: "Conversation") -> Outcome:
+def shutdown_has_no_message(step: Step, conversation: Conversation) -> Outcome:
     if step.name in _SHUTDOWNS:
         return f"sends {step.name}; a conversation ends by closing the transport"
     return True
@@ -158,7 +156,7 @@ shapes(
 
 
 @check("discover.result.server-info", by=SERVER, kind=RESULT, on="server/discover")
-def discovery_names_the_server(step: Step, conversation: "Conversation") -> Outcome:
+def discovery_names_the_server(step: Step, conversation: Conversation) -> Outcome:
     if complete_result(step) is None:
         return None
     return SERVER_INFO in meta_of(step.body) or f"answers server/discover without {SERVER_INFO}"

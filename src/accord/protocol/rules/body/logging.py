@@ -1,8 +1,9 @@
 """Log messages: their content, their level, and the requests that asked for them."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION
 from accord.protocol.rules._rule import Outcome, check
@@ -12,9 +13,6 @@ from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import as_object, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import LoggingLevel
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _MESSAGE: Final = "notifications/message"
 _LEVELS: Final[tuple[str, ...]] = get_args(LoggingLevel)
@@ -37,7 +35,7 @@ def _rank(level: object) -> int | None:
 
 
 @check("logging.message.method", by=SERVER, kind=NOTIFICATION)
-def log_message_has_its_name(step: Step, conversation: "Conversation") -> Outcome:
+def log_message_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _MESSAGE:
         return True
     params = as_object(step.body)
@@ -51,7 +49,7 @@ def log_message_has_its_name(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("logging.session-wide", by=SERVER, kind=NOTIFICATION, on=_MESSAGE)
-def message_is_not_below_the_level_set(step: Step, conversation: "Conversation") -> Outcome:
+def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -> Outcome:
     rank = _rank(as_object(step.body).get("level"))
     if conversation.memory is None or rank is None:
         return None
@@ -68,7 +66,7 @@ def message_is_not_below_the_level_set(step: Step, conversation: "Conversation")
     return f"logs at {level}, below the level {conversation.memory.log_level} that was set"
 
 
-def _level_requests(conversation: "Conversation") -> Iterator[Exchange]:
+def _level_requests(conversation: Conversation) -> Iterator[Exchange]:
     for exchange in conversation.parties[CLIENT].open.values():
         if exchange.name == "logging/setLevel":
             yield exchange
@@ -78,7 +76,7 @@ def _level_requests(conversation: "Conversation") -> Iterator[Exchange]:
 
 
 @check("logging.only-with-level", by=SERVER, kind=NOTIFICATION, on=_MESSAGE)
-def log_message_was_requested(step: Step, conversation: "Conversation") -> Outcome:
+def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome:
     if _is_on_listen_stream(step):
         return None
     if any(_asks_for_logs(exchange) for exchange in _open_requests(conversation)):
@@ -89,7 +87,7 @@ def log_message_was_requested(step: Step, conversation: "Conversation") -> Outco
 
 
 @check("logging.own-stream-only", by=SERVER, kind=NOTIFICATION, on=_MESSAGE)
-def log_message_precedes_the_answer(step: Step, conversation: "Conversation") -> Outcome:
+def log_message_precedes_the_answer(step: Step, conversation: Conversation) -> Outcome:
     if _is_on_listen_stream(step):
         return "sends a log message on a listen stream"
     if any(_asks_for_logs(exchange) for exchange in _open_requests(conversation)):
@@ -103,7 +101,7 @@ def _is_on_listen_stream(step: Step) -> bool:
     return SUBSCRIPTION_ID in meta_of(step.body)
 
 
-def _open_requests(conversation: "Conversation") -> Iterator[Exchange]:
+def _open_requests(conversation: Conversation) -> Iterator[Exchange]:
     # The server may not have read a cancellation yet.
     client = conversation.parties[CLIENT]
     yield from client.open.values()

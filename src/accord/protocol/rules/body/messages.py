@@ -5,10 +5,11 @@ Here every well-formed message counts as a proof of those requirements.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import (
     FAULT,
@@ -27,9 +28,6 @@ from accord.protocol.rules._rule import EITHER, MESSAGES, REPLIES, Outcome, chec
 from accord.protocol.rules.values import describe
 from accord.protocol.violation import CLIENT, SERVER, Party
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _BATCH: Final = "jsonrpc.batch.send-optional"
 
@@ -58,7 +56,7 @@ _BY_KIND: Final[dict[str, tuple[Party, tuple[Kind, ...]]]] = {
 
 def _bind_proof(requirement: str, by: Party | tuple[Party, ...], kinds: tuple[Kind, ...]) -> None:
     @check(requirement, by=by, kind=kinds)
-    def is_well_formed(step: Step, conversation: "Conversation") -> Outcome:
+    def is_well_formed(step: Step, conversation: Conversation) -> Outcome:
         return True
 
 
@@ -69,19 +67,19 @@ for _requirement, (_party, _kinds) in _BY_KIND.items():
 
 
 @check("jsonrpc.request.id-present", kind=REQUEST, on=REQUESTS)
-def known_request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
+def known_request_has_an_id(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
 @check("jsonrpc.batch.removed", kind=MESSAGES)
-def message_is_not_in_a_batch(step: Step, conversation: "Conversation") -> Outcome:
+def message_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
     # The monitor reports the batch as a whole.
     return None if step.in_batch else True
 
 
 @check("jsonrpc.request.params-object", kind=REQUEST)
 @check("jsonrpc.notification.params-object", kind=NOTIFICATION)
-def params_are_an_object(step: Step, conversation: "Conversation") -> Outcome:
+def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
     if step.body is None and not _has_null_params(step):
@@ -90,14 +88,14 @@ def params_are_an_object(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("jsonrpc.response.result-member", kind=RESULT)
-def result_is_an_object(step: Step, conversation: "Conversation") -> Outcome:
+def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
     return f"sends a result as {describe(step.body)}, expected an object"
 
 
 @check(_BATCH, kind=MESSAGES)
-def batch_does_not_mix_requests_and_responses(step: Step, conversation: "Conversation") -> Outcome:
+def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversation) -> Outcome:
     memory = conversation.memory
     # This runs for every message of a batch; the batch is judged with its first one.
     if not step.in_batch or memory is None or memory.facts.get(_BATCH) is step.record:
@@ -142,13 +140,13 @@ def _error_code(step: Step) -> int:
 
 
 @check("errors.retired-codes.not-emitted", kind=FAULT)
-def code_is_not_retired(step: Step, conversation: "Conversation") -> Outcome:
+def code_is_not_retired(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     return code not in _RETIRED or f"sends the retired error code {code} ({_RETIRED[code]})"
 
 
 @check("errors.legacy-range.not-used", kind=FAULT)
-def code_is_not_of_the_legacy_range(step: Step, conversation: "Conversation") -> Outcome:
+def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
         return None
@@ -156,7 +154,7 @@ def code_is_not_of_the_legacy_range(step: Step, conversation: "Conversation") ->
 
 
 @check("errors.reserved-range.only-defined-codes", kind=FAULT)
-def reserved_code_is_defined(step: Step, conversation: "Conversation") -> Outcome:
+def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
         return None
@@ -166,7 +164,7 @@ def reserved_code_is_defined(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("errors.application-codes.outside-reserved", kind=FAULT)
-def own_code_is_outside_the_reserved_range(step: Step, conversation: "Conversation") -> Outcome:
+def own_code_is_outside_the_reserved_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:
         return None

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
@@ -14,9 +15,6 @@ from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, as_object, combine, describe
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 CLIENT_INFO: Final = f"{META}clientInfo"
 SERVER_INFO: Final = f"{META}serverInfo"
@@ -128,13 +126,13 @@ def implementations(step: Step) -> Iterator[Located]:
 # -- the field, titles and icons
 
 
-def _titled_objects(step: Step, conversation: "Conversation") -> list[Located]:
+def _titled_objects(step: Step, conversation: Conversation) -> list[Located]:
     # The titles of tools, resources and prompts have requirements of their own.
     arguments = [found for found in _parts(step).objects if ".arguments[" in found[0]]
     return [*arguments, *implementations(step)]
 
 
-def _objects_with_icons(step: Step, conversation: "Conversation") -> Iterator[Located]:
+def _objects_with_icons(step: Step, conversation: Conversation) -> Iterator[Located]:
     for place, holder in (*_parts(step).objects, *implementations(step)):
         if holder.get("icons", ()) != []:
             yield place, holder
@@ -158,13 +156,13 @@ shapes(
 
 
 @check("meta.field.reserved", kind=(REQUEST, NOTIFICATION, RESULT))
-def meta_is_an_object(step: Step, conversation: "Conversation") -> Outcome:
+def meta_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     body = as_object(step.body)
     return judge_member(body, _body_name(step), "_meta", "object") if "_meta" in body else None
 
 
 @check("meta.title.display-name", by=CLIENT, kind=REQUEST, on="tools/call")
-def tool_is_called_by_its_name(step: Step, conversation: "Conversation") -> Outcome:
+def tool_is_called_by_its_name(step: Step, conversation: Conversation) -> Outcome:
     name = as_object(step.body).get("name")
     if not isinstance(name, str) or conversation.memory is None:
         return None
@@ -303,7 +301,7 @@ _KEY_RULES: Final[dict[str, Callable[[str], str | None]]] = {
 
 def _bind_key_rule(requirement: str, judge: Callable[[str], str | None]) -> None:
     @check(requirement, kind=MESSAGES)
-    def keys_are_valid(step: Step, conversation: "Conversation") -> Outcome:
+    def keys_are_valid(step: Step, conversation: Conversation) -> Outcome:
         return combine(
             f"sends {place}._meta with the key {key[:60]!r}, which {why}" if why else True
             for place, key in _parts(step).meta_keys
@@ -319,24 +317,24 @@ for _requirement, _judge in _KEY_RULES.items():
 
 
 @check("meta.request.protocol-version", by=CLIENT, kind=REQUEST)
-def request_has_its_version(step: Step, conversation: "Conversation") -> Outcome:
+def request_has_its_version(step: Step, conversation: Conversation) -> Outcome:
     if "_meta" not in as_object(step.body):
         return f"sends {step.name} without params._meta"
     return _judge_meta(step, step.name, _VERSION, "string")
 
 
 @check("meta.request.client-capabilities", by=CLIENT, kind=REQUEST)
-def request_has_capabilities(step: Step, conversation: "Conversation") -> Outcome:
+def request_has_capabilities(step: Step, conversation: Conversation) -> Outcome:
     return _judge_meta(step, step.name, _CAPABILITIES, "object")
 
 
 @check("meta.request.client-info", by=CLIENT, kind=REQUEST)
-def request_has_client_info(step: Step, conversation: "Conversation") -> Outcome:
+def request_has_client_info(step: Step, conversation: Conversation) -> Outcome:
     return _judge_meta(step, step.name, CLIENT_INFO, "object")
 
 
 @check("meta.result.server-info", by=SERVER, kind=RESULT)
-def result_has_server_info(step: Step, conversation: "Conversation") -> Outcome:
+def result_has_server_info(step: Step, conversation: Conversation) -> Outcome:
     # The result of a discovery is judged by discover.result.server-info.
     if not isinstance(step.body, dict) or step.name == "server/discover":
         return None
@@ -395,7 +393,7 @@ _FORMATS: Final = {
 
 
 @check("otel.value-formats", kind=MESSAGES)
-def trace_context_is_well_formed(step: Step, conversation: "Conversation") -> Outcome:
+def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     return combine(
         (isinstance(meta[name], str) and is_valid(meta[name]))

@@ -1,16 +1,14 @@
 """Ping: no parameters, an empty result, and not too often."""
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, REQUEST, RESULT
 from accord.protocol.revision import Phase
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.values import describe
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _PERIODIC: Final = "ping.periodic"
 
@@ -20,7 +18,7 @@ _SECONDS: Final = 1.0
 
 
 @check("ping.request.either-party", kind=REQUEST, on="ping")
-def ping_has_no_parameters(step: Step, conversation: "Conversation") -> Outcome:
+def ping_has_no_parameters(step: Step, conversation: Conversation) -> Outcome:
     if step.body is not None and not isinstance(step.body, dict):
         return None
     extra = sorted((step.body or {}).keys() - {"_meta"})
@@ -28,7 +26,7 @@ def ping_has_no_parameters(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("ping.response.empty", kind=RESULT, on="ping")
-def ping_has_an_empty_result(step: Step, conversation: "Conversation") -> Outcome:
+def ping_has_an_empty_result(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
         return f"answers ping with {describe(step.body)}, expected an empty object"
     extra = sorted(step.body.keys() - {"_meta"})
@@ -36,7 +34,7 @@ def ping_has_an_empty_result(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("ping.response.empty", kind=FAULT, on="ping")
-def ping_is_not_answered_with_an_error(step: Step, conversation: "Conversation") -> Outcome:
+def ping_is_not_answered_with_an_error(step: Step, conversation: Conversation) -> Outcome:
     # Errors are in order before the opening, for a second ping under one id, and for a whole batch
     # that is rejected.
     is_early = conversation.phase in (Phase.OPENING, Phase.NEGOTIATING)
@@ -47,7 +45,7 @@ def ping_is_not_answered_with_an_error(step: Step, conversation: "Conversation")
 
 
 @check(_PERIODIC, kind=REQUEST, on="ping")
-def pings_are_not_excessive(step: Step, conversation: "Conversation") -> Outcome:
+def pings_are_not_excessive(step: Step, conversation: Conversation) -> Outcome:
     now = step.record.t if step.record else None
     if now is None or conversation.memory is None:
         return None

@@ -1,10 +1,11 @@
 """Practices of servers in use. Only advice can be broken; the rest is observed or not."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -21,9 +22,6 @@ from accord.protocol.syntax import is_uri
 from accord.protocol.violation import SERVER
 from accord.types._base import JsonObject
 
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-
 _LIST: Final = "tools/list"
 _CALL: Final = "tools/call"
 _TYPES: Final = frozenset({"string", "number", "boolean", "object", "array"})
@@ -34,13 +32,13 @@ _CONSTRAINTS: Final = ("enum", "minLength", "minimum", "maximum", "items")
 
 
 @check("practice.tools.success-omits-is-error", by=SERVER, kind=RESULT, on=_CALL)
-def success_has_no_error_flag(step: Step, conversation: "Conversation") -> Outcome:
+def success_has_no_error_flag(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     return (result is not None and "isError" not in result) or None
 
 
 @check("practice.tools.json-as-text", by=SERVER, kind=RESULT, on=_CALL)
-def data_is_json_in_a_text(step: Step, conversation: "Conversation") -> Outcome:
+def data_is_json_in_a_text(step: Step, conversation: Conversation) -> Outcome:
     return any(_is_json(block.get("text")) for _, block in result_objects(step, "content")) or None
 
 
@@ -55,7 +53,7 @@ def _is_json(text: object) -> bool:
 
 
 @check("practice.content.text-item", by=SERVER, kind=RESULT, on=_CALL)
-def content_is_text(step: Step, conversation: "Conversation") -> Outcome:
+def content_is_text(step: Step, conversation: Conversation) -> Outcome:
     blocks = result_objects(step, "content")
     return (bool(blocks) and all(block.get("type") == "text" for _, block in blocks)) or None
 
@@ -64,7 +62,7 @@ def content_is_text(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("practice.tools.descriptive-schemas", by=SERVER, kind=RESULT, on=_LIST)
-def parameters_are_described(step: Step, conversation: "Conversation") -> Outcome:
+def parameters_are_described(step: Step, conversation: Conversation) -> Outcome:
     # A tool without description is judged by tools.item.description.
     described = ("description" in tool or None for _, tool in result_objects(step, "tools"))
     parameters = (
@@ -84,7 +82,7 @@ def _parameters(step: Step) -> Iterator[tuple[str, str, JsonObject]]:
 
 
 @check("practice.schema.structure", by=SERVER, kind=RESULT, on=_LIST)
-def schema_has_the_usual_structure(step: Step, conversation: "Conversation") -> Outcome:
+def schema_has_the_usual_structure(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _is_usual(as_object(tool.get("inputSchema"))) for _, tool in result_objects(step, "tools")
     )
@@ -98,7 +96,7 @@ def _is_usual(schema: JsonObject) -> Finding:
 
 
 @check("practice.schema.types", by=SERVER, kind=RESULT, on=_LIST)
-def parameters_have_the_usual_types(step: Step, conversation: "Conversation") -> Outcome:
+def parameters_have_the_usual_types(step: Step, conversation: Conversation) -> Outcome:
     types = [schema.get("type") for _, _, schema in _parameters(step)]
     return (bool(types) and all(type_ in _TYPES for type_ in map(_name, types))) or None
 
@@ -108,7 +106,7 @@ def _name(type_: object) -> str:
 
 
 @check("practice.schema.constraints", by=SERVER, kind=RESULT, on=_LIST)
-def parameters_have_constraints(step: Step, conversation: "Conversation") -> Outcome:
+def parameters_have_constraints(step: Step, conversation: Conversation) -> Outcome:
     return (
         any(name in schema for _, _, schema in _parameters(step) for name in _CONSTRAINTS) or None
     )
@@ -123,23 +121,23 @@ def _capabilities(step: Step) -> JsonObject | None:
 
 
 @check("practice.capabilities.empty-object", by=SERVER, kind=RESULT, on="initialize")
-def support_is_an_empty_object(step: Step, conversation: "Conversation") -> Outcome:
+def support_is_an_empty_object(step: Step, conversation: Conversation) -> Outcome:
     return any(value == {} for value in (_capabilities(step) or {}).values()) or None
 
 
 @check("practice.capabilities.tools-common", by=SERVER, kind=RESULT, on="initialize")
-def server_has_tools(step: Step, conversation: "Conversation") -> Outcome:
+def server_has_tools(step: Step, conversation: Conversation) -> Outcome:
     return "tools" in (_capabilities(step) or {}) or None
 
 
 @check("practice.capabilities.resources-rare", by=SERVER, kind=RESULT, on="initialize")
-def server_has_no_resources(step: Step, conversation: "Conversation") -> Outcome:
+def server_has_no_resources(step: Step, conversation: Conversation) -> Outcome:
     declared = _capabilities(step)
     return (declared is not None and "resources" not in declared) or None
 
 
 @check("practice.resources.custom-scheme", by=SERVER, kind=RESULT, on="resources/list")
-def resources_have_schemes_of_their_own(step: Step, conversation: "Conversation") -> Outcome:
+def resources_have_schemes_of_their_own(step: Step, conversation: Conversation) -> Outcome:
     uris = [item.get("uri") for _, item in result_objects(step, "resources")]
     return (
         any(isinstance(uri, str) and has_custom_scheme(uri) and is_uri(uri) for uri in uris) or None

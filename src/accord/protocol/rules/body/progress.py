@@ -1,7 +1,8 @@
 """Progress: how a request asks for it, the content of a report, and the end of reports."""
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.memory import Bounded
@@ -12,10 +13,7 @@ from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state.progress import TASK_TOKENS
 from accord.protocol.rules.values import as_id, as_object, is_number, request_params
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-    from accord.types._base import ProgressToken
+from accord.types._base import ProgressToken
 
 _PROGRESS: Final = "notifications/progress"
 _COMPLETION: Final = "progress.stops-after-completion"
@@ -23,7 +21,7 @@ _TASK_END: Final = "progress.task.stops-at-terminal"
 _TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notifications/tasks/status")
 
 # Tokens by task id, and task ids by asker and token.
-_TaskTokens: TypeAlias = "dict[str | tuple[Party, ProgressToken], ProgressToken | str | None]"
+_TaskTokens: TypeAlias = dict[str | tuple[Party, ProgressToken], ProgressToken | str | None]
 
 shapes({"progress.token.type": "_meta.progressToken?: id"}, kind=REQUEST)
 shapes(
@@ -40,14 +38,14 @@ shapes(
 
 
 @check("progress.token.in-meta", kind=REQUEST)
-def token_is_in_meta(step: Step, conversation: "Conversation") -> Outcome:
+def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
     if step.name in KNOWN and "progressToken" in as_object(step.body):
         return f"sends {step.name} with progressToken in params, expected it in params._meta"
     return True if "progressToken" in meta_of(step.body) else None
 
 
 @check("progress.notification.method-name", kind=NOTIFICATION)
-def progress_has_its_name(step: Step, conversation: "Conversation") -> Outcome:
+def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _PROGRESS:
         return True
     if step.name not in KNOWN and "progressToken" in as_object(step.body):
@@ -56,12 +54,12 @@ def progress_has_its_name(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("progress.server-only", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
-def server_reports_progress(step: Step, conversation: "Conversation") -> Outcome:
+def server_reports_progress(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
 @check("progress.server-only", by=CLIENT, kind=NOTIFICATION, on=_PROGRESS)
-def client_does_not_report_progress(step: Step, conversation: "Conversation") -> Outcome:
+def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {_PROGRESS}; only servers do"
 
 
@@ -69,7 +67,7 @@ def client_does_not_report_progress(step: Step, conversation: "Conversation") ->
 
 
 @check(_COMPLETION, kind=NOTIFICATION, on=_PROGRESS)
-def progress_ends_with_the_total(step: Step, conversation: "Conversation") -> Outcome:
+def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
     # Progress after the answer breaks progress.notification.active-only; before it, a report may
     # already have reached its total. A total may be an estimate, so this is only a warning.
     memory, exchange = conversation.memory, step.exchange
@@ -90,7 +88,7 @@ def progress_ends_with_the_total(step: Step, conversation: "Conversation") -> Ou
 
 
 @check(TASK_TOKENS, kind=RESULT, on=TASK_REQUESTS)
-def note_token_of_task(step: Step, conversation: "Conversation") -> Outcome:
+def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(as_object(step.body).get("task")).get("taskId")
     if conversation.memory is None or step.exchange is None or not isinstance(id, str):
         return None
@@ -103,7 +101,7 @@ def note_token_of_task(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check(TASK_TOKENS, kind=NOTIFICATION, on=_PROGRESS)
-def task_reports_under_its_token(step: Step, conversation: "Conversation") -> Outcome:
+def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
     tokens = _task_tokens(conversation)
     id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
     if id is None or id not in tokens or token is None:
@@ -114,7 +112,7 @@ def task_reports_under_its_token(step: Step, conversation: "Conversation") -> Ou
 
 
 @check(_TASK_END, kind=(RESULT, NOTIFICATION), on=_TASK_REPORTS)
-def note_end_of_task(step: Step, conversation: "Conversation") -> Outcome:
+def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     body = as_object(step.body)
     id = (request_params(step) if step.kind == RESULT else body).get("taskId")
     status = body.get("status")
@@ -125,7 +123,7 @@ def note_end_of_task(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check(_TASK_END, kind=NOTIFICATION, on=_PROGRESS)
-def task_reports_until_it_ends(step: Step, conversation: "Conversation") -> Outcome:
+def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
     id = _task_id(step, conversation)
     if id is None or conversation.memory is None or id not in _task_tokens(conversation):
         return None
@@ -134,13 +132,13 @@ def task_reports_until_it_ends(step: Step, conversation: "Conversation") -> Outc
     return True
 
 
-def _task_tokens(conversation: "Conversation") -> _TaskTokens:
+def _task_tokens(conversation: Conversation) -> _TaskTokens:
     memory = conversation.memory
     tokens: _TaskTokens = {} if memory is None else memory.facts.get(TASK_TOKENS, {})
     return tokens
 
 
-def _task_id(step: Step, conversation: "Conversation") -> str | None:
+def _task_id(step: Step, conversation: Conversation) -> str | None:
     """Return the task that a report names, else the one whose request had its token."""
     id: object = as_object(meta_of(step.body).get(RELATED)).get("taskId")
     token = as_id(as_object(step.body).get("progressToken"))

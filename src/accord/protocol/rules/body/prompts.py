@@ -1,8 +1,9 @@
 """Prompts: how they are listed, and the messages of one."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -18,9 +19,6 @@ from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import Finding, Located, combine, is_in_force, result_objects
 from accord.protocol.violation import SERVER
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _GET: Final = "prompts/get"
 
@@ -56,7 +54,7 @@ shapes(
 
 
 @check("prompts.message.content", by=SERVER, kind=RESULT, on=_GET)
-def message_has_content(step: Step, conversation: "Conversation") -> Outcome:
+def message_has_content(step: Step, conversation: Conversation) -> Outcome:
     findings = [
         judge_member(message, place, "content", "object")
         for place, message in result_objects(step, "messages")
@@ -67,7 +65,7 @@ def message_has_content(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("prompts.message.content-type", by=SERVER, kind=RESULT, on=_GET)
-def content_is_of_a_known_type(step: Step, conversation: "Conversation") -> Outcome:
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_types(step))
 
 
@@ -89,17 +87,17 @@ def _judge_types(step: Step) -> Iterator[Finding]:
 
 
 @check("prompts.image.base64", by=SERVER, kind=RESULT, on=_GET)
-def image_is_base64_with_a_mime_type(step: Step, conversation: "Conversation") -> Outcome:
+def image_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(judge_media(block, place) for place, block in _blocks(step, "image"))
 
 
 @check("prompts.audio.base64", by=SERVER, kind=RESULT, on=_GET)
-def audio_is_base64_with_a_mime_type(step: Step, conversation: "Conversation") -> Outcome:
+def audio_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(judge_media(block, place) for place, block in _blocks(step, "audio"))
 
 
 @check("prompts.resource.members", by=SERVER, kind=RESULT, on=_GET)
-def embedded_resource_has_its_members(step: Step, conversation: "Conversation") -> Outcome:
+def embedded_resource_has_its_members(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_embedded(block, place) for place, block in _blocks(step, "resource"))
 
 

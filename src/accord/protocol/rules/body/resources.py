@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from accord.protocol import uri_template
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -22,9 +23,6 @@ from accord.protocol.rules.values import (
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _LIST: Final = "resources/list"
 _READ: Final = "resources/read"
@@ -74,7 +72,7 @@ shapes(
 
 
 @check("resources.template.uri-template", by=SERVER, kind=RESULT, on=_TEMPLATES)
-def template_has_a_uri_template(step: Step, conversation: "Conversation") -> Outcome:
+def template_has_a_uri_template(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_template(item, place) for place, item in result_objects(step, "resourceTemplates")
     )
@@ -95,19 +93,19 @@ def _judge_template(item: JsonObject, place: str) -> Finding:
 
 
 @check("resources.contents.text-or-blob", by=SERVER, kind=RESULT, on=_READ)
-def contents_have_text_or_a_blob(step: Step, conversation: "Conversation") -> Outcome:
+def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         judge_text_or_blob(item, place) for place, item in result_objects(step, "contents")
     )
 
 
 @check("resources.binary.encoded", by=SERVER, kind=RESULT, on=_READ)
-def blob_is_base64(step: Step, conversation: "Conversation") -> Outcome:
+def blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
     return combine(judge_blob(item, place) for place, item in result_objects(step, "contents"))
 
 
 @check("resources.binary.encoded", by=SERVER, kind=RESULT, on="tools/call")
-def embedded_blob_is_base64(step: Step, conversation: "Conversation") -> Outcome:
+def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         judge_blob(as_object(block.get("resource")), f"{place}.resource")
         for place, block in result_objects(step, "content")
@@ -128,7 +126,7 @@ def _objects_with_uri(step: Step) -> Iterator[Located]:
 @check("resources.item.uri", by=SERVER, kind=RESULT, on=_LIST)
 @check("resources.contents.uri", by=SERVER, kind=RESULT, on=_READ)
 @check("resources.updated.uri-param", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
-def object_has_a_uri(step: Step, conversation: "Conversation") -> Outcome:
+def object_has_a_uri(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == NOTIFICATION and step.body is not None and not isinstance(step.body, dict):
         return None
     return combine(_judge_uri(item, place, step) for place, item in _objects_with_uri(step))
@@ -153,7 +151,7 @@ def has_custom_scheme(uri: str) -> bool:
 
 @check("resources.uri.custom-scheme", by=SERVER, kind=RESULT, on=(_LIST, _READ))
 @check("resources.uri.custom-scheme", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
-def custom_scheme_follows_the_rfc(step: Step, conversation: "Conversation") -> Outcome:
+def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         is_uri(item["uri"])
         or f"sends {place} with uri {quote(item['uri'])}, which does not follow RFC 3986"
@@ -166,7 +164,7 @@ def custom_scheme_follows_the_rfc(step: Step, conversation: "Conversation") -> O
 
 
 @check("resources.updated.subscribers-only", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
-def update_goes_to_a_subscriber(step: Step, conversation: "Conversation") -> Outcome:
+def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
     uri = as_object(step.body).get("uri")
     declared = conversation.parties[SERVER].capabilities
     if conversation.memory is None or not isinstance(uri, str):

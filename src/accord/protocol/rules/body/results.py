@@ -1,16 +1,14 @@
 """What any result may carry: its type, the cursor of the next page, and cache hints."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import META, Located, describe, quote
 from accord.protocol.violation import CLIENT, SERVER
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _TASKS: Final = f"extensions.{META}tasks"
 _CORE_TYPES: Final = frozenset({"complete", "input_required"})
@@ -34,7 +32,7 @@ _CACHEABLE: Final = {
 # -- types of results
 
 
-def _any_result(step: Step, conversation: "Conversation") -> list[Located]:
+def _any_result(step: Step, conversation: Conversation) -> list[Located]:
     return [("a result", step.body)] if isinstance(step.body, dict) else []
 
 
@@ -47,7 +45,7 @@ shapes(
 
 
 @check("result.type.from-known-set", by=SERVER, kind=RESULT)
-def result_is_of_a_known_type(step: Step, conversation: "Conversation") -> Outcome:
+def result_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     type_ = step.body.get("resultType") if isinstance(step.body, dict) else None
     if not isinstance(type_, str):
         return None
@@ -56,7 +54,7 @@ def result_is_of_a_known_type(step: Step, conversation: "Conversation") -> Outco
     return f"sends a result of type {quote(type_)}, but no extension of both parties defines it"
 
 
-def _may_be_of_an_extension(type_: str, step: Step, conversation: "Conversation") -> bool:
+def _may_be_of_an_extension(type_: str, step: Step, conversation: Conversation) -> bool:
     """The types of an unknown extension are unknown; whether both parties have one is not."""
     if step.exchange is None:
         return True
@@ -80,7 +78,7 @@ shapes({"pagination.next-cursor.optional": "nextCursor?: string"}, kind=RESULT, 
 
 
 @check("pagination.cursor.opaque", kind=REQUEST, on=_PAGED)
-def cursor_was_issued_by_the_server(step: Step, conversation: "Conversation") -> Outcome:
+def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict) or "cursor" not in step.body or conversation.memory is None:
         return None
     cursor = step.body["cursor"]

@@ -1,7 +1,8 @@
 """Roots: the answer to `roots/list`, and how roots are offered and asked for."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -18,9 +19,6 @@ from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import combine, objects_at, quote
 from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _LIST: Final = "roots/list"
 _ANSWERS: Final = answer_methods(_LIST)
@@ -40,7 +38,7 @@ shapes(
 
 
 @check("roots.item.file-uri", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def root_is_a_file(step: Step, conversation: "Conversation") -> Outcome:
+def root_is_a_file(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         root["uri"].lower().startswith("file://")
         or f"sends {place} with uri {quote(root['uri'])}, expected the scheme file, got "
@@ -52,10 +50,10 @@ def root_is_a_file(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("roots.capability-per-request", by=CLIENT, kind=REQUEST, on=_ANSWERS)
-def request_with_roots_declares_them(step: Step, conversation: "Conversation") -> Outcome:
+def request_with_roots_declares_them(step: Step, conversation: Conversation) -> Outcome:
     return judge_declared_answer(step, conversation, _LIST, "roots")
 
 
 @check("roots.asked-by-mrtr", by=SERVER, kind=(REQUEST, RESULT), on=question_methods(_LIST))
-def roots_are_requested_in_a_result(step: Step, conversation: "Conversation") -> Outcome:
+def roots_are_requested_in_a_result(step: Step, conversation: Conversation) -> Outcome:
     return judge_question_in_result(step, _LIST)

@@ -7,22 +7,19 @@ client, or an entry of `inputResponses` in a repeated request or in `tasks/updat
 import json
 from collections import Counter
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Round
+from accord.protocol.memory import Memory, Round
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import Within, judge_member
 from accord.protocol.rules.values import Finding, as_object, combine, quote, request_params
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-    from accord.protocol.memory import Memory
 
 QUESTION_KINDS: Final = (REQUEST, RESULT, NOTIFICATION)
 ROUND_KINDS: Final = (RESULT, NOTIFICATION)
@@ -104,7 +101,7 @@ def answer_methods(method: str) -> tuple[str, ...]:
     return (method, *_ROUND_METHODS, "tasks/update", "tasks/result")
 
 
-def answers(step: Step, conversation: "Conversation", method: str) -> list[ClientAnswer]:
+def answers(step: Step, conversation: Conversation, method: str) -> list[ClientAnswer]:
     """Return the answers to one kind of question in a message of a client."""
     if step.kind == RESULT:
         return _answer_in_result(step, conversation, method)
@@ -125,7 +122,7 @@ def find_answers(method: str) -> Within:
     ]
 
 
-def _answer_in_result(step: Step, conversation: "Conversation", method: str) -> list[ClientAnswer]:
+def _answer_in_result(step: Step, conversation: Conversation, method: str) -> list[ClientAnswer]:
     if not isinstance(step.body, dict):
         return []
     params = request_params(step)
@@ -149,7 +146,7 @@ def _fits(method: str, result: object) -> bool:
     return not own.isdisjoint(result) or foreign.isdisjoint(result)
 
 
-def _find_question(step: Step, conversation: "Conversation", key: str) -> JsonObject | None:
+def _find_question(step: Step, conversation: Conversation, key: str) -> JsonObject | None:
     """Return the question that an entry of `inputResponses` answers; None if it is unknown."""
     memory = conversation.memory
     if memory is None:
@@ -164,7 +161,7 @@ def _find_question(step: Step, conversation: "Conversation", key: str) -> JsonOb
 
 
 def judge_declared_answer(
-    step: Step, conversation: "Conversation", method: str, capability: str
+    step: Step, conversation: Conversation, method: str, capability: str
 ) -> Outcome:
     """Judge that a request which answers a question declares the capability to do so."""
     if not answers(step, conversation, method):
@@ -177,7 +174,7 @@ def judge_declared_answer(
 # -- rounds that are remembered
 
 
-def _find_round(step: Step, memory: "Memory") -> Round | None:
+def _find_round(step: Step, memory: Memory) -> Round | None:
     """Return the round of questions after which this request is repeated; None for a first one."""
     params = as_object(step.body)
     state = params.get("requestState")
@@ -187,7 +184,7 @@ def _find_round(step: Step, memory: "Memory") -> Round | None:
     return found or memory.rounds.get(_digest(step.name, params))
 
 
-def learn_rounds(step: Step, memory: "Memory") -> None:
+def learn_rounds(step: Step, memory: Memory) -> None:
     """Note a result with questions, by its state and by the request that it answers."""
     if step.kind != RESULT or step.exchange is None:
         return
@@ -231,7 +228,7 @@ def _input_required(step: Step) -> JsonObject | None:
     kind=(REQUEST, RESULT),
     on=(*_INPUT_METHODS, *_ROUND_METHODS),
 )
-def questions_are_in_results(step: Step, conversation: "Conversation") -> Outcome:
+def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == REQUEST:
         return f"sends {step.name} as a request, expected it in inputRequests of a result"
     result = _input_required(step)
@@ -239,7 +236,7 @@ def questions_are_in_results(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("mrtr.result.only-on-supported-methods", by=SERVER, kind=RESULT)
-def only_three_methods_have_questions(step: Step, conversation: "Conversation") -> Outcome:
+def only_three_methods_have_questions(step: Step, conversation: Conversation) -> Outcome:
     # Results of tasks/get and the like are judged by tasks-ext.get.result-type-complete.
     if _input_required(step) is None or not step.name or step.name.startswith("tasks/"):
         return None
@@ -247,7 +244,7 @@ def only_three_methods_have_questions(step: Step, conversation: "Conversation") 
 
 
 @check("mrtr.result.has-requests-or-state", by=SERVER, kind=RESULT)
-def result_has_questions_or_a_state(step: Step, conversation: "Conversation") -> Outcome:
+def result_has_questions_or_a_state(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None:
         return None
@@ -257,7 +254,7 @@ def result_has_questions_or_a_state(step: Step, conversation: "Conversation") ->
 
 
 @check("mrtr.result.input-request-kinds", by=SERVER, kind=RESULT)
-def questions_are_of_the_three_kinds(step: Step, conversation: "Conversation") -> Outcome:
+def questions_are_of_the_three_kinds(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None or "inputRequests" not in result:
         return None
@@ -285,7 +282,7 @@ def judge_input_request(key: str, request: object) -> Finding:
 
 
 @check("mrtr.result.input-request-keys-unique", by=SERVER, kind=RESULT)
-def keys_of_questions_differ(step: Step, conversation: "Conversation") -> Outcome:
+def keys_of_questions_differ(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     text = step.record.message if step.record else None
     if text is None or result is None or not isinstance(result.get("inputRequests"), dict):
@@ -308,7 +305,7 @@ def _written_keys(text: bytes, *path: str) -> list[str]:
 
 
 @check("mrtr.result.no-cache-hints", by=SERVER, kind=RESULT)
-def result_with_questions_has_no_cache_hints(step: Step, conversation: "Conversation") -> Outcome:
+def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None:
         return None
@@ -320,7 +317,7 @@ def result_with_questions_has_no_cache_hints(step: Step, conversation: "Conversa
 
 
 @check("mrtr.client.new-id", by=CLIENT, kind=REQUEST, on=_ROUND_METHODS)
-def repeated_request_has_a_new_id(step: Step, conversation: "Conversation") -> Outcome:
+def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Outcome:
     earlier = _find_round(step, conversation.memory) if conversation.memory else None
     if earlier is None:
         return None
@@ -330,7 +327,7 @@ def repeated_request_has_a_new_id(step: Step, conversation: "Conversation") -> O
 
 
 @check("mrtr.client.response-keys-match", by=CLIENT, kind=REQUEST, on=_ROUND_METHODS)
-def answers_belong_to_questions(step: Step, conversation: "Conversation") -> Outcome:
+def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     earlier = _find_round(step, conversation.memory) if conversation.memory else None
     if earlier is None or "inputResponses" not in params:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.declared import undeclared_tools
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
@@ -27,9 +28,6 @@ from accord.protocol.rules.values import Finding, combine, is_in_force, objects_
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import SamplingContentBlock, ToolUseContent
 from accord.types._base import JsonObject, RevisionId, lifetime_of
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _CREATE: Final = "sampling/createMessage"
 _QUESTIONS: Final = question_methods(_CREATE)
@@ -75,7 +73,7 @@ shapes(
 
 
 @check("sampling.context.avoid", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def context_is_not_requested(step: Step, conversation: "Conversation") -> Outcome:
+def context_is_not_requested(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         value == "none" or f"asks for the context {quote(value)}"
         for _, value in _requested_contexts(step)
@@ -83,7 +81,7 @@ def context_is_not_requested(step: Step, conversation: "Conversation") -> Outcom
 
 
 @check("deprecated.include-context.not-used", by=SERVER, kind=RESULT)
-def deprecated_context_is_not_requested(step: Step, conversation: "Conversation") -> Outcome:
+def deprecated_context_is_not_requested(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         value not in ("thisServer", "allServers")
         or f"sends {place} with includeContext {quote(value)}, which is deprecated"
@@ -92,7 +90,7 @@ def deprecated_context_is_not_requested(step: Step, conversation: "Conversation"
 
 
 @check("sampling.context.needs-capability", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def context_is_requested_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+def context_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.capabilities(CLIENT, step.exchange)
     if declared is None:
         return None
@@ -117,7 +115,7 @@ def _requested_contexts(step: Step) -> list[tuple[str, str]]:
 
 
 @check("sampling.tools.not-without-capability", by=SERVER, kind=ROUND_KINDS, on=_QUESTIONS)
-def round_offers_tools_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+def round_offers_tools_where_declared(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.capabilities(CLIENT, step.exchange)
     if declared is None or "sampling" not in declared:
         return None
@@ -129,7 +127,7 @@ def round_offers_tools_where_declared(step: Step, conversation: "Conversation") 
 
 
 @check("sampling.tools.capability", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def client_accepts_tools_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+def client_accepts_tools_where_declared(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.capabilities(CLIENT, step.exchange if step.kind == REQUEST else None)
     return combine(
         undeclared_tools(answer.asked, declared) is None
@@ -140,7 +138,7 @@ def client_accepts_tools_where_declared(step: Step, conversation: "Conversation"
 
 
 @check("sampling.tool-results.alone", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def tool_results_have_their_own_message(step: Step, conversation: "Conversation") -> Outcome:
+def tool_results_have_their_own_message(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         all(block.get("type") == "tool_result" for block in _blocks(message))
         or f"sends {place} with tool results and other content"
@@ -151,7 +149,7 @@ def tool_results_have_their_own_message(step: Step, conversation: "Conversation"
 
 
 @check("sampling.tool-use.balanced", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def next_message_has_the_tool_results(step: Step, conversation: "Conversation") -> Outcome:
+def next_message_has_the_tool_results(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding
         for question in questions(step, _CREATE)
@@ -175,7 +173,7 @@ def _judge_tool_uses(params: JsonObject) -> Iterator[Finding]:
 
 
 @check("sampling.tool-result.id-matches", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def tool_results_answer_earlier_uses(step: Step, conversation: "Conversation") -> Outcome:
+def tool_results_answer_earlier_uses(step: Step, conversation: Conversation) -> Outcome:
     findings: list[Finding] = []
     for question in questions(step, _CREATE):
         used: list[object] = []
@@ -202,7 +200,7 @@ def _ids(message: JsonObject, type_: str, name: str) -> list[object]:
 
 
 @check("sampling.result.content", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def result_has_content(step: Step, conversation: "Conversation") -> Outcome:
+def result_has_content(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_content(answer, step.revision.id) for answer in answers(step, conversation, _CREATE)
     )
@@ -229,7 +227,7 @@ def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
 
 
 @check("sampling.result.content-type", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def content_is_of_a_known_type(step: Step, conversation: "Conversation") -> Outcome:
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         content.get("type") in _known_types(step.revision.id)
         or f"sends {answer.place} with content of type {quote(content.get('type'))}"
@@ -249,5 +247,5 @@ def _known_types(revision: RevisionId) -> tuple[str, ...]:
 
 
 @check("sampling.capability-per-request", by=CLIENT, kind=REQUEST, on=_ANSWERS)
-def request_with_an_answer_declares_sampling(step: Step, conversation: "Conversation") -> Outcome:
+def request_with_an_answer_declares_sampling(step: Step, conversation: Conversation) -> Outcome:
     return judge_declared_answer(step, conversation, _CREATE, "sampling")

@@ -1,7 +1,8 @@
 """Listen requests: the notifications that a server sends to them, and their order."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -9,9 +10,6 @@ from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
 from accord.protocol.rules.values import Finding, as_object, combine, describe, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 LISTEN: Final = "subscriptions/listen"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -26,7 +24,7 @@ _FILTERS: Final[dict[str, str]] = {
 _NEVER: Final = ("notifications/progress", "notifications/message")
 
 
-def find_subscription(step: Step, conversation: "Conversation") -> Exchange | None:
+def find_subscription(step: Step, conversation: Conversation) -> Exchange | None:
     """Return the open listen request that a notification names in its `_meta`."""
     id = meta_of(step.body).get(SUBSCRIPTION_ID)
     if not isinstance(id, int | str) or isinstance(id, bool):
@@ -40,7 +38,7 @@ def requested_notifications(body: object) -> JsonObject:
     return as_object(as_object(body).get("notifications"))
 
 
-def learn_subscriptions(step: Step, conversation: "Conversation") -> None:
+def learn_subscriptions(step: Step, conversation: Conversation) -> None:
     """Note acknowledgements; one without an id counts when a single request waits for it."""
     memory = conversation.memory
     if memory is None or step.name not in (LISTEN, _ACKNOWLEDGED):
@@ -64,7 +62,7 @@ def learn_subscriptions(step: Step, conversation: "Conversation") -> None:
 
 
 @check("meta.listen.subscription-id", by=SERVER, kind=NOTIFICATION, on=_FILTERS)
-def notification_names_its_subscription(step: Step, conversation: "Conversation") -> Outcome:
+def notification_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     if SUBSCRIPTION_ID not in meta:
         return f"sends {step.name} without {SUBSCRIPTION_ID}"
@@ -81,7 +79,7 @@ def notification_names_its_subscription(step: Step, conversation: "Conversation"
 
 
 @check("subscriptions.only-requested-kinds", by=SERVER, kind=NOTIFICATION, on=(*_FILTERS, *_NEVER))
-def only_requested_notifications_are_sent(step: Step, conversation: "Conversation") -> Outcome:
+def only_requested_notifications_are_sent(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None:
         return None
@@ -96,7 +94,7 @@ def only_requested_notifications_are_sent(step: Step, conversation: "Conversatio
 
 
 @check("subscriptions.updated-only-for-watched", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
-def only_watched_resources_are_reported(step: Step, conversation: "Conversation") -> Outcome:
+def only_watched_resources_are_reported(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     params = listen.params if listen else None
     watched = requested_notifications(params).get("resourceSubscriptions")
@@ -112,7 +110,7 @@ def only_watched_resources_are_reported(step: Step, conversation: "Conversation"
 
 
 @check("subscriptions.ack-carries-id", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
-def acknowledgement_names_its_subscription(step: Step, conversation: "Conversation") -> Outcome:
+def acknowledgement_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     if SUBSCRIPTION_ID not in meta:
         return "acknowledges a subscription without its subscriptionId"
@@ -123,7 +121,7 @@ def acknowledgement_names_its_subscription(step: Step, conversation: "Conversati
 
 @check("subscriptions.ack-first", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
 @check("subscriptions.ack-first", by=SERVER, kind=RESULT, on=LISTEN)
-def acknowledgement_comes_first(step: Step, conversation: "Conversation") -> Outcome:
+def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == NOTIFICATION:
         return None if find_subscription(step, conversation) is None else True
     if conversation.memory is None or step.id is None:
@@ -134,7 +132,7 @@ def acknowledgement_comes_first(step: Step, conversation: "Conversation") -> Out
 
 
 @check("subscriptions.nothing-before-ack", by=SERVER, kind=NOTIFICATION, on=(*_FILTERS, *_NEVER))
-def nothing_precedes_the_acknowledgement(step: Step, conversation: "Conversation") -> Outcome:
+def nothing_precedes_the_acknowledgement(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None or conversation.memory is None:
         return None
@@ -145,7 +143,7 @@ def nothing_precedes_the_acknowledgement(step: Step, conversation: "Conversation
 
 @check("subscriptions.ack-is-subset", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
 def only_requested_notifications_are_acknowledged(
-    step: Step, conversation: "Conversation"
+    step: Step, conversation: Conversation
 ) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None:
@@ -166,7 +164,7 @@ def _was_requested(name: str, confirmed: object, requested: object) -> Finding:
 
 
 @check("subscriptions.graceful-end-carries-id", by=SERVER, kind=RESULT, on=LISTEN)
-def last_result_names_its_subscription(step: Step, conversation: "Conversation") -> Outcome:
+def last_result_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
         return None
     id = meta_of(step.body).get(SUBSCRIPTION_ID)

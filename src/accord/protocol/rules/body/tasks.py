@@ -1,10 +1,11 @@
 """Tasks of 2025-11-25: their creation, their life, and the messages related to them."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import KnownTask
+from accord.protocol.memory import KnownTask, Memory
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import Within, shapes
 from accord.protocol.rules.state.progress import TASK_TOKENS
@@ -20,10 +21,6 @@ from accord.protocol.rules.values import (
 )
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
-    from accord.protocol.memory import Memory
 
 RELATED: Final = f"{META}related-task"
 TASK_REQUESTS: Final = ("tools/call", "sampling/createMessage", "elicitation/create")
@@ -73,7 +70,7 @@ def reported_tasks(step: Step) -> list[Located]:
 def find_tasks(status: str | None = None) -> Within:
     """Return what finds the tasks of a message, all or those in one status."""
 
-    def find(step: Step, conversation: "Conversation") -> list[Located]:
+    def find(step: Step, conversation: Conversation) -> list[Located]:
         if status is None:
             return reported_tasks(step)
         return [
@@ -85,7 +82,7 @@ def find_tasks(status: str | None = None) -> Within:
     return find
 
 
-def learn_tasks(step: Step, memory: "Memory") -> None:
+def learn_tasks(step: Step, memory: Memory) -> None:
     """Note new tasks, their status, and their questions and answers."""
     if step.kind == REQUEST:
         if step.name == "tasks/update":
@@ -108,7 +105,7 @@ def learn_tasks(step: Step, memory: "Memory") -> None:
         known.asked.update(as_object(task.get("inputRequests")))
 
 
-def find_known_task(conversation: "Conversation", owner: Party, id: object) -> KnownTask | None:
+def find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
     """Return what is remembered of a task."""
     memory = conversation.memory
     return memory.tasks.get((owner, id)) if memory and isinstance(id, str) else None
@@ -118,7 +115,7 @@ def find_known_task(conversation: "Conversation", owner: Party, id: object) -> K
 
 
 @check("tasks.capability.declared", kind=RESULT, on=TASK_REQUESTS)
-def creator_of_tasks_declares_them(step: Step, conversation: "Conversation") -> Outcome:
+def creator_of_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[step.sender].capabilities
     if _created_task(step) is None or declared is None:
         return None
@@ -134,7 +131,7 @@ def _capability(name: str) -> str:
 
 
 @check("tasks.capability.requestor-respects", kind=REQUEST, on=TASK_REQUESTS)
-def task_is_requested_where_declared(step: Step, conversation: "Conversation") -> Outcome:
+def task_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[OTHER[step.sender]].capabilities
     # A peer without any tasks is judged by tasks.capability.none-no-tasks, tools by their own rule.
     if not _asks_for_task(step) or declared is None or "tasks" not in declared:
@@ -149,7 +146,7 @@ def task_is_requested_where_declared(step: Step, conversation: "Conversation") -
 
 @check("tasks.capability.none-no-tasks", kind=REQUEST, on=TASK_REQUESTS)
 def task_is_not_requested_from_a_peer_without_tasks(
-    step: Step, conversation: "Conversation"
+    step: Step, conversation: Conversation
 ) -> Outcome:
     declared = conversation.parties[OTHER[step.sender]].capabilities
     if not _asks_for_task(step) or declared is None:
@@ -161,7 +158,7 @@ def task_is_not_requested_from_a_peer_without_tasks(
 
 
 @check("tasks.tool.no-capability-no-task", by=CLIENT, kind=REQUEST, on=_CALL)
-def tool_is_not_a_task_without_capability(step: Step, conversation: "Conversation") -> Outcome:
+def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
     offered = _offers_tool_tasks(conversation)
     if not _asks_for_task(step) or offered is None:
         return None
@@ -169,12 +166,12 @@ def tool_is_not_a_task_without_capability(step: Step, conversation: "Conversatio
     return offered or f"calls a tool as a task, but the server did not declare {needed}"
 
 
-def _offers_tool_tasks(conversation: "Conversation") -> bool | None:
+def _offers_tool_tasks(conversation: Conversation) -> bool | None:
     declared = conversation.parties[SERVER].capabilities
     return None if declared is None else _capability(_CALL) in declared
 
 
-def _task_support(step: Step, conversation: "Conversation") -> object:
+def _task_support(step: Step, conversation: Conversation) -> object:
     """Return the taskSupport of a called tool; None when it is unknown or tasks are off."""
     name = as_object(step.body).get("name")
     memory = conversation.memory
@@ -186,9 +183,7 @@ def _task_support(step: Step, conversation: "Conversation") -> object:
 
 
 @check("tasks.tool.forbidden-not-tasked", by=CLIENT, kind=REQUEST, on=_CALL)
-def tool_without_task_support_is_called_plainly(
-    step: Step, conversation: "Conversation"
-) -> Outcome:
+def tool_without_task_support_is_called_plainly(step: Step, conversation: Conversation) -> Outcome:
     support = _task_support(step, conversation)
     if support is None or not _asks_for_task(step):
         return None
@@ -198,7 +193,7 @@ def tool_without_task_support_is_called_plainly(
 
 
 @check("tasks.tool.required-tasked", by=CLIENT, kind=REQUEST, on=_CALL)
-def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: "Conversation") -> Outcome:
+def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Conversation) -> Outcome:
     if _task_support(step, conversation) != "required":
         return None
     return _asks_for_task(step) or (
@@ -229,7 +224,7 @@ shapes({"tasks.ttl.in-get": "ttl: duration"}, kind=RESULT, on=_GET, within=find_
 
 
 @check("tasks.id.receiver-generated", kind=RESULT, on=TASK_REQUESTS)
-def task_id_is_not_from_the_request(step: Step, conversation: "Conversation") -> Outcome:
+def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
         return None
@@ -240,7 +235,7 @@ def task_id_is_not_from_the_request(step: Step, conversation: "Conversation") ->
 
 
 @check("tasks.id.unique", kind=RESULT, on=TASK_REQUESTS)
-def task_id_is_new(step: Step, conversation: "Conversation") -> Outcome:
+def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
     task, memory = _created_task(step), conversation.memory
     if task is None or memory is None or not isinstance(task.get("taskId"), str):
         return None
@@ -249,7 +244,7 @@ def task_id_is_new(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("tasks.status.terminal-final", kind=REPORT_KINDS, on=_REPORTS)
-def ended_task_keeps_its_status(step: Step, conversation: "Conversation") -> Outcome:
+def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Outcome:
     if _created_task(step) is not None:
         return None
     findings: list[Finding] = []
@@ -273,7 +268,7 @@ def _related_task(body: object) -> object:
 
 # A server may ask for roots at any time, whatever its tasks wait for.
 @check("tasks.input.related-task", by=SERVER, kind=REQUEST, on=TASK_REQUESTS[1:])
-def question_of_a_task_names_it(step: Step, conversation: "Conversation") -> Outcome:
+def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     if RELATED in meta_of(step.body):
         has_id = isinstance(_related_task(step.body), str)
         return has_id or f"sends {step.name} with a related-task that has no taskId"
@@ -283,7 +278,7 @@ def question_of_a_task_names_it(step: Step, conversation: "Conversation") -> Out
     return f"sends {step.name} for the task {quote(waiting[0])} without related-task"
 
 
-def _waiting_tasks(step: Step, conversation: "Conversation") -> list[str]:
+def _waiting_tasks(step: Step, conversation: Conversation) -> list[str]:
     tasks = conversation.memory.tasks if conversation.memory else {}
     return [
         id
@@ -292,13 +287,13 @@ def _waiting_tasks(step: Step, conversation: "Conversation") -> list[str]:
     ]
 
 
-def _serves_another_request(step: Step, conversation: "Conversation") -> bool:
+def _serves_another_request(step: Step, conversation: Conversation) -> bool:
     exchanges = conversation.parties[OTHER[step.sender]].open.values()
     return any(not exchange.name.startswith("tasks/") for exchange in exchanges)
 
 
 @check("tasks.result.related-task", kind=RESULT, on="tasks/result")
-def result_of_a_task_names_it(step: Step, conversation: "Conversation") -> Outcome:
+def result_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     id = request_params(step).get("taskId")
     if not isinstance(step.body, dict) or not isinstance(id, str):
         return None
@@ -306,7 +301,7 @@ def result_of_a_task_names_it(step: Step, conversation: "Conversation") -> Outco
 
 
 @check("tasks.related.everywhere", kind=RESULT)
-def answer_names_the_task_of_its_request(step: Step, conversation: "Conversation") -> Outcome:
+def answer_names_the_task_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     id = _related_task(request_params(step))
     is_operation = step.name.startswith("tasks/")
     if is_operation or not isinstance(id, str) or not isinstance(step.body, dict):
@@ -315,7 +310,7 @@ def answer_names_the_task_of_its_request(step: Step, conversation: "Conversation
 
 
 @check("tasks.related.everywhere", kind=NOTIFICATION, on=_PROGRESS)
-def progress_of_a_task_names_it(step: Step, conversation: "Conversation") -> Outcome:
+def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     token = as_object(step.body).get("progressToken")
     is_token = isinstance(token, int | str) and not isinstance(token, bool)
     if conversation.memory is None or step.exchange is not None or not is_token:
@@ -333,5 +328,5 @@ def progress_of_a_task_names_it(step: Step, conversation: "Conversation") -> Out
     kind=(REQUEST, RESULT, NOTIFICATION),
     on=(*_OPERATIONS, _STATUS),
 )
-def operation_on_a_task_has_no_related_task(step: Step, conversation: "Conversation") -> Outcome:
+def operation_on_a_task_has_no_related_task(step: Step, conversation: Conversation) -> Outcome:
     return RELATED not in meta_of(step.body) or f"sends {step.name} with related-task"

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
@@ -20,9 +21,6 @@ from accord.protocol.rules.values import (
 from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _LIST: Final = "tools/list"
 _KEY: Final = "x-mcp-header"
@@ -82,7 +80,7 @@ def _all_annotations(step: Step) -> Iterator[_Annotation]:
 
 
 @check("tools.x-mcp-header.not-empty", by=SERVER, kind=RESULT, on=_LIST)
-def header_is_not_empty(step: Step, conversation: "Conversation") -> Outcome:
+def header_is_not_empty(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         found.header != "" or f"sends {found.place} with an empty {_KEY}"
         for found in _all_annotations(step)
@@ -90,7 +88,7 @@ def header_is_not_empty(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("tools.x-mcp-header.token-syntax", by=SERVER, kind=RESULT, on=_LIST)
-def header_is_a_token(step: Step, conversation: "Conversation") -> Outcome:
+def header_is_a_token(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         (isinstance(found.header, str) and is_http_token(found.header))
         or f"sends {found.place} with {_KEY} {quote(found.header)}, which is not an HTTP token"
@@ -100,7 +98,7 @@ def header_is_a_token(step: Step, conversation: "Conversation") -> Outcome:
 
 
 @check("tools.x-mcp-header.unique", by=SERVER, kind=RESULT, on=_LIST)
-def header_is_unique(step: Step, conversation: "Conversation") -> Outcome:
+def header_is_unique(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding for annotations in _by_tool(step) for finding in _judge_repeats(annotations)
     )
@@ -118,7 +116,7 @@ def _judge_repeats(annotations: list[_Annotation]) -> Iterator[Finding]:
 
 
 @check("tools.x-mcp-header.primitive-only", by=SERVER, kind=RESULT, on=_LIST)
-def header_is_for_a_primitive(step: Step, conversation: "Conversation") -> Outcome:
+def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _is_primitive(found.schema)
         or f"sends {found.place} with {_KEY} and type {quote(found.schema.get('type'))}, expected "
@@ -140,7 +138,7 @@ def _is_primitive(schema: JsonObject) -> bool:
 
 
 @check("tools.x-mcp-header.statically-reachable", by=SERVER, kind=RESULT, on=_LIST)
-def header_is_reached_through_properties(step: Step, conversation: "Conversation") -> Outcome:
+def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         found.names is not None
         or f"sends {found.place} with {_KEY}, which is not reachable through properties alone"
@@ -149,7 +147,7 @@ def header_is_reached_through_properties(step: Step, conversation: "Conversation
 
 
 @check("tools.x-mcp-header.safe-integers", by=SERVER, kind=RESULT, on=_LIST)
-def integers_in_the_schema_are_safe(step: Step, conversation: "Conversation") -> Outcome:
+def integers_in_the_schema_are_safe(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_integer(value, found.place)
         for found in _all_annotations(step)
@@ -167,7 +165,7 @@ def _fixed_values(schema: JsonObject) -> list[object]:
 
 
 @check("tools.x-mcp-header.safe-integers", by=CLIENT, kind=REQUEST, on="tools/call")
-def mirrored_integers_are_safe(step: Step, conversation: "Conversation") -> Outcome:
+def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     name = params.get("name")
     if conversation.memory is None or not isinstance(name, str):

@@ -3,11 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from accord.errors import MissingExtra
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.json_schema import UNDECIDED, compile_schema
 from accord.protocol.jsonrpc import REQUEST, RESULT
@@ -30,9 +31,6 @@ from accord.protocol.rules.values import (
 from accord.protocol.violation import SERVER
 from accord.trace import MASK
 from accord.types._base import JsonObject
-
-if TYPE_CHECKING:
-    from accord.protocol.conversation import Conversation
 
 _LIST: Final = "tools/list"
 _CALL: Final = "tools/call"
@@ -80,7 +78,7 @@ shapes(
 
 
 @check("tools.item.input-schema", by=SERVER, kind=RESULT, on=_LIST)
-def tool_has_an_judge_input_schema(step: Step, conversation: "Conversation") -> Outcome:
+def tool_has_an_judge_input_schema(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_input_schema(place, tool, step) for place, tool in result_objects(step, "tools")
     )
@@ -101,14 +99,14 @@ def _judge_input_schema(place: str, tool: JsonObject, step: Step) -> Finding:
 
 
 @check("tools.input-schema.type-object", by=SERVER, kind=RESULT, on=_LIST)
-def input_schema_reject_other_type(step: Step, conversation: "Conversation") -> Outcome:
+def input_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _reject_other_type(schema, place) or True for place, schema in _schemas(step, "inputSchema")
     )
 
 
 @check("tools.item.output-schema", by=SERVER, kind=RESULT, on=_LIST)
-def output_schema_is_a_schema(step: Step, conversation: "Conversation") -> Outcome:
+def output_schema_is_a_schema(step: Step, conversation: Conversation) -> Outcome:
     findings = [
         judge_member(tool, place, "outputSchema", "object", required=False)
         for place, tool in result_objects(step, "tools")
@@ -123,7 +121,7 @@ def output_schema_is_a_schema(step: Step, conversation: "Conversation") -> Outco
 
 
 @check("tools.output-schema.object", by=SERVER, kind=RESULT, on=_LIST)
-def output_schema_reject_other_type(step: Step, conversation: "Conversation") -> Outcome:
+def output_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _reject_other_type(schema, place) or True
         for place, schema in _schemas(step, "outputSchema")
@@ -156,7 +154,7 @@ def _names(step: Step) -> list[tuple[str, str]]:
 
 
 @check("tools.name.length", by=SERVER, kind=RESULT, on=_LIST)
-def name_has_1_to_128_characters(step: Step, conversation: "Conversation") -> Outcome:
+def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         1 <= len(name) <= _LONGEST_NAME or f"sends {place} with a name of {len(name)} characters"
         for place, name in _names(step)
@@ -164,7 +162,7 @@ def name_has_1_to_128_characters(step: Step, conversation: "Conversation") -> Ou
 
 
 @check("tools.name.charset", by=SERVER, kind=RESULT, on=_LIST)
-def name_has_allowed_characters(step: Step, conversation: "Conversation") -> Outcome:
+def name_has_allowed_characters(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _NAME.fullmatch(name) is not None
         or f"sends {place} with name {quote(name)}, expected only letters, digits, _, - and ."
@@ -173,7 +171,7 @@ def name_has_allowed_characters(step: Step, conversation: "Conversation") -> Out
 
 
 @check("tools.name.unique", by=SERVER, kind=RESULT, on=_LIST)
-def name_is_unique(step: Step, conversation: "Conversation") -> Outcome:
+def name_is_unique(step: Step, conversation: Conversation) -> Outcome:
     names = Counter(name for _, name in _names(step))
     before = _names_on_earlier_pages(step, conversation)
     return combine(
@@ -183,7 +181,7 @@ def name_is_unique(step: Step, conversation: "Conversation") -> Outcome:
     )
 
 
-def _names_on_earlier_pages(step: Step, conversation: "Conversation") -> frozenset[str]:
+def _names_on_earlier_pages(step: Step, conversation: Conversation) -> frozenset[str]:
     """Return the names on the pages before this one."""
     cursor = request_params(step).get("cursor")
     if conversation.memory is None or not isinstance(cursor, str):
@@ -195,7 +193,7 @@ def _names_on_earlier_pages(step: Step, conversation: "Conversation") -> frozens
 
 
 @check("schema.wire-schemas-valid", by=SERVER, kind=RESULT, on=_LIST)
-def tool_schemas_are_valid(step: Step, conversation: "Conversation") -> Outcome:
+def tool_schemas_are_valid(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_tool_schemas(step))
 
 
@@ -219,7 +217,7 @@ def _judge_tool_schemas(step: Step) -> Iterator[Finding]:
     on=("elicitation/create", "sampling/createMessage"),
 )
 @check("schema.wire-schemas-valid", by=SERVER, kind=RESULT)
-def schemas_in_questions_are_valid(step: Step, conversation: "Conversation") -> Outcome:
+def schemas_in_questions_are_valid(step: Step, conversation: Conversation) -> Outcome:
     schemas = [
         (f"{question.place}.requestedSchema", question.params.get("requestedSchema"))
         for question in questions(step, "elicitation/create")
@@ -259,7 +257,7 @@ def _judge_old_schema(schema: JsonObject, place: str) -> Finding:
 
 
 @check("tools.call.content-type", by=SERVER, kind=RESULT, on=_CALL)
-def content_is_of_a_known_type(step: Step, conversation: "Conversation") -> Outcome:
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_content_block(place, block, step) for place, block in _content(step))
 
 
@@ -277,7 +275,7 @@ def _judge_content_block(place: str, block: object, step: Step) -> Finding:
 
 
 @check("tools.embedded-resource.capability", by=SERVER, kind=RESULT, on=_CALL)
-def server_that_embeds_resources_declares_them(step: Step, conversation: "Conversation") -> Outcome:
+def server_that_embeds_resources_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
     if declared is None or all(
         as_object(block).get("type") != "resource" for _, block in _content(step)
@@ -287,13 +285,13 @@ def server_that_embeds_resources_declares_them(step: Step, conversation: "Conver
 
 
 @check("tools.call.structured-content", by=SERVER, kind=RESULT, on=_CALL)
-def result_has_structured_content(step: Step, conversation: "Conversation") -> Outcome:
+def result_has_structured_content(step: Step, conversation: Conversation) -> Outcome:
     # Other values are judged by tools.structured-content.object.
     return isinstance((complete_result(step) or {}).get("structuredContent"), dict) or None
 
 
 @check("tools.structured-content.also-text", by=SERVER, kind=RESULT, on=_CALL)
-def structured_content_is_also_text(step: Step, conversation: "Conversation") -> Outcome:
+def structured_content_is_also_text(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step) or {}
     if not _is_structured(result, step):
         return None
@@ -325,7 +323,7 @@ def _parse_json(text: str) -> list[object]:
 
 
 @check("tools.call.structured-conforms", by=SERVER, kind=RESULT, on=_CALL)
-def structured_content_conforms_to_its_schema(step: Step, conversation: "Conversation") -> Outcome:
+def structured_content_conforms_to_its_schema(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     name = request_params(step).get("name")
     if result is None or conversation.memory is None or not isinstance(name, str):

@@ -10,9 +10,10 @@ from accord.protocol.jsonrpc import (
     NOTIFICATION,
     REQUEST,
     RESULT,
+    Kind,
 )
 from accord.protocol.methods import KNOWN, REQUESTS
-from accord.protocol.rules._rule import Declared, HoldsFor, Outcome, state
+from accord.protocol.rules._rule import Declared, Outcome, state
 from accord.protocol.violation import CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 
@@ -113,26 +114,6 @@ def server_offers_tools_where_declared(step: Step, conversation: "Conversation")
     return name is None or f"sends {name}, but the client did not declare sampling.tools"
 
 
-_METHODS: Final[dict[str, tuple[Party, str, tuple[str, ...]]]] = {
-    "tools.capability.declared": (SERVER, "tools", ("tools/list", "tools/call")),
-    "resources.capability.declared": (
-        SERVER,
-        "resources",
-        ("resources/list", "resources/templates/list", "resources/read"),
-    ),
-    "prompts.capability.declared": (SERVER, "prompts", ("prompts/list", "prompts/get")),
-    "completion.capability.declared": (SERVER, "completions", ("completion/complete",)),
-    "logging.capability.declared": (SERVER, "logging", ("logging/setLevel",)),
-    "resources.subscribe.capability-required": (
-        SERVER,
-        "resources.subscribe",
-        ("resources/subscribe", "resources/unsubscribe"),
-    ),
-    "roots.capability.declared": (CLIENT, "roots", ("roots/list",)),
-    "sampling.capability.declared": (CLIENT, "sampling", ("sampling/createMessage",)),
-    "elicitation.capability.declared": (CLIENT, "elicitation", ("elicitation/create",)),
-}
-
 _LIFETIMES: Final[dict[str, Lifetime]] = {
     "completion.capability.declared": Lifetime(since="2025-03-26"),
     "elicitation.capability.declared": Lifetime("2025-06-18", "2025-11-25"),
@@ -142,65 +123,62 @@ _LIFETIMES: Final[dict[str, Lifetime]] = {
 }
 
 
-def _sender_declared(capability: str) -> HoldsFor:
-    return lambda _, sender, __, declared: capability in (declared[sender] or ())
-
-
-def _bind_methods(
-    requirement: str, party: Party, capability: str, methods: tuple[str, ...]
-) -> None:
-    lifetime = _LIFETIMES.get(requirement, _HANDSHAKE)
+def _bind(requirement: str, party: Party, capability: str, kind: Kind, *methods: str) -> None:
+    """Bind a requirement that the sender of these messages has declared a capability."""
+    does = "answers" if kind == RESULT else "sends"
 
     @state(
         requirement,
         by=party,
-        kind=RESULT,
+        kind=kind,
         on=methods,
-        lifetime=lifetime,
-        holds_for=_sender_declared(capability),
-    )
-    def answers_only_what_it_declared(step: Step, conversation: "Conversation") -> Outcome:
-        declared = conversation.parties[step.sender].capabilities
-        if declared is None:
-            return None
-        return capability in declared or f"answers {step.name} without declaring {capability}"
-
-
-_NOTIFICATIONS: Final[dict[str, tuple[Party, str, str]]] = {
-    "tools.list-changed.capability-required": (SERVER, "tools/list_changed", "tools.listChanged"),
-    "resources.list-changed.capability-required": (
-        SERVER,
-        "resources/list_changed",
-        "resources.listChanged",
-    ),
-    "prompts.list-changed.capability-required": (
-        SERVER,
-        "prompts/list_changed",
-        "prompts.listChanged",
-    ),
-    "roots.list-changed.capability-required": (CLIENT, "roots/list_changed", "roots.listChanged"),
-    "resources.subscribe.capability-required": (SERVER, "resources/updated", "resources.subscribe"),
-    "logging.capability.declared": (SERVER, "message", "logging"),
-}
-
-
-def _bind_notification(requirement: str, party: Party, name: str, capability: str) -> None:
-    @state(
-        requirement,
-        by=party,
-        kind=NOTIFICATION,
-        on=f"notifications/{name}",
         lifetime=_LIFETIMES.get(requirement, _HANDSHAKE),
-        holds_for=_sender_declared(capability),
+        holds_for=lambda _, sender, __, declared: capability in (declared[sender] or ()),
     )
-    def notifies_only_what_it_declared(step: Step, conversation: "Conversation") -> Outcome:
+    def sender_declared_the_capability(step: Step, conversation: "Conversation") -> Outcome:
         declared = conversation.parties[step.sender].capabilities
         if declared is None:
             return None
-        return capability in declared or f"sends {step.name} without declaring {capability}"
+        return capability in declared or f"{does} {step.name} without declaring {capability}"
 
 
-for _requirement, _row in _METHODS.items():
-    _bind_methods(_requirement, *_row)
-for _requirement, _notification in _NOTIFICATIONS.items():
-    _bind_notification(_requirement, *_notification)
+_bind("tools.capability.declared", SERVER, "tools", RESULT, "tools/list", "tools/call")
+_bind(
+    "resources.capability.declared",
+    SERVER,
+    "resources",
+    RESULT,
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+)
+_bind("prompts.capability.declared", SERVER, "prompts", RESULT, "prompts/list", "prompts/get")
+_bind("completion.capability.declared", SERVER, "completions", RESULT, "completion/complete")
+_bind("logging.capability.declared", SERVER, "logging", RESULT, "logging/setLevel")
+_bind("logging.capability.declared", SERVER, "logging", NOTIFICATION, "notifications/message")
+_bind(
+    "resources.subscribe.capability-required",
+    SERVER,
+    "resources.subscribe",
+    RESULT,
+    "resources/subscribe",
+    "resources/unsubscribe",
+)
+_bind(
+    "resources.subscribe.capability-required",
+    SERVER,
+    "resources.subscribe",
+    NOTIFICATION,
+    "notifications/resources/updated",
+)
+_bind("roots.capability.declared", CLIENT, "roots", RESULT, "roots/list")
+_bind("sampling.capability.declared", CLIENT, "sampling", RESULT, "sampling/createMessage")
+_bind("elicitation.capability.declared", CLIENT, "elicitation", RESULT, "elicitation/create")
+for _area in ("tools", "resources", "prompts", "roots"):
+    _bind(
+        f"{_area}.list-changed.capability-required",
+        CLIENT if _area == "roots" else SERVER,
+        f"{_area}.listChanged",
+        NOTIFICATION,
+        f"notifications/{_area}/list_changed",
+    )
