@@ -20,10 +20,10 @@ from accord.types._base import REVISION_IDS, JsonObject, RevisionId, since
 Level: TypeAlias = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FACT"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
-Bound: TypeAlias = Literal[
+BoundParty: TypeAlias = Literal[
     "client", "server", "both", "sender", "receiver", "host", "authorization-server", "intermediary"
 ]
-PARTIES: Final[tuple[Bound, ...]] = get_args(Bound)
+PARTIES: Final[tuple[BoundParty, ...]] = get_args(BoundParty)
 
 Check: TypeAlias = Literal[
     "wire", "server-probe", "client-probe", "process", "http-probe", "auth-probe", "human"
@@ -99,7 +99,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     area: str
     text: str
     level: Level
-    party: Bound
+    party: BoundParty
     check: Check
     revisions: tuple[RevisionId | Literal["practice"], ...]
     source: tuple[str, ...]
@@ -194,7 +194,7 @@ def requirements(
     revision: RevisionId | None = None,
     level: Level | None = None,
     area: str | None = None,
-    party: Bound | None = None,
+    party: BoundParty | None = None,
     check: Check | None = None,
 ) -> Iterator[Requirement]:
     """Yield the requirements that meet every given condition, in the order of the catalogue.

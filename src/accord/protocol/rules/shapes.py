@@ -153,16 +153,13 @@ class Shape:
 
 def _parse(tokens: Iterator[re.Match[str]]) -> tuple[Member, ...]:
     members = []
-    for token in tokens:
-        path = token[1]
-        next(tokens)
-        kind = next(tokens)[1]
+    while True:
+        path, _, kind = next(tokens)[1], next(tokens), next(tokens)[1]
         inside = _parse(tokens) if kind == "{" else ()
         members.append(_make_member(path, "object" if kind == "{" else kind, inside))
         following = next(tokens, None)
         if following is None or following[1] == "}":
-            break
-    return tuple(members)
+            return tuple(members)
 
 
 def _make_member(path: str, kind: str, inside: tuple[Member, ...]) -> Member:

@@ -132,12 +132,6 @@ def _titled_objects(step: Step, conversation: Conversation) -> list[Located]:
     return [*arguments, *implementations(step)]
 
 
-def _objects_with_icons(step: Step, conversation: Conversation) -> Iterator[Located]:
-    for place, holder in (*_parts(step).objects, *implementations(step)):
-        if holder.get("icons", ()) != []:
-            yield place, holder
-
-
 shapes(
     {"meta.field.more-types": "_meta: object"},
     kind=(REQUEST, NOTIFICATION, RESULT),
@@ -151,7 +145,7 @@ shapes(
 shapes(
     {"icons.src-required": "icons?: array, icons[]: {src: image-uri}"},
     kind=(REQUEST, RESULT),
-    within=_objects_with_icons,
+    within=lambda step, _: [*_parts(step).objects, *implementations(step)],
 )
 
 
