@@ -53,7 +53,7 @@ def test_endpoints_enforce_a_state_rule_in_exactly_the_revisions_of_the_catalogu
 
 
 UNDECIDABLE = {
-    "elicitation.url.third-party-credentials-stay": "recordings do not show the storage of credentials",
+    "elicitation.url.third-party-credentials-stay": "a recording does not show credentials",
     "elicitation.complete.same-client": "a recording has one client and does not show the others",
 }
 """Rows of later revisions that are marked `wire` although no recording alone can decide them."""
