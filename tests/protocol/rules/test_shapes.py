@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from accord.protocol.rules._rule import Breach
-from accord.protocol.rules.shapes import Shape, judge_member
+from accord.protocol.rules.shapes import BodyShape, judge_member
 from accord.protocol.rules.values import combine, join_words, quote
 from accord.protocol.violation import FAIL
 
 
 def _judge(text: str, holder: Any, place: str = "the task") -> list[str]:
     """The findings as text; those that always fail are marked."""
-    found = combine(Shape(text).judge(holder, place))
+    found = combine(BodyShape(text).judge(holder, place))
     if found is None or found is True:
         return [str(found)]
     assert isinstance(found, list)
@@ -69,8 +69,8 @@ def test_a_member_of_an_object_in_an_array_is_named_by_its_path() -> None:
 
 
 def test_a_shape_of_the_body_speaks_for_the_body_as_a_whole() -> None:
-    assert Shape("body: {name: string}").is_whole
-    assert not Shape("name: string").is_whole
+    assert BodyShape("body: {name: string}").is_whole
+    assert not BodyShape("name: string").is_whole
 
 
 def test_a_single_member_is_judged_like_a_shape() -> None:

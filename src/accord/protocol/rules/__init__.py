@@ -15,7 +15,7 @@ __all__ = ["Breach", "Index", "Rule", "complete", "enforced"]
 
 @cache
 def complete(revision: RevisionId) -> Index:
-    """Return every rule that the catalogue says holds in a revision: monitors judge by them."""
+    """Return the rules by which monitors judge: all that hold in a revision by the catalogue."""
     import accord.protocol.rules.body  # noqa: F401  # registers the rules on bodies
     from accord.protocol.catalogue import catalogue
 

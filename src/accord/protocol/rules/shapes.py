@@ -1,13 +1,13 @@
 """Shapes of bodies as rows of a table: the members of an object, and their types.
 
-A shape reads like the official schema: `name: string, title?: string`. `tools[]` stands for every
-element of an array, `*` for every member of an object; dots and braces lead into objects:
+A shape reads like the official schema: `name: string, title?: string`. `tools[]` means every
+element of an array, `*` every member of an object; dots and braces lead into objects:
 
     tools[].annotations?: {title?: string, readOnlyHint?: boolean}
 
-What stands before the last dot of a path may be absent. `role: user|assistant` lists the values.
-The shape `body: {...}` also answers for the body as a whole: absent params count as an empty
-object, and a result that is not an object is reported, unless another requirement does so.
+Only the last name of a path is required. `role: user|assistant` lists the values of a member.
+The shape `body: {...}` also judges the body as a whole: absent params count as an empty object,
+and a result that is not an object is reported, unless another requirement does so.
 """
 
 import re
@@ -52,7 +52,7 @@ _TIME: Final = re.compile(
 # -- types
 
 
-class Type(msgspec.Struct, frozen=True):
+class MemberType(msgspec.Struct, frozen=True):
     """The type of a member: its name in sentences, and two tests.
 
     A value of another JSON type always fails; one that is merely invalid has the severity of the
@@ -68,33 +68,33 @@ def _is_string(value: object) -> bool:
     return isinstance(value, str)
 
 
-TYPES: Final[dict[str, Type]] = {
-    "any": Type("any value"),
-    "string": Type("a string", _is_string),
-    "boolean": Type("a boolean", lambda value: isinstance(value, bool)),
-    "integer": Type("an integer", is_integer),
-    "number": Type("a number", is_number),
-    "object": Type("an object", lambda value: isinstance(value, dict)),
-    "array": Type("an array", lambda value: isinstance(value, list)),
-    "id": Type("a string or an integer", lambda value: as_id(value) is not None),
-    "content": Type("an object or an array", lambda value: isinstance(value, dict | list)),
-    "time": Type(
+_TYPES: Final[dict[str, MemberType]] = {
+    "any": MemberType("any value"),
+    "string": MemberType("a string", _is_string),
+    "boolean": MemberType("a boolean", lambda value: isinstance(value, bool)),
+    "integer": MemberType("an integer", is_integer),
+    "number": MemberType("a number", is_number),
+    "object": MemberType("an object", lambda value: isinstance(value, dict)),
+    "array": MemberType("an array", lambda value: isinstance(value, list)),
+    "id": MemberType("a string or an integer", lambda value: as_id(value) is not None),
+    "content": MemberType("an object or an array", lambda value: isinstance(value, dict | list)),
+    "time": MemberType(
         "a time in ISO 8601", _is_string, lambda value: _TIME.fullmatch(str(value)) is not None
     ),
-    "duration": Type(
+    "duration": MemberType(
         "a number of milliseconds or null", lambda value: value is None or is_integer(value)
     ),
-    "count": Type(
+    "count": MemberType(
         "a non-negative integer",
         is_valid=lambda value: isinstance(value, int | float) and is_integer(value) and value >= 0,
     ),
-    "fraction": Type(
+    "fraction": MemberType(
         "a number from 0 to 1",
         is_valid=lambda value: (
             isinstance(value, int | float) and is_number(value) and 0 <= value <= 1
         ),
     ),
-    "image-uri": Type(
+    "image-uri": MemberType(
         "an http, https or data URI",
         _is_string,
         lambda value: scheme_of(str(value)) in ("http", "https", "data"),
@@ -103,11 +103,11 @@ TYPES: Final[dict[str, Type]] = {
 
 
 @cache
-def _find_type(text: str) -> Type:
-    if text in TYPES:
-        return TYPES[text]
+def _find_type(text: str) -> MemberType:
+    if text in _TYPES:
+        return _TYPES[text]
     values = text.split("|")
-    return Type(
+    return MemberType(
         join_words(values, "or"), is_valid=lambda value: isinstance(value, str) and value in values
     )
 
@@ -119,13 +119,13 @@ class Member(msgspec.Struct, frozen=True):
     """One member; without a `type` it only leads to others."""
 
     name: str
-    type: Type | None = None
+    type: MemberType | None = None
     is_required: bool = False
     is_array: bool = False
     inside: tuple["Member", ...] = ()
 
 
-class Shape:
+class BodyShape:
     """The members that an object has, each with its type."""
 
     def __init__(self, text: str) -> None:
@@ -191,11 +191,11 @@ def _judge(
                 tested |= _judge_value(member, item, (path, name, index), flaws)
                 if len(flaws) >= MOST_FINDINGS:
                     return tested
-        elif name in holder:
-            tested |= _judge_value(member, holder[name], (path, name, None), flaws)
         elif name == "*":
             for key, value in holder.items():
                 tested |= _judge_value(member, value, (path, key, None), flaws)
+        elif name in holder:
+            tested |= _judge_value(member, holder[name], (path, name, None), flaws)
         elif member.is_required:
             missing = [each.name for each in members if _is_missing(each, holder)]
             if name == missing[0]:
@@ -222,7 +222,7 @@ def _judge_value(member: Member, value: object, path: _Path, flaws: list["_Flaw"
 
 
 # The path of an invalid value, the value and its type; or of an object, and the names it lacks.
-_Flaw: TypeAlias = tuple[_Path, object, Type | None]
+_Flaw: TypeAlias = tuple[_Path, object, MemberType | None]
 _VALID: Final = (True,)
 
 
@@ -281,11 +281,15 @@ def shapes(
     """
     on = (on,) if isinstance(on, str) else on and tuple(on)
     for requirement, text in rows.items():
-        judge = _judge_body(Shape(text)) if within is None else _judge_within(Shape(text), within)
+        judge = (
+            _judge_body(BodyShape(text))
+            if within is None
+            else _judge_within(BodyShape(text), within)
+        )
         check(requirement, by=by, kind=kind, on=on)(judge)
 
 
-def _judge_body(shape: Shape) -> Judge:
+def _judge_body(shape: BodyShape) -> Judge:
     def body_has_its_shape(step: Step, conversation: Conversation) -> Outcome:
         body = complete_result(step) if step.kind == RESULT else step.body
         if not isinstance(body, dict):
@@ -301,7 +305,7 @@ def _judge_body(shape: Shape) -> Judge:
     return body_has_its_shape
 
 
-def _judge_within(shape: Shape, within: Within) -> Judge:
+def _judge_within(shape: BodyShape, within: Within) -> Judge:
     def objects_have_their_shape(step: Step, conversation: Conversation) -> Outcome:
         if shape.is_whole and step.kind == RESULT and not isinstance(step.body, dict):
             return _reject_other_than_object(step)

@@ -104,7 +104,7 @@ def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> 
         return None
     ends: Bounded[RequestId, float | None] = memory.facts.setdefault(_PENDING, Bounded())
     if step.exchange is not None:
-        # None stands for an end by cancellation, a number for the time of the answer.
+        # None is an end by cancellation, a number is the time of the answer.
         ends[id] = None
         return True
     if id not in ends:

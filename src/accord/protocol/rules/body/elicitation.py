@@ -26,7 +26,7 @@ from accord.protocol.rules.body.rounds import (
     question_methods,
     questions,
 )
-from accord.protocol.rules.shapes import Shape, judge_member, shapes
+from accord.protocol.rules.shapes import BodyShape, judge_member, shapes
 from accord.protocol.rules.values import (
     Finding,
     Located,
@@ -416,7 +416,7 @@ def page_has_no_id(step: Step, conversation: Conversation) -> Outcome:
     )
 
 
-_PAGE: Final = Shape("elicitationId: string, url: string, message: string")
+_PAGE: Final = BodyShape("elicitationId: string, url: string, message: string")
 
 
 @check("elicitation.required-error.lists-elicitations", by=SERVER, kind=FAULT)

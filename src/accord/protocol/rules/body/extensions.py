@@ -22,7 +22,7 @@ from accord.protocol.rules.body.tasks import (
     find_tasks,
     reported_tasks,
 )
-from accord.protocol.rules.shapes import Shape, shapes
+from accord.protocol.rules.shapes import BodyShape, shapes
 from accord.protocol.rules.values import META, Finding, Located, as_object, combine, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
@@ -109,7 +109,7 @@ def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation
 
 # -- tasks: the task
 
-_TASK: Final = Shape(
+_TASK: Final = BodyShape(
     """
     taskId: string, status: string, createdAt: time, lastUpdatedAt: time,
     ttlMs: duration, pollIntervalMs?: integer, statusMessage?: string
@@ -117,10 +117,10 @@ _TASK: Final = Shape(
 )
 _COMPLETED: Final = "result: object"
 _FAILED: Final = "error: {code: integer, message: string}"
-_WAITING: Final = Shape("inputRequests: object")
+_WAITING: Final = BodyShape("inputRequests: object")
 _BY_STATUS: Final = {
-    "completed": Shape(_COMPLETED),
-    "failed": Shape(_FAILED),
+    "completed": BodyShape(_COMPLETED),
+    "failed": BodyShape(_FAILED),
     "input_required": _WAITING,
 }
 

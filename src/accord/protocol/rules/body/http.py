@@ -162,7 +162,7 @@ def note_stream(step: Step, conversation: Conversation) -> Outcome:
 
 
 def _requests_of_stream(step: Step, conversation: Conversation) -> list[Exchange]:
-    """Return the requests on whose stream a message of the server arrived, as far as known."""
+    """Return the known requests of the stream on which a message of the server arrived."""
     facts = _http_facts(step)
     if facts is None or facts.stream is None:
         return []

@@ -11,7 +11,7 @@ from accord.protocol.revision import Phase
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.body.learning import VERSIONS
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
-from accord.protocol.rules.shapes import Shape, shapes
+from accord.protocol.rules.shapes import BodyShape, shapes
 from accord.protocol.rules.values import as_object, complete_result, describe
 from accord.protocol.violation import CLIENT, SERVER
 
@@ -48,7 +48,7 @@ shapes(
     within=lambda step, _: implementations(step),
 )
 
-_VERSION: Final = Shape("protocolVersion: string")
+_VERSION: Final = BodyShape("protocolVersion: string")
 
 
 @check("lifecycle.initialize-result.protocol-version", by=SERVER, kind=RESULT, on="initialize")
@@ -94,7 +94,7 @@ def client_keeps_its_version(step: Step, conversation: Conversation) -> Outcome:
 
 
 def _granted_version(conversation: Conversation) -> str | None:
-    """The version that the client asked for, if the server agreed to it."""
+    """Return the version that the client asked for, if the server agreed to it."""
     memory = conversation.memory
     asked, answered = (None, None) if memory is None else memory.facts.get(VERSIONS, (None, None))
     return asked if isinstance(asked, str) and asked == answered else None

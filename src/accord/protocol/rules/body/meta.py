@@ -23,8 +23,8 @@ _VERSION: Final = f"{META}protocolVersion"
 _CAPABILITIES: Final = f"{META}clientCapabilities"
 
 
-# -- the objects inside a message, such as tools and content blocks; never what users put in:
-# -- arguments, structured content, form values and schemas
+# -- the objects inside a message, such as tools and content blocks; not the content of users, such
+# -- as arguments, structured content, form values and schemas
 
 _ARRAYS: Final = (
     "tools",
@@ -46,14 +46,14 @@ _DEPTH: Final = 6
 
 
 class _Parts(msgspec.Struct, frozen=True, gc=False):
-    """The objects inside a message, and every key of every `_meta` with the place of the latter."""
+    """The objects inside a message, and the keys of every `_meta` with the place of its object."""
 
     objects: list[Located]
     meta_keys: list[tuple[str, str]]
 
 
 def _parts(step: Step) -> _Parts:
-    """Return the parts of a message, which many rules ask for; they are found once."""
+    """Return the parts of a message; they are kept, because many rules need them."""
     if step.parts is None:
         body = as_object(step.body)
         objects = list(_walk(body, "", _DEPTH)) if step.name in KNOWN else []
@@ -111,7 +111,7 @@ def _is_block(value: JsonObject) -> bool:
 
 
 def implementations(step: Step) -> Iterator[Located]:
-    """Yield what a message says about the program of its sender."""
+    """Yield the `clientInfo` or `serverInfo` of a message."""
     if not isinstance(step.body, dict):
         return
     name = "clientInfo" if step.kind == REQUEST else "serverInfo"
@@ -307,7 +307,7 @@ for _requirement, _judge in _KEY_RULES.items():
     _bind_key_rule(_requirement, _judge)
 
 
-# -- what every message says about its sender, in revisions without a handshake
+# -- the sender of a message, in revisions without a handshake
 
 
 @check("meta.request.protocol-version", by=CLIENT, kind=REQUEST)

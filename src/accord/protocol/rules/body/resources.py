@@ -183,7 +183,7 @@ def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outco
 
 
 def _covers(subscribed: object, uri: str) -> bool:
-    """The uri of an update may name a part of the resource that was subscribed to."""
+    """Tell whether a uri names a subscribed resource or a part of it."""
     if not isinstance(subscribed, str) or not uri.startswith(subscribed):
         return False
     rest = uri[len(subscribed) :]

@@ -55,7 +55,7 @@ def result_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome
 
 
 def _may_be_of_an_extension(type_: str, step: Step, conversation: Conversation) -> bool:
-    """The types of an unknown extension are unknown; whether both parties have one is not."""
+    """Tell whether an extension of both parties may define a type."""
     if step.exchange is None:
         return True
     client = _extensions(conversation.capabilities(CLIENT, step.exchange))

@@ -73,7 +73,7 @@ def questions(step: Step, method: str) -> list[ServerQuestion]:
 
 
 def find_questions(method: str, **members: str) -> Within:
-    """Return what finds the params of questions of one kind, for shapes.
+    """Return a finder of the params of questions of one kind, for shapes.
 
     Args:
         method: the kind of question.
@@ -116,7 +116,7 @@ def answers(step: Step, conversation: Conversation, method: str) -> list[ClientA
 
 
 def find_answers(method: str) -> Within:
-    """Return what finds the answers to one kind of question, for shapes."""
+    """Return a finder of the answers to one kind of question, for shapes."""
     return lambda step, conversation: [
         (answer.place, answer.result) for answer in answers(step, conversation, method)
     ]
@@ -138,7 +138,7 @@ def _answer_in_result(step: Step, conversation: Conversation, method: str) -> li
 
 
 def _fits(method: str, result: object) -> bool:
-    """Tell whether an answer can be one to this kind of question, and not plainly to another."""
+    """Tell whether an answer fits this kind of question, and not only another."""
     if not isinstance(result, dict):
         return False
     own = _ANSWER_MEMBERS.get(method, frozenset())

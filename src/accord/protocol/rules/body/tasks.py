@@ -42,7 +42,7 @@ _REPORTS: Final = (*TASK_REQUESTS, *_OPERATIONS, _STATUS)
 
 
 def _created_task(step: Step) -> JsonObject | None:
-    """Return the task that a request became, if this is the result that says so."""
+    """Return the task in a result by which a request became a task."""
     if step.kind != RESULT or not isinstance(step.body, dict) or step.name.startswith("tasks/"):
         return None
     if step.revision.result_type:
@@ -68,7 +68,7 @@ def reported_tasks(step: Step) -> list[Located]:
 
 
 def find_tasks(status: str | None = None) -> Within:
-    """Return what finds the tasks of a message, all or those in one status."""
+    """Return a finder of the tasks in a message, all or those in one status, for shapes."""
 
     def find(step: Step, conversation: Conversation) -> list[Located]:
         if status is None:

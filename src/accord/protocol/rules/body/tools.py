@@ -38,7 +38,7 @@ _LONGEST_NAME: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
 
-# Neither says that a schema is invalid: it names a dialect or a document that is not available.
+# These errors are about a dialect or a document that is not available, not about the schema.
 _UNDECIDABLE: Final = ("Unknown meta-schema", "is not present in a registry")
 
 shapes(
@@ -245,7 +245,7 @@ def _judge_schema(schema: JsonObject, place: str) -> Finding:
 
 
 def _judge_old_schema(schema: JsonObject, place: str) -> Finding:
-    """Judge a schema of a revision that fixes no dialect: it is valid in either of two dialects."""
+    """Judge a schema of a revision without a fixed dialect: either of two dialects will do."""
     found = _judge_schema(schema, place)
     if isinstance(found, str) and "$schema" not in schema:
         older = _judge_schema({"$schema": _DRAFT_07, **schema}, place)

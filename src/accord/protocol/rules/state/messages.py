@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _answers_a_known_method(
     revision: "Revision", sender: Party, name: str, declared: Declared
 ) -> bool:
-    """The method of a reply is known only if it answers an open exchange."""
+    """Tell whether a reply answers an open exchange; only then its method is known."""
     return name != ""
 
 
