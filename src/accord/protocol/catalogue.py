@@ -1,8 +1,8 @@
-"""Every requirement of every revision as data: what it says, whom it binds, where it holds.
+"""Every requirement of every revision as data: its text, the party it binds, its revisions.
 
-The rows stand in `requirements/<area>.toml` and are read on first use. `level` is the keyword of
-the document a row was taken from, `official_level` that of the published page or schema where the
-two differ. Nothing here judges messages: the checks stand in `accord.protocol.rules`.
+The rows are in `requirements/<area>.toml` and are read on first use. `level` is the keyword of the
+document a row was taken from, `official_level` that of the published page or schema if the two
+differ. The checks themselves are in `accord.protocol.rules`.
 """
 
 import tomllib
@@ -10,33 +10,20 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from accord.protocol.violation import FAIL, WARN, Severity
-from accord.types._base import REVISION_IDS, RevisionId, since
-
-__all__ = [
-    "AREAS",
-    "CHECKS",
-    "LEVELS",
-    "PARTIES",
-    "Bound",
-    "Check",
-    "Level",
-    "Requirement",
-    "catalogue",
-    "requirements",
-]
+from accord.types._base import REVISION_IDS, JsonObject, RevisionId, since
 
 Level: TypeAlias = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FACT"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
-Bound: TypeAlias = Literal[
+BoundParty: TypeAlias = Literal[
     "client", "server", "both", "sender", "receiver", "host", "authorization-server", "intermediary"
 ]
-PARTIES: Final[tuple[Bound, ...]] = get_args(Bound)
+PARTIES: Final[tuple[BoundParty, ...]] = get_args(BoundParty)
 
 Check: TypeAlias = Literal[
     "wire", "server-probe", "client-probe", "process", "http-probe", "auth-probe", "human"
@@ -87,8 +74,8 @@ AREAS: Final = (
     "tasks-ext",
 )
 
-# Checks that look at what travelled, and at nothing that a party did.
-_OF_FORM: Final[tuple[Check, ...]] = ("wire", "http-probe")
+# Checks of the traffic alone, not of the behaviour of a party.
+_TRAFFIC_CHECKS: Final[tuple[Check, ...]] = ("wire", "http-probe")
 
 Value = TypeVar("Value")
 
@@ -97,22 +84,22 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One clause of the specification, or one observed practice.
 
     Attributes:
-        revisions: the revisions whose document states it; "practice" where only servers show it.
-        also: revisions that hold it although their document is silent.
+        revisions: the revisions whose document states it; "practice" if only servers show it.
+        also: revisions in which it holds although their document does not state it.
         level: the keyword; with `levels`, the one of the newest listed revision.
-        official_level: the keyword of the official text where it differs, for all or by revision.
-        party: whom it binds; a `sender` sends the message in question, a `receiver` gets it.
-        check: what it takes to decide it; `wire` is recorded traffic.
+        official_level: the keyword of the official text if it differs, for all or by revision.
+        party: the party it binds; a `sender` sends the message in question, a `receiver` gets it.
+        check: what decides it; `wire` is recorded traffic.
         removed_in: the first revision in which it no longer holds.
-        changed_in: from this revision on it holds in another form: that of `replaced_by`, if given.
-        change: what the later revision made of it.
+        changed_in: the first revision in which it has another form, that of `replaced_by`.
+        change: how the later revision changed it.
     """
 
     id: str
     area: str
     text: str
     level: Level
-    party: Bound
+    party: BoundParty
     check: Check
     revisions: tuple[RevisionId | Literal["practice"], ...]
     source: tuple[str, ...]
@@ -127,13 +114,14 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def is_practice(self) -> bool:
-        """Whether only observed servers show it, and no document states it."""
+        """Whether it was only observed in servers, and no document states it."""
         return "practice" in self.revisions
 
     def holds_in(self, revision: RevisionId) -> bool:
-        """Tell whether this row is to be judged in a revision.
+        """Tell whether this row is judged in a revision.
 
-        A row lives on after the newest revision that states it, until one removes or replaces it.
+        A row stays in force after the newest revision that states it, until one removes or replaces
+        it.
         """
         if revision in self.revisions or revision in self.also:
             return True
@@ -146,10 +134,10 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self._stated_in(revision) if official in (None, "FACT") else official
 
     def severity_in(self, revision: RevisionId) -> Severity | None:
-        """Return what a breach amounts to; None where the official text makes it optional.
+        """Return the severity of a breach; None if the official text makes the row optional.
 
-        A MUST fails and a SHOULD warns. Rows without such a keyword fix the form of what travels,
-        as the schema does (a name, a type), or describe what a party does (a method, an error
+        A MUST fails and a SHOULD warns. Rows without such a keyword fix the form of messages, as
+        the schema does (a name, a type), or describe the behaviour of a party (a method, an error
         code). The first are decided by the traffic alone, and fail; the others warn.
         """
         level = self.level_in(revision)
@@ -161,7 +149,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return FAIL
         if level in ("SHOULD", "SHOULD NOT"):
             return WARN
-        return FAIL if self.check in _OF_FORM else WARN
+        return FAIL if self.check in _TRAFFIC_CHECKS else WARN
 
     def _has_ended(self, revision: RevisionId) -> bool:
         if self.removed_in is not None and revision in since(self.removed_in):
@@ -183,14 +171,14 @@ def _position(revision: RevisionId | Literal["practice"]) -> int:
 
 
 def _latest(by_revision: Mapping[RevisionId, Value], revision: RevisionId) -> Value | None:
-    """The value of the newest entry that is not after this revision."""
-    known = [each for each in REVISION_IDS if each in by_revision and revision in since(each)]
-    return by_revision[known[-1]] if known else None
+    """Return the value of the newest entry that is not after this revision."""
+    earlier = [each for each in REVISION_IDS if each in by_revision and revision in since(each)]
+    return by_revision[earlier[-1]] if earlier else None
 
 
 def _read(area: str) -> Iterator[Requirement]:
     text = files("accord.protocol").joinpath("requirements", f"{area}.toml").read_text("utf-8")
-    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
+    rows: dict[str, JsonObject] = tomllib.loads(text)
     for id_, row in rows.items():
         yield msgspec.convert({"id": id_, "area": area, **row}, Requirement)
 
@@ -206,12 +194,12 @@ def requirements(
     revision: RevisionId | None = None,
     level: Level | None = None,
     area: str | None = None,
-    party: Bound | None = None,
+    party: BoundParty | None = None,
     check: Check | None = None,
 ) -> Iterator[Requirement]:
-    """Yield the requirements that fit every given condition, in the order of the catalogue.
+    """Yield the requirements that meet every given condition, in the order of the catalogue.
 
-    With a revision, `level` means the level in that revision.
+    With a revision, `level` is the level in that revision.
     """
     for row in catalogue().values():
         if revision is not None and not row.holds_in(revision):

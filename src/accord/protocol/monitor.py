@@ -332,7 +332,7 @@ class Monitor:
             waiting[exchange.id] = waiting.pop(exchange.id)
 
     def _learn(self, step: Step) -> None:
-        from accord.protocol.rules.recall import learn
+        from accord.protocol.rules.body.learning import learn
 
         learn(step, self.conversation)
         t = step.record.t if step.record else None

@@ -1,11 +1,11 @@
-"""What the rules of messages, of the opening, of `_meta` and of streams leave alone."""
+"""Messages that look odd and are legal: the opening, ids, `_meta`, progress and streams."""
 
 from itertools import permutations
 from typing import Any
 
 import pytest
 
-from accord.protocol.rules.meta_keys import is_forward
+from accord.protocol.rules.body.meta import is_forward
 from support.traces import INFO, META, C, S, Said, judge, opening
 
 LEGACY = "2025-06-18"
@@ -36,21 +36,21 @@ def posted(said: Said, stream: str = "s1") -> Said:
 # -- messages
 
 
-def test_what_is_no_object_in_a_batch_is_reported_beside_the_rest() -> None:
+def test_a_number_in_a_batch_is_reported_and_the_other_messages_are_judged() -> None:
     batch = C.json([7, ASK.message])
     assert reported([batch], "2025-03-26") == ["jsonrpc.message.version-2-0"]
 
 
-def test_params_that_are_no_object_are_reported_once() -> None:
+def test_params_that_are_an_array_are_reported_once() -> None:
     assert reported([C.request(1, "ping", [])]) == ["jsonrpc.request.params-object"]
 
 
-def test_a_refusal_without_id_after_an_unreadable_message_is_in_order() -> None:
+def test_an_error_without_id_may_follow_an_unreadable_message() -> None:
     said = [C.json({"jsonrpc": "2.0", "id": None, "method": "ping"}), S.error(None, -32600)]
     assert reported(said) == ["jsonrpc.request.id-not-null"]
 
 
-def test_a_lasting_request_does_not_hide_that_another_has_no_answer() -> None:
+def test_an_unanswered_request_is_reported_beside_an_open_listen_request() -> None:
     said = [*LISTENED[:2], ASK, C.request(2, "tools/list").at(400)]
     timed = [each.at(each.t or 0) for each in said]
     assert reported(timed, MODERN) == ["jsonrpc.request.answered"]
@@ -59,7 +59,7 @@ def test_a_lasting_request_does_not_hide_that_another_has_no_answer() -> None:
 # -- opening
 
 
-def test_a_strange_first_request_without_a_version_is_no_misspelt_opening() -> None:
+def test_an_unknown_first_request_without_a_version_is_not_a_misspelt_initialize() -> None:
     said = [C.request(1, "vendor/hello", {}), *opening(LEGACY)]
     assert reported(said, opened=False) == ["lifecycle.initialize.first"]
 
@@ -69,7 +69,7 @@ def test_other_notifications_may_come_before_initialized() -> None:
     assert reported([ask, answer, C.notify("vendor"), initialized], opened=False) == []
 
 
-def test_asking_for_another_version_after_a_counter_offer_shows_nothing_of_the_client() -> None:
+def test_a_client_may_ask_for_another_version_after_a_counter_offer() -> None:
     ask, answer, _ = opening(LEGACY)
     params = ask.message["params"] | {"protocolVersion": "2024-11-05"}
     asked = C.request("open", "initialize", params)
@@ -77,13 +77,13 @@ def test_asking_for_another_version_after_a_counter_offer_shows_nothing_of_the_c
     assert reported([asked, answer, again], opened=False) == []
 
 
-def test_asking_once_more_for_the_version_that_was_granted_shows_nothing_of_the_client() -> None:
+def test_a_client_may_ask_again_for_the_version_that_was_granted() -> None:
     ask, answer, _ = opening(LEGACY)
     again = C.request("again", "initialize", ask.message["params"])
     assert reported([ask, answer, again], opened=False) == []
 
 
-def test_a_second_client_behind_the_same_connection_may_open_anew() -> None:
+def test_a_second_client_on_the_same_connection_may_initialize_again() -> None:
     for first, second in permutations(("2024-11-05", LEGACY, TASKS), 2):
         tools = {"tools": {}}
         listed = [C.request(0, "tools/list"), S.result(0, {"tools": []})]
@@ -91,23 +91,23 @@ def test_a_second_client_behind_the_same_connection_may_open_anew() -> None:
         assert reported(said, opened=False) == [], (first, second)
 
 
-def test_an_id_that_is_in_flight_while_a_second_client_opens_is_still_taken() -> None:
+def test_an_id_in_flight_stays_taken_when_a_second_client_initializes() -> None:
     said = [C.request(0, "ping"), *opening(LEGACY), C.request(0, "ping")]
     assert reported(said) == ["jsonrpc.request.id-unique"]
 
 
-def test_a_second_client_may_not_use_its_own_ids_twice() -> None:
+def test_a_second_client_that_reuses_its_own_id_is_reported() -> None:
     twice = [C.request(0, "ping"), S.result(0, {}), C.request(0, "ping")]
     assert reported([*opening(LEGACY), *twice]) == ["jsonrpc.request.id-unique"]
 
 
-def test_an_opening_that_was_refused_may_not_be_tried_again_under_its_id() -> None:
+def test_initialize_repeated_under_the_id_of_a_refused_one_is_reported() -> None:
     ask, answer, initialized = opening(LEGACY)
     said = [ask, S.error("open", -32602), ask, answer, initialized]
     assert reported(said, opened=False) == ["jsonrpc.request.id-unique"]
 
 
-def test_capabilities_that_nobody_knows_may_be_anything() -> None:
+def test_an_unknown_capability_may_have_any_value() -> None:
     ask, *rest = opening(LEGACY)
     params = ask.message["params"] | {"capabilities": {"vendor": True}}
     assert reported([C.request("open", "initialize", params), *rest], opened=False) == []
@@ -116,11 +116,11 @@ def test_capabilities_that_nobody_knows_may_be_anything() -> None:
 # -- ping
 
 
-def test_ping_may_be_refused_before_the_opening() -> None:
+def test_ping_may_be_answered_with_an_error_before_the_opening() -> None:
     assert reported([C.request(1, "ping"), S.error(1), *opening(LEGACY)], opened=False) == []
 
 
-def test_a_second_ping_under_one_id_may_be_refused() -> None:
+def test_a_second_ping_under_one_id_may_be_answered_with_an_error() -> None:
     said = [C.request(1, "ping"), C.request(1, "ping"), S.error(1, -32600), S.result(1, {})]
     assert reported(said) == ["jsonrpc.request.id-unique"]
 
@@ -128,7 +128,7 @@ def test_a_second_ping_under_one_id_may_be_refused() -> None:
 # -- cancellation and progress
 
 
-def test_a_subscription_may_be_cancelled_beside_its_last_answer() -> None:
+def test_a_subscription_may_be_cancelled_after_its_last_answer() -> None:
     said = [*LISTENED, S.notify("cancelled", {"requestId": "s"})]
     assert reported(said, MODERN) == []
 
@@ -138,7 +138,7 @@ def test_a_request_that_waited_too_long_may_be_cancelled() -> None:
     assert reported(said, MODERN) == ["jsonrpc.request.answered"]
 
 
-def test_progress_of_a_task_goes_on_after_the_request_is_answered() -> None:
+def test_a_task_may_report_progress_after_its_request_is_answered() -> None:
     now = "2025-11-25T10:30:00Z"
     task = {"taskId": "t", "status": "working", "ttl": None, "createdAt": now, "lastUpdatedAt": now}
     params = {"name": "add", "arguments": {}, "task": {}, "_meta": {"progressToken": "a"}}
@@ -146,7 +146,7 @@ def test_progress_of_a_task_goes_on_after_the_request_is_answered() -> None:
     assert "progress.notification.active-only" not in reported(said, TASKS)
 
 
-# -- what messages say of themselves
+# -- `_meta`, titles and extensions
 
 
 def test_a_change_that_crosses_the_end_of_its_subscription_is_not_judged() -> None:
@@ -154,17 +154,17 @@ def test_a_change_that_crosses_the_end_of_its_subscription_is_not_judged() -> No
     assert "meta.listen.subscription-id" not in reported(said, MODERN)
 
 
-def test_nobody_can_tell_how_a_prefix_of_one_label_is_meant() -> None:
+def test_a_prefix_of_one_label_is_neither_forward_nor_reversed() -> None:
     assert is_forward(["tools"]) is None
 
 
-def test_no_extensions_are_no_wrong_extensions() -> None:
+def test_an_empty_extensions_object_is_legal() -> None:
     params = {"_meta": {f"{META}clientCapabilities": {"extensions": {}}}}
     assert reported([C.request(1, "tools/list", params)], MODERN) == []
 
 
 @pytest.mark.parametrize("member", ["arguments", "structured"])
-def test_what_users_put_in_is_not_searched_for_meta(member: str) -> None:
+def test_arguments_and_structured_content_are_not_searched_for_meta(member: str) -> None:
     own = {"_meta": 7, "icons": 7, "content": [{"type": "text", "_meta": 7}]}
     params = {"name": "add", "arguments": own if member == "arguments" else {}}
     result: dict[str, Any] = {"content": [{"type": "text", "text": "{}"}], "isError": False}
@@ -174,7 +174,7 @@ def test_what_users_put_in_is_not_searched_for_meta(member: str) -> None:
     assert not [each for each in found if each.startswith(("meta.", "icons."))]
 
 
-def test_blocks_nested_without_end_are_read_to_a_depth() -> None:
+def test_nested_content_blocks_are_read_to_a_limited_depth() -> None:
     block: dict[str, Any] = {"type": "text", "text": "x", "_meta": 7}
     for _ in range(20):
         block = {"type": "tool_result", "toolUseId": "u", "content": [block]}
@@ -184,7 +184,7 @@ def test_blocks_nested_without_end_are_read_to_a_depth() -> None:
     assert "meta.field.more-types" not in found
 
 
-def test_implementations_without_a_title_have_no_wrong_title() -> None:
+def test_an_implementation_without_a_title_is_not_judged_by_its_title() -> None:
     monitor, found = judge([ASK], MODERN, server=SERVER)
     assert not found
     assert "title" not in INFO
@@ -201,7 +201,7 @@ def test_a_root_needs_no_name(revision: str) -> None:
     assert reported(said, revision, client={"roots": {}}) == []
 
 
-def test_headers_that_were_not_recorded_are_not_missed() -> None:
+def test_headers_that_were_not_recorded_are_not_reported_as_missing() -> None:
     assert reported([posted(ASK)], MODERN) == []
 
 
@@ -213,17 +213,17 @@ def test_headers_that_were_not_recorded_are_not_missed() -> None:
     ],
     ids=["header", "stream"],
 )
-def test_a_resumed_stream_brings_what_its_request_was_owed(facts: Any) -> None:
+def test_a_resumed_stream_may_carry_the_progress_of_its_request(facts: Any) -> None:
     assert reported([posted(ASK), REPORT.over(**facts)]) == []
 
 
-def test_log_messages_on_a_get_stream_may_be_about_anything() -> None:
+def test_log_messages_on_a_get_stream_are_not_judged_by_their_request() -> None:
     monitor, found = judge([posted(ASK), LOG.over(method="GET", stream="g")], LEGACY, server=SERVER)
     assert not found
     assert "http.get.unrelated-messages" not in monitor.tallies
 
 
-def test_log_messages_on_the_stream_of_a_request_need_no_proof_of_relation() -> None:
+def test_log_messages_on_the_stream_of_a_request_are_legal() -> None:
     params = {"_meta": {f"{META}logLevel": "info"}}
     said = [posted(C.request(1, "tools/list", params)), posted(LOG)]
     assert reported(said, MODERN) == []

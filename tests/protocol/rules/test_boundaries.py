@@ -1,4 +1,4 @@
-"""What rules leave alone, and how much they say: the edges that no pair of traces shows."""
+"""Limits of the rules that no pair of traces shows: how often they report, and what they skip."""
 
 import sys
 from typing import Any
@@ -21,12 +21,12 @@ def reported(said: list[Said], revision: str = NEWEST_WITH_HANDSHAKE, **more: An
     return [each.requirement for each in judge(said, revision, server=server, **more)[1]]
 
 
-def test_a_mistake_made_in_every_item_is_named_a_handful_of_times() -> None:
+def test_a_mistake_in_every_item_is_reported_five_times() -> None:
     nameless = {"description": "Add.", "inputSchema": {"type": "object"}}
     assert reported(tools(*[nameless] * 50)) == ["tools.item.name"] * 5
 
 
-def test_a_result_that_is_no_object_is_reported_once() -> None:
+def test_a_result_that_is_an_array_is_reported_once() -> None:
     said = [C.request(1, "tools/list"), S.result(1, [TOOL])]
     assert reported(said) == ["jsonrpc.response.result-member"]
 
@@ -46,7 +46,7 @@ def test_an_output_schema_is_forgotten_when_the_tools_change() -> None:
     assert reported(changed) == []
 
 
-def test_what_a_recording_masks_is_not_held_against_the_schema() -> None:
+def test_values_masked_in_a_recording_are_not_judged_by_the_schema() -> None:
     def issued(*codes: Any) -> list[Said]:
         content = {"n": {"codes": list(codes)}}
         text = {"type": "text", "text": msgspec.json.encode(content).decode()}
@@ -59,7 +59,7 @@ def test_what_a_recording_masks_is_not_held_against_the_schema() -> None:
     assert reported(issued("abc", "12", 7)) == ["tools.call.structured-conforms"]
 
 
-def test_a_log_message_below_the_level_is_seen_while_other_requests_are_open() -> None:
+def test_a_log_message_below_the_level_is_reported_while_other_requests_are_open() -> None:
     said = [
         *asked("logging/setLevel", {"level": "error"}, {}),
         C.request(2, "tools/call", {"name": "add", "arguments": {}}),
@@ -68,7 +68,7 @@ def test_a_log_message_below_the_level_is_seen_while_other_requests_are_open() -
     assert reported(said) == ["logging.session-wide"]
 
 
-def test_the_type_of_a_stray_result_is_not_held_against_extensions() -> None:
+def test_the_type_of_a_result_without_request_is_not_judged_by_extensions() -> None:
     stray = S.result(9, {"resultType": "later"})
     monitor = Monitor(revision=STATELESS)
     found = [
@@ -80,7 +80,9 @@ def test_the_type_of_a_stray_result_is_not_held_against_extensions() -> None:
 
 
 @pytest.mark.parametrize(("client", "breaches"), [(TASKS, 0), ({}, 1)])
-def test_a_task_is_a_result_for_clients_that_handle_tasks(client: Any, breaches: int) -> None:
+def test_a_task_is_a_legal_result_only_for_clients_with_the_tasks_extension(
+    client: Any, breaches: int
+) -> None:
     now = "2026-01-01T00:00:00Z"
     task = {"resultType": "task", "taskId": "t", "status": "working", "ttlMs": None}
     task |= {"createdAt": now, "lastUpdatedAt": now}
@@ -92,7 +94,7 @@ def test_a_task_is_a_result_for_clients_that_handle_tasks(client: Any, breaches:
     assert found.count("result.type.from-known-set") == breaches
 
 
-def test_schemas_nested_without_end_are_read_to_a_depth() -> None:
+def test_nested_schemas_are_read_to_a_limited_depth() -> None:
     schema: dict[str, Any] = {"type": "string", "x-mcp-header": ""}
     for _ in range(40):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -100,7 +102,7 @@ def test_schemas_nested_without_end_are_read_to_a_depth() -> None:
     assert reported(said, STATELESS) == []
 
 
-def test_schemas_are_not_judged_where_no_validator_is_installed(
+def test_schemas_are_not_judged_without_an_installed_validator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
@@ -111,7 +113,7 @@ def test_schemas_are_not_judged_where_no_validator_is_installed(
     ]
 
 
-def test_a_log_message_after_the_request_failed_is_too_late() -> None:
+def test_a_log_message_after_the_error_of_its_request_is_reported() -> None:
     call = C.request(1, "tools/call", {"name": "add", "_meta": {f"{META}logLevel": "info"}})
     log = S.notify("message", {"level": "info", "data": "hello"})
     assert reported([call, S.error(1), log], STATELESS) == ["logging.own-stream-only"]
@@ -131,7 +133,7 @@ def test_a_log_message_after_the_request_failed_is_too_late() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_member_of_the_opening_that_is_of_another_type_is_reported(
+def test_a_member_of_the_opening_with_another_type_is_reported(
     sender: str, member: str, value: Any, requirement: str
 ) -> None:
     client, server, _ = opening(NEWEST_WITH_HANDSHAKE)
@@ -151,7 +153,7 @@ def test_a_member_of_the_opening_that_is_of_another_type_is_reported(
     [("http", {"accept": "*/*"}, 1), ("http", {}, 0), ("sse", {"accept": "*/*"}, 0)],
     ids=["http", "headers not recorded", "sse"],
 )
-def test_headers_are_missed_where_those_of_a_post_were_recorded(
+def test_missing_headers_are_reported_only_if_headers_of_a_post_were_recorded(
     transport: str, headers: dict[str, str], breaches: int
 ) -> None:
     said = [C.request(1, "tools/list").over(method="POST", headers=headers)]

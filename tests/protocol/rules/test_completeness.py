@@ -1,6 +1,4 @@
-"""No requirement that traffic can decide is without its rule, and no rule without its pair of
-traces.
-"""
+"""Every requirement that traffic can decide has a rule, and every rule has a pair of traces."""
 
 import pytest
 
@@ -34,14 +32,14 @@ def test_every_rule_has_its_pair_of_traces(revision: str) -> None:
     assert ruled - paired == set()
 
 
-def test_what_is_called_undecidable_is_of_later_revisions_only_and_has_no_rule() -> None:
+def test_undecidable_requirements_are_of_later_revisions_and_have_no_rule() -> None:
     for revision in MISSION:
         assert not [id for id in UNDECIDABLE if catalogue()[id].holds_in(revision)]
     assert {rule.requirement for rule in RULES}.isdisjoint(UNDECIDABLE)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_endpoints_enforce_a_state_rule_exactly_where_the_catalogue_says_it_holds(
+def test_endpoints_enforce_a_state_rule_in_exactly_the_revisions_of_the_catalogue(
     revision: str,
 ) -> None:
     complete(revision)
@@ -55,7 +53,7 @@ def test_endpoints_enforce_a_state_rule_exactly_where_the_catalogue_says_it_hold
 
 
 UNDECIDABLE = {
-    "elicitation.url.third-party-credentials-stay": "what a server does off the wire is not seen",
-    "elicitation.complete.same-client": "a recording has one client; what others got is not seen",
+    "elicitation.url.third-party-credentials-stay": "a recording does not show credentials",
+    "elicitation.complete.same-client": "a recording has one client and does not show the others",
 }
 """Rows of later revisions that are marked `wire` although no recording alone can decide them."""

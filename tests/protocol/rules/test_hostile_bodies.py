@@ -1,4 +1,4 @@
-"""No rule stumbles over a body of the wrong shape, whatever stands where."""
+"""No rule raises on a body of the wrong shape, whatever value is in whatever place."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,19 +23,19 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
             yield from _places(inner, (*path, key))
 
 
-def _with(value: Any, path: tuple[Any, ...], hostile: Any) -> Any:
+def _replace(value: Any, path: tuple[Any, ...], hostile: Any) -> Any:
     if not path:
         return hostile
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _with(value[path[0]], path[1:], hostile)
+    copy[path[0]] = _replace(value[path[0]], path[1:], hostile)
     return copy
 
 
-def _spoilt(said: list[Said], values: Iterator[Any]) -> Iterator[list[Said]]:
+def _corrupt(said: list[Said], values: Iterator[Any]) -> Iterator[list[Said]]:
     for index, each in enumerate(said):
         for path in _places(each.message):
             if path[0] in ("params", "result", "error"):
-                message = _with(each.message, path, next(values))
+                message = _replace(each.message, path, next(values))
                 bare = len(path) == 1 or path[-1] == "_meta"
                 yield [*said[:index], Said(each.sender, message, bare=bare), *said[index + 1 :]]
 
@@ -51,7 +51,7 @@ def test_no_rule_raises(area: str) -> None:
         if not revisions:
             continue
         values = cycle(HOSTILE[number % len(HOSTILE) :] + HOSTILE[: number % len(HOSTILE)])
-        for said in _spoilt(list(pair.legal), values):
+        for said in _corrupt(list(pair.legal), values):
             next(tried)
             judge(said, revisions[-1], client=pair.client, server=pair.server, opened=pair.opened)
     assert next(tried) > 0

@@ -1,4 +1,4 @@
-"""Rules that look back: with nothing to look back on they stay silent, and they follow a chain."""
+"""Rules that look back: without a memory they report nothing, with one they follow a chain."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from support.questions import CALL, CAPABILITIES
 from support.traces import META, C, Pair, S, Said, judge, opening, records
 
 AREAS = ("roots", "sampling", "elicitation", "mrtr", "subscriptions", "tasks", "tasks-ext")
-# Whether progress after the answer belongs to a task, only a memory can tell.
+# Only a memory knows whether progress after the answer belongs to a task.
 NEEDS_MEMORY = ("progress",)
 TAG = f"{META}subscriptionId"
 
@@ -21,7 +21,7 @@ def _reported(said: list[Said], revision: str = "2026-07-28") -> list[str]:
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_without_a_memory_nothing_is_made_up(area: str) -> None:
+def test_legal_traces_raise_no_alarm_without_a_memory(area: str) -> None:
     rows = catalogue()
     judged = 0
     for pair in PAIRS:
@@ -62,22 +62,22 @@ def test_an_id_stays_used_over_all_rounds_of_a_request() -> None:
     assert _reported([*said, _call(1, requestState="b")]) == ["mrtr.client.new-id"]
 
 
-def test_a_fresh_request_may_use_an_old_id() -> None:
+def test_a_new_request_may_use_an_old_id() -> None:
     assert _reported([_call(1), _asked(1, "a"), _call(1)]) == []
 
 
-def test_answers_without_the_state_are_matched_by_what_is_requested() -> None:
+def test_answers_without_a_state_are_matched_by_the_params_of_the_request() -> None:
     asked = {"inputRequests": {"q": {"method": "roots/list"}}, "requestState": "a"}
     said = [_call(1), S.result(1, {"resultType": "input_required", **asked})]
     strange = _call(2, inputResponses={"r": {"roots": []}})
     assert _reported([*said, strange]) == ["mrtr.client.response-keys-match"]
 
 
-def test_answers_to_nothing_that_was_seen_are_not_judged() -> None:
+def test_answers_to_unknown_questions_are_not_judged() -> None:
     assert _reported([_call(2, inputResponses={"r": 7}, requestState="x")]) == []
 
 
-def test_doubled_keys_are_found_beside_numbers_that_nobody_reads() -> None:
+def test_repeated_keys_are_found_beside_a_number_of_5000_digits() -> None:
     roots = '{"method":"roots/list"}'
     info = f'{{"{META}serverInfo":{{"name":"someone","version":"1"}}}}'
     text = (
@@ -100,31 +100,31 @@ def _changed(id: str) -> Said:
     return S.notify("tools/list_changed", {"_meta": {TAG: id}})
 
 
-def test_an_acknowledgement_without_a_name_counts_only_where_one_request_waits() -> None:
+def test_an_acknowledgement_without_id_counts_if_only_one_request_waits() -> None:
     lone = [_listen("L"), _acknowledged(), _changed("L")]
     assert _reported(lone) == ["subscriptions.ack-carries-id"]
     two = [_listen("L"), _listen("M"), _acknowledged(), _changed("L")]
     assert _reported(two) == ["subscriptions.ack-carries-id", "subscriptions.nothing-before-ack"]
 
 
-def test_an_id_that_listens_again_waits_for_a_new_acknowledgement() -> None:
+def test_a_repeated_listen_request_needs_a_new_acknowledgement() -> None:
     first = [_listen("L"), _acknowledged(**{TAG: "L"}), S.result("L", {"_meta": {TAG: "L"}})]
     assert _reported([*first, _listen("L"), _changed("L")]) == ["subscriptions.nothing-before-ack"]
 
 
-def test_progress_and_logs_have_no_place_in_a_subscription() -> None:
+def test_progress_in_a_subscription_is_reported() -> None:
     moving = C.request(5, "tools/call", {**CALL, "_meta": {"progressToken": "p"}})
     progress = {"_meta": {TAG: "L"}, "progressToken": "p", "progress": 1}
     said = [_listen("L"), _acknowledged(**{TAG: "L"}), moving, S.notify("progress", progress)]
     assert _reported(said) == ["subscriptions.only-requested-kinds"]
 
 
-def test_progress_of_no_task_is_left_to_the_rules_of_progress() -> None:
+def test_progress_without_a_task_is_judged_by_the_rules_of_progress() -> None:
     said = [S.notify("progress", {"progressToken": "p", "progress": 1})]
     assert _reported(said, "2025-11-25") == ["progress.notification.active-only"]
 
 
-def test_a_cancelled_request_that_became_no_task_is_left_to_the_other_rules() -> None:
+def test_cancelling_the_request_of_a_completed_task_is_legal() -> None:
     task = {
         "resultType": "task",
         "taskId": "t1",

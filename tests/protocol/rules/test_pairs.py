@@ -1,6 +1,4 @@
-"""Every rule: the shortest legal trace raises no alarm, the shortest illegal one raises exactly
-this one.
-"""
+"""The shortest legal trace of a rule raises no alarm, its shortest illegal one just this alarm."""
 
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +31,7 @@ def test_shortest_legal_trace_raises_no_alarm(pair: Pair, revision: str) -> None
     monitor, found = judge(
         pair.legal, revision, client=pair.client, server=pair.server, opened=pair.opened
     )
-    # Some practices contradict a requirement: who follows them is reported for that alone.
+    # Some practices contradict a requirement; servers that follow them are reported for that alone.
     tolerated = pair.also if pair.observed else pair.provoked
     assert [str(each) for each in found if each.requirement not in tolerated] == []
     assert monitor.tallies[pair.requirement].exercised > 0, "the trace does not test the rule"

@@ -1,36 +1,47 @@
-"""What plain JSON values are, and how a sentence names them."""
+"""Reading plain JSON bodies, naming values in sentences, and combining findings.
 
-from collections.abc import Sequence
-from typing import Any, Final
+A finding about one object is what a rule returns: None when nothing was tested, True when the
+object is valid, else what is wrong with it.
+"""
 
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Final, TypeAlias
+
+from accord.protocol.catalogue import catalogue
+from accord.protocol.exchange import Step
 from accord.protocol.rules._rule import Breach, Outcome
-from accord.types._base import RequestId
+from accord.protocol.violation import CLIENT
+from accord.types._base import JsonObject, RequestId, RevisionId
 
-# A list of thousands of items with one mistake each is told by its first few.
-_TOLD: Final = 5
+META: Final = "io.modelcontextprotocol/"
 
+Finding: TypeAlias = bool | str | Breach | None
+Located: TypeAlias = tuple[str, JsonObject]
+"""An object inside a message and its place there: `tools[3]`."""
 
-def is_integer(value: Any) -> bool:
-    """Whether a value is an integer; 1.0 is one, true is not."""
-    if isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number; true is not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+# A list of a thousand tools with the same mistake is reported by its first few.
+MOST_FINDINGS: Final = 5
+_LONGEST_QUOTE: Final = 80
 
 
-def as_id(value: Any) -> RequestId | None:
-    """Return a request id or progress token as such; None where the value cannot be one."""
-    if isinstance(value, str):
-        return value
-    return int(value) if is_integer(value) else None
+# -- naming values
 
 
-def describe(value: Any) -> str:
-    """Name a value by its JSON type, as a sentence does."""
+def quote(value: object) -> str:
+    """Return a value as a report quotes it, shortened."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower() if value is not None else "null"
+    text = repr(value[:_LONGEST_QUOTE] if isinstance(value, str) else value)
+    return text if len(text) <= _LONGEST_QUOTE + 2 else f"{text[:_LONGEST_QUOTE]}..."
+
+
+def describe(value: object) -> str:
+    """Name a value by its JSON type, as sentences do.
+
+    >>> describe("red"), describe(3), describe([]), describe(None)
+    ("the string 'red'", 'the number 3', 'an array', 'null')
+    """
     match value:
         case None:
             return "null"
@@ -46,6 +57,98 @@ def describe(value: Any) -> str:
             return "an object"
 
 
-def first_few(found: Sequence[str | Breach]) -> Outcome:
-    """Return what was found amiss, at most a handful; True where nothing was."""
-    return found[:_TOLD] or True
+def join_words(words: Sequence[str], conjunction: str) -> str:
+    """Join words as a sentence does.
+
+    >>> join_words(["a", "b", "c"], "or")
+    'a, b or c'
+    """
+    return f" {conjunction} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+# -- reading values
+
+
+def is_integer(value: object) -> bool:
+    """Tell whether a value is an integer; 1.0 is one, true is not."""
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number; true is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def as_id(value: object) -> RequestId | None:
+    """Return a value as request id or progress token; None when it cannot be one."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_object(value: object) -> JsonObject:
+    """Return a JSON object unchanged, and an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_at(holder: JsonObject | None, name: str, within: str = "") -> list[Located]:
+    """Return the objects of an array, each with its place."""
+    items = (holder or {}).get(name)
+    if not isinstance(items, list):
+        return []
+    return [
+        (f"{within}{name}[{index}]", item)
+        for index, item in enumerate(items)
+        if isinstance(item, dict)
+    ]
+
+
+def request_params(step: Step) -> JsonObject:
+    """Return the params of the request that is answered; empty when they are unknown."""
+    return as_object(step.exchange.params if step.exchange else None)
+
+
+def complete_result(step: Step) -> JsonObject | None:
+    """Return the result that the method promises; None for questions, a task or another value."""
+    body = step.body
+    if not isinstance(body, dict):
+        return None
+    if step.revision.result_type and body.get("resultType", "complete") != "complete":
+        return None
+    if "tasks/result" in step.revision.requests[CLIENT]:
+        asked_for_task = isinstance(request_params(step).get("task"), dict)
+        if asked_for_task and isinstance(body.get("task"), dict):
+            return None
+    return body
+
+
+def result_objects(step: Step, name: str) -> list[Located]:
+    """Return the objects of an array in a complete result, each with its place."""
+    return objects_at(complete_result(step), name)
+
+
+# -- findings
+
+
+def combine(findings: Iterable[Finding]) -> Outcome:
+    """Return the first few breaches; without any, True if something was tested, else None."""
+    tested = False
+    broken: list[str | Breach] = []
+    for finding in findings:
+        if finding is True:
+            tested = True
+        elif finding:
+            broken.append(finding)
+            if len(broken) == MOST_FINDINGS:
+                break
+    return broken or tested or None
+
+
+@cache
+def is_in_force(requirement: str, revision: RevisionId) -> bool:
+    """Tell whether another requirement, which is more specific, holds in a revision."""
+    return catalogue()[requirement].holds_in(revision)

@@ -98,14 +98,14 @@ def got(*messages: Any, **more: Any) -> list[Said]:
 def completed(result: Any, ref: Any = None, **more: Any) -> list[Said]:
     params = {
         "ref": ref or {"type": "ref/prompt", "name": "greet"},
-        "argument": {"name": "who", "value": "A"},
+        "argument": {"name": "name", "value": "A"},
         **more,
     }
     return asked("completion/complete", params, result)
 
 
 def listening(revision: str, notice: Said, wanted: dict[str, Any]) -> list[Said]:
-    """A notification in the way of the revision: on a listen stream where there are such."""
+    """A notification in the way of the revision: on a listen stream if it has them."""
     if REVISIONS[revision].handshake:
         return [notice]
     tag = {"_meta": {"io.modelcontextprotocol/subscriptionId": "listen"}}

@@ -34,7 +34,7 @@ _ACCEPTED = {"action": "accept", "content": {"city": "Oslo"}}
 
 
 def _asked_page(requirement, *, variant="", legal=None, **members):
-    """Pages have an id in one revision and none in the next."""
+    """Pages have an id in one revision, but not in the next."""
     return [
         pair
         for revisions, id in ((_SECOND, {"elicitationId": "e1"}), (_THIRD, {}))

@@ -1,4 +1,4 @@
-"""Pairs of HTTP: headers that repeat the body, and what travels on which stream."""
+"""Pairs of HTTP: headers that repeat the body, and the stream of each message."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ VERSION = "2026-07-28"
 
 
 def _headers(method: str, name: str | None = None, **more: str | None) -> dict[str, str]:
-    """The headers of a post; one that is None is left out."""
+    """The headers of a post, without those of the value None."""
     headers = {
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",

@@ -13,7 +13,7 @@ CANCEL = C.notify("cancelled", {"requestId": 1})
 
 
 def _pair(requirement: str, legal: list[Said], illegal: list[Said], **more: Any) -> Pair:
-    """In revisions without handshake the first request tells which one is spoken."""
+    """In revisions without handshake the first request shows the revision."""
     return Pair(requirement=requirement, legal=legal, illegal=illegal, server=TOOLS, **more)
 
 

@@ -1,4 +1,4 @@
-"""Pairs of the opening, of what is declared in it, and of the end."""
+"""Pairs of the opening, of declared capabilities, and of the end."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ QUESTION: Any = {
 
 
 def _initialize(revision: str, **members: Any) -> Said:
-    """The opening request; a member that is None is left out."""
+    """The opening request, without members of the value None."""
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": INFO} | members
     return C.request(
         "open", "initialize", {name: value for name, value in params.items() if value is not None}
@@ -29,7 +29,7 @@ def _answer(revision: str, **members: Any) -> Said:
 
 
 def _client(requirement: str, variant: str = "", **members: Any) -> list[Pair]:
-    """One pair for each revision: an opening that is as it should be, and one of another client."""
+    """One pair for each revision: a legal opening, and the given one."""
     return [
         Pair(
             requirement=requirement,

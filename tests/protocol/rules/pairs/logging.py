@@ -11,7 +11,7 @@ RESULT = {"content": [TEXT], "isError": False}
 
 
 def during_call(notice: Said, *, level: str | None = "debug") -> list[Said]:
-    """A log message while a tool is at work, for which the client asked."""
+    """A requested log message while a tool runs."""
     meta = {} if level is None else {"_meta": {f"{META}logLevel": level}}
     return [C.request(1, "tools/call", {**CALL, **meta}), notice, S.result(1, RESULT)]
 

@@ -42,7 +42,7 @@ def _key(requirement: str, legal: str, illegal: str, variant: str = "", **more: 
 
 
 def _bare(id: int, meta: Any) -> Said:
-    """A request that says about itself just this."""
+    """A request with exactly this `_meta`."""
     params = {} if meta is ... else {"params": {"_meta": meta}}
     return C.json({"jsonrpc": "2.0", "id": id, "method": "tools/list", **params})
 
@@ -164,7 +164,7 @@ PAIRS = [
         party="client",
         variant="call",
     ),
-    # -- what every message says of itself
+    # -- what every message says about its sender
     _envelope("meta.request.protocol-version", _without("protocolVersion")),
     _envelope("meta.request.protocol-version", ..., "params"),
     _envelope("meta.request.client-capabilities", _without("clientCapabilities")),

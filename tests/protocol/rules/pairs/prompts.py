@@ -21,7 +21,7 @@ from protocol.rules.pairs._samples import (
 from support.traces import Pair, S
 
 SERVER = {"prompts": {}}
-ARGUMENT = {"name": "who", "description": "Whom to greet.", "required": True}
+ARGUMENT = {"name": "who", "description": "The person to greet.", "required": True}
 RESOURCE = EMBEDDED["resource"]
 
 

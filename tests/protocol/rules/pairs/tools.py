@@ -100,7 +100,7 @@ def embedding() -> list[Pair]:
 
 
 def questions() -> list[Pair]:
-    """Schemas that travel in questions to the client, in both ways of asking."""
+    """Schemas in questions to the client, in both ways of asking."""
     pairs = []
     for method, valid, invalid in (
         ("elicitation/create", FORM, {**FORM, "requestedSchema": BAD_SCHEMA}),

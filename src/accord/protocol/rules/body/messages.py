@@ -1,0 +1,171 @@
+"""JSON-RPC: well-formed messages, params, results, batches and error codes.
+
+Malformed bytes never become a step: the codec rejects them and names the requirement they break.
+Here every well-formed message counts as a proof of those requirements.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import Step
+from accord.protocol.jsonrpc import (
+    FAULT,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOTIFICATION,
+    PARSE_ERROR,
+    REQUEST,
+    RESULT,
+    Kind,
+)
+from accord.protocol.methods import REQUESTS
+from accord.protocol.rules._rule import EITHER, MESSAGES, REPLIES, Outcome, check
+from accord.protocol.rules.values import describe
+from accord.protocol.violation import CLIENT, SERVER, Party
+from accord.types._base import JsonObject
+
+_BATCH: Final = "jsonrpc.batch.send-optional"
+
+_WELL_FORMED: Final[dict[str, tuple[Kind, ...]]] = {
+    "jsonrpc.message.version-2-0": MESSAGES,
+    "jsonrpc.encoding.utf8": MESSAGES,
+    "jsonrpc.request.id-string-or-integer": (REQUEST,),
+    "jsonrpc.request.id-not-null": (REQUEST,),
+    "jsonrpc.request.method-string": (REQUEST,),
+    "jsonrpc.notification.no-id": (NOTIFICATION,),
+    "jsonrpc.notification.method-string": (NOTIFICATION,),
+    "jsonrpc.notification.not-answered": (NOTIFICATION,),
+    "jsonrpc.response.result-xor-error": REPLIES,
+    "jsonrpc.error.code-and-message": (FAULT,),
+    "jsonrpc.error.code-integer": (FAULT,),
+}
+"""Requirements that every message of these kinds meets by having been decoded."""
+
+_BY_KIND: Final[dict[str, tuple[Party, tuple[Kind, ...]]]] = {
+    "jsonrpc.client-only-initiates": (SERVER, (NOTIFICATION, RESULT, FAULT)),
+    "jsonrpc.client-no-responses": (CLIENT, (REQUEST, NOTIFICATION)),
+    "jsonrpc.response.client-sends": (CLIENT, REPLIES),
+}
+"""The same for requirements on the kinds of messages that one party sends."""
+
+
+def _bind_proof(requirement: str, by: Party | tuple[Party, ...], kinds: tuple[Kind, ...]) -> None:
+    @check(requirement, by=by, kind=kinds)
+    def is_well_formed(step: Step, conversation: Conversation) -> Outcome:
+        return True
+
+
+for _requirement, _kinds in _WELL_FORMED.items():
+    _bind_proof(_requirement, EITHER, _kinds)
+for _requirement, (_party, _kinds) in _BY_KIND.items():
+    _bind_proof(_requirement, _party, _kinds)
+
+
+@check("jsonrpc.request.id-present", kind=REQUEST, on=REQUESTS)
+def known_request_has_an_id(step: Step, conversation: Conversation) -> Outcome:
+    return True
+
+
+@check("jsonrpc.batch.removed", kind=MESSAGES)
+def message_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
+    # The monitor reports the batch as a whole.
+    return None if step.in_batch else True
+
+
+@check("jsonrpc.request.params-object", kind=REQUEST)
+@check("jsonrpc.notification.params-object", kind=NOTIFICATION)
+def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
+    if isinstance(step.body, dict):
+        return True
+    if step.body is None and not _has_null_params(step):
+        return None
+    return f"sends {step.name} with params as {describe(step.body)}, expected an object"
+
+
+@check("jsonrpc.response.result-member", kind=RESULT)
+def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
+    if isinstance(step.body, dict):
+        return True
+    return f"sends a result as {describe(step.body)}, expected an object"
+
+
+@check(_BATCH, kind=MESSAGES)
+def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversation) -> Outcome:
+    memory = conversation.memory
+    # This runs for every message of a batch; the batch is judged with its first one.
+    if not step.in_batch or memory is None or memory.facts.get(_BATCH) is step.record:
+        return None
+    memory.facts[_BATCH] = step.record
+    messages = list(_recorded_messages(step))
+    asks = any("method" in message and "id" in message for message in messages)
+    answers = any("result" in message or "error" in message for message in messages)
+    return "sends requests and responses in one batch" if asks and answers else True
+
+
+def _has_null_params(step: Step) -> bool:
+    return any(
+        message.get("method") == step.name and "params" in message and message["params"] is None
+        for message in _recorded_messages(step)
+    )
+
+
+def _recorded_messages(step: Step) -> Iterator[JsonObject]:
+    """Yield the recorded message of a step, or every message of its batch."""
+    text = step.record.message if step.record else None
+    value = None if text is None else msgspec.json.decode(text)
+    for message in value if isinstance(value, list) else [value]:
+        if isinstance(message, dict):
+            yield message
+
+
+# -- error codes, where a revision divides their range
+
+_STANDARD: Final = frozenset(
+    {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR}
+)
+_JSON_RPC: Final = range(-32768, -32099)
+_SPECIFICATION: Final = range(-32099, -32019)
+_LEGACY: Final = range(-32019, -31999)
+_DEFINED: Final = frozenset({-32020, -32021, -32022})
+_RETIRED: Final = {-32002: "resource not found", -32042: "URL elicitation required"}
+
+
+def _error_code(step: Step) -> int:
+    return 0 if step.error is None else step.error.code
+
+
+@check("errors.retired-codes.not-emitted", kind=FAULT)
+def code_is_not_retired(step: Step, conversation: Conversation) -> Outcome:
+    code = _error_code(step)
+    return code not in _RETIRED or f"sends the retired error code {code} ({_RETIRED[code]})"
+
+
+@check("errors.legacy-range.not-used", kind=FAULT)
+def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> Outcome:
+    code = _error_code(step)
+    if code in _RETIRED:
+        return None
+    return code not in _LEGACY or f"sends error code {code}, from the range of old implementations"
+
+
+@check("errors.reserved-range.only-defined-codes", kind=FAULT)
+def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
+    code = _error_code(step)
+    if code in _RETIRED:
+        return None
+    if code in _SPECIFICATION and code not in _DEFINED:
+        return f"sends error code {code}, which the specification reserves and does not define"
+    return True
+
+
+@check("errors.application-codes.outside-reserved", kind=FAULT)
+def own_code_is_outside_the_reserved_range(step: Step, conversation: Conversation) -> Outcome:
+    code = _error_code(step)
+    if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:
+        return None
+    return code not in _JSON_RPC or f"sends error code {code}, from the range reserved by JSON-RPC"

@@ -1,0 +1,147 @@
+"""Progress: how a request asks for it, the content of a report, and the end of reports."""
+
+from typing import Final, TypeAlias
+
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.memory import Bounded
+from accord.protocol.methods import KNOWN
+from accord.protocol.rules._rule import Breach, Outcome, check
+from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
+from accord.protocol.rules.shapes import shapes
+from accord.protocol.rules.state.progress import TASK_TOKENS
+from accord.protocol.rules.values import as_id, as_object, is_number, request_params
+from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
+from accord.types._base import ProgressToken
+
+_PROGRESS: Final = "notifications/progress"
+_COMPLETION: Final = "progress.stops-after-completion"
+_TASK_END: Final = "progress.task.stops-at-terminal"
+_TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notifications/tasks/status")
+
+# Tokens by task id, and task ids by asker and token.
+_TaskTokens: TypeAlias = dict[str | tuple[Party, ProgressToken], ProgressToken | str | None]
+
+shapes({"progress.token.type": "_meta.progressToken?: id"}, kind=REQUEST)
+shapes(
+    {
+        "progress.token.type": "progressToken?: id",
+        "progress.notification.token": "body: {progressToken: any}",
+        "progress.notification.progress": "progress: number",
+        "progress.notification.total": "total?: number",
+        "progress.notification.message": "message?: string",
+    },
+    kind=NOTIFICATION,
+    on=_PROGRESS,
+)
+
+
+@check("progress.token.in-meta", kind=REQUEST)
+def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
+    if step.name in KNOWN and "progressToken" in as_object(step.body):
+        return f"sends {step.name} with progressToken in params, expected it in params._meta"
+    return True if "progressToken" in meta_of(step.body) else None
+
+
+@check("progress.notification.method-name", kind=NOTIFICATION)
+def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
+    if step.name == _PROGRESS:
+        return True
+    if step.name not in KNOWN and "progressToken" in as_object(step.body):
+        return f"reports progress with {step.name[:60]!r}; the method is {_PROGRESS}"
+    return None
+
+
+@check("progress.server-only", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
+def server_reports_progress(step: Step, conversation: Conversation) -> Outcome:
+    return True
+
+
+@check("progress.server-only", by=CLIENT, kind=NOTIFICATION, on=_PROGRESS)
+def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
+    return f"sends {_PROGRESS}; only servers do"
+
+
+# -- the end of reports
+
+
+@check(_COMPLETION, kind=NOTIFICATION, on=_PROGRESS)
+def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
+    # Progress after the answer breaks progress.notification.active-only; before it, a report may
+    # already have reached its total. A total may be an estimate, so this is only a warning.
+    memory, exchange = conversation.memory, step.exchange
+    if memory is None or exchange is None:
+        return None
+    done: Bounded[object, Exchange] = memory.facts.setdefault(_COMPLETION, Bounded())
+    key = exchange.sender, exchange.token
+    if done.get(key) is exchange:
+        return Breach(f"reports progress on {exchange.token!r} after its total", severity=WARN)
+    report = as_object(step.body)
+    has_numbers = is_number(report.get("progress")) and is_number(report.get("total"))
+    if has_numbers and report["progress"] >= report["total"]:
+        done[key] = exchange
+    return True
+
+
+# -- progress of tasks
+
+
+@check(TASK_TOKENS, kind=RESULT, on=TASK_REQUESTS)
+def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
+    id = as_object(as_object(step.body).get("task")).get("taskId")
+    if conversation.memory is None or step.exchange is None or not isinstance(id, str):
+        return None
+    token = step.exchange.token
+    tokens: _TaskTokens = conversation.memory.facts.setdefault(TASK_TOKENS, Bounded())
+    tokens[id] = token
+    if token is not None:
+        tokens[OTHER[step.sender], token] = id
+    return None
+
+
+@check(TASK_TOKENS, kind=NOTIFICATION, on=_PROGRESS)
+def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
+    tokens = _task_tokens(conversation)
+    id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
+    if id is None or id not in tokens or token is None:
+        return None
+    if tokens[id] == token and isinstance(tokens[id], str) is isinstance(token, str):
+        return True
+    return f"reports progress of task {id[:40]} under {token!r}, not under the token of its request"
+
+
+@check(_TASK_END, kind=(RESULT, NOTIFICATION), on=_TASK_REPORTS)
+def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
+    body = as_object(step.body)
+    id = (request_params(step) if step.kind == RESULT else body).get("taskId")
+    status = body.get("status")
+    is_over = step.name == "tasks/result" or (isinstance(status, str) and status in TERMINAL)
+    if conversation.memory is not None and isinstance(id, str) and is_over:
+        conversation.memory.facts.setdefault(_TASK_END, Bounded())[id] = None
+    return None
+
+
+@check(_TASK_END, kind=NOTIFICATION, on=_PROGRESS)
+def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
+    id = _task_id(step, conversation)
+    if id is None or conversation.memory is None or id not in _task_tokens(conversation):
+        return None
+    if id in conversation.memory.facts.get(_TASK_END, ()):
+        return f"reports progress of task {id[:40]}, which has ended"
+    return True
+
+
+def _task_tokens(conversation: Conversation) -> _TaskTokens:
+    memory = conversation.memory
+    tokens: _TaskTokens = {} if memory is None else memory.facts.get(TASK_TOKENS, {})
+    return tokens
+
+
+def _task_id(step: Step, conversation: Conversation) -> str | None:
+    """Return the task that a report names, else the one whose request had its token."""
+    id: object = as_object(meta_of(step.body).get(RELATED)).get("taskId")
+    token = as_id(as_object(step.body).get("progressToken"))
+    if id is None and step.exchange is None and token is not None:
+        id = _task_tokens(conversation).get((OTHER[step.sender], token))
+    return id if isinstance(id, str) else None

@@ -1,0 +1,190 @@
+"""Resources: how they are listed and read, and which updates a client gets."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from accord.protocol import uri_template
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import Step
+from accord.protocol.jsonrpc import NOTIFICATION, RESULT
+from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules.body.content import judge_blob, judge_text_or_blob
+from accord.protocol.rules.shapes import judge_member, shapes
+from accord.protocol.rules.values import (
+    Finding,
+    Located,
+    as_object,
+    combine,
+    is_in_force,
+    quote,
+    result_objects,
+)
+from accord.protocol.syntax import is_uri
+from accord.protocol.violation import CLIENT, SERVER
+from accord.types._base import JsonObject
+
+_LIST: Final = "resources/list"
+_READ: Final = "resources/read"
+_TEMPLATES: Final = "resources/templates/list"
+_UPDATED: Final = "notifications/resources/updated"
+
+_STANDARD_SCHEMES: Final = frozenset({"http", "https", "file", "git"})
+_LOOSE_SCHEME: Final = re.compile(r"([^:/?#]+):")
+
+shapes(
+    {
+        "resources.list.array": "body: {resources: array, resources[]: object}",
+        "resources.item.name": "resources[].name: string",
+        "resources.item.title": "resources[].title?: string",
+        "resources.item.description-and-mime": (
+            "resources[].description?: string, resources[].mimeType?: string"
+        ),
+        "resources.item.size": "resources[].size?: integer",
+    },
+    by=SERVER,
+    kind=RESULT,
+    on=_LIST,
+)
+shapes(
+    {
+        "resources.templates.array": (
+            "body: {resourceTemplates: array, resourceTemplates[]: object}"
+        ),
+        "resources.template.name": "resourceTemplates[].name: string",
+        "resources.template.description-and-mime": (
+            "resourceTemplates[].description?: string, resourceTemplates[].mimeType?: string"
+        ),
+    },
+    by=SERVER,
+    kind=RESULT,
+    on=_TEMPLATES,
+)
+shapes(
+    {
+        "resources.read.contents-array": "body: {contents: array, contents[]: object}",
+        "resources.contents.mime-type": "contents[].mimeType?: string",
+    },
+    by=SERVER,
+    kind=RESULT,
+    on=_READ,
+)
+
+
+@check("resources.template.uri-template", by=SERVER, kind=RESULT, on=_TEMPLATES)
+def template_has_a_uri_template(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        _judge_template(item, place) for place, item in result_objects(step, "resourceTemplates")
+    )
+
+
+def _judge_template(item: JsonObject, place: str) -> Finding:
+    found = judge_member(item, place, "uriTemplate", "string")
+    if found is not True:
+        return found
+    try:
+        uri_template.parse(item["uriTemplate"])
+    except ValueError as error:
+        return f"sends {place} with the invalid uriTemplate {quote(item['uriTemplate'])}: {error}"
+    return True
+
+
+# -- contents
+
+
+@check("resources.contents.text-or-blob", by=SERVER, kind=RESULT, on=_READ)
+def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        judge_text_or_blob(item, place) for place, item in result_objects(step, "contents")
+    )
+
+
+@check("resources.binary.encoded", by=SERVER, kind=RESULT, on=_READ)
+def blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
+    return combine(judge_blob(item, place) for place, item in result_objects(step, "contents"))
+
+
+@check("resources.binary.encoded", by=SERVER, kind=RESULT, on="tools/call")
+def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        judge_blob(as_object(block.get("resource")), f"{place}.resource")
+        for place, block in result_objects(step, "content")
+        if block.get("type") == "resource"
+    )
+
+
+# -- URIs
+
+
+def _objects_with_uri(step: Step) -> Iterator[Located]:
+    if step.name == _UPDATED:
+        yield _UPDATED, as_object(step.body)
+    else:
+        yield from result_objects(step, "resources" if step.name == _LIST else "contents")
+
+
+@check("resources.item.uri", by=SERVER, kind=RESULT, on=_LIST)
+@check("resources.contents.uri", by=SERVER, kind=RESULT, on=_READ)
+@check("resources.updated.uri-param", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+def object_has_a_uri(step: Step, conversation: Conversation) -> Outcome:
+    if step.kind == NOTIFICATION and step.body is not None and not isinstance(step.body, dict):
+        return None
+    return combine(_judge_uri(item, place, step) for place, item in _objects_with_uri(step))
+
+
+def _judge_uri(item: JsonObject, place: str, step: Step) -> Finding:
+    found = judge_member(item, place, "uri", "string")
+    if found is not True or is_uri(item["uri"]):
+        return found
+    if has_custom_scheme(item["uri"]) and is_in_force(
+        "resources.uri.custom-scheme", step.revision.id
+    ):
+        return None
+    return f"sends {place} with the invalid uri {quote(item['uri'])}"
+
+
+def has_custom_scheme(uri: str) -> bool:
+    """Tell whether a URI begins with a scheme, valid or not, other than the standard ones."""
+    found = _LOOSE_SCHEME.match(uri)
+    return found is not None and found[1].lower() not in _STANDARD_SCHEMES
+
+
+@check("resources.uri.custom-scheme", by=SERVER, kind=RESULT, on=(_LIST, _READ))
+@check("resources.uri.custom-scheme", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        is_uri(item["uri"])
+        or f"sends {place} with uri {quote(item['uri'])}, which does not follow RFC 3986"
+        for place, item in _objects_with_uri(step)
+        if isinstance(item.get("uri"), str) and has_custom_scheme(item["uri"])
+    )
+
+
+# -- updates
+
+
+@check("resources.updated.subscribers-only", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
+    uri = as_object(step.body).get("uri")
+    declared = conversation.parties[SERVER].capabilities
+    if conversation.memory is None or not isinstance(uri, str):
+        return None
+    if declared is not None and "resources.subscribe" not in declared:
+        # Judged by resources.subscribe.capability-required.
+        return None
+    pending = [
+        as_object(exchange.params).get("uri")
+        for exchange in conversation.parties[CLIENT].open.values()
+        if exchange.name == "resources/subscribe"
+    ]
+    if any(_covers(subscribed, uri) for subscribed in (*conversation.memory.subscribed, *pending)):
+        return True
+    return f"sends an update of {quote(uri)}, to which the client did not subscribe"
+
+
+def _covers(subscribed: object, uri: str) -> bool:
+    """Tell whether a uri names a subscribed resource or a part of it."""
+    if not isinstance(subscribed, str) or not uri.startswith(subscribed):
+        return False
+    rest = uri[len(subscribed) :]
+    return not rest or subscribed.endswith("/") or rest[0] in "/?#"

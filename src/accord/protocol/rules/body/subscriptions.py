@@ -1,0 +1,175 @@
+"""Listen requests: the notifications that a server sends to them, and their order."""
+
+from typing import Final
+
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
+from accord.protocol.rules.values import Finding, as_object, combine, describe, quote
+from accord.protocol.violation import CLIENT, SERVER
+from accord.types._base import JsonObject
+
+LISTEN: Final = "subscriptions/listen"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_UPDATED: Final = "notifications/resources/updated"
+_FILTERS: Final[dict[str, str]] = {
+    "notifications/tools/list_changed": "toolsListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+    "notifications/resources/list_changed": "resourcesListChanged",
+    _UPDATED: "resourceSubscriptions",
+    "notifications/tasks": "taskIds",
+}
+_NEVER: Final = ("notifications/progress", "notifications/message")
+
+
+def find_subscription(step: Step, conversation: Conversation) -> Exchange | None:
+    """Return the open listen request that a notification names in its `_meta`."""
+    id = meta_of(step.body).get(SUBSCRIPTION_ID)
+    if not isinstance(id, int | str) or isinstance(id, bool):
+        return None
+    exchange = conversation.open_exchange(CLIENT, id)
+    return exchange if exchange is not None and exchange.name == LISTEN else None
+
+
+def requested_notifications(body: object) -> JsonObject:
+    """Return the filter of a listen request, or the one that an acknowledgement confirms."""
+    return as_object(as_object(body).get("notifications"))
+
+
+def learn_subscriptions(step: Step, conversation: Conversation) -> None:
+    """Note acknowledgements; one without an id counts when a single request waits for it."""
+    memory = conversation.memory
+    if memory is None or step.name not in (LISTEN, _ACKNOWLEDGED):
+        return
+    if step.kind == REQUEST and step.id is not None:
+        memory.acknowledged.pop(step.id, None)
+    elif step.kind == NOTIFICATION:
+        exchange = find_subscription(step, conversation)
+        waiting = [
+            each
+            for each in conversation.parties[CLIENT].open.values()
+            if each.name == LISTEN and each.id not in memory.acknowledged
+        ]
+        if exchange is None and len(waiting) == 1:
+            exchange = waiting[0]
+        if exchange is not None:
+            memory.acknowledged[exchange.id] = None
+
+
+# -- notifications
+
+
+@check("meta.listen.subscription-id", by=SERVER, kind=NOTIFICATION, on=_FILTERS)
+def notification_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
+    meta = meta_of(step.body)
+    if SUBSCRIPTION_ID not in meta:
+        return f"sends {step.name} without {SUBSCRIPTION_ID}"
+    id, client = meta[SUBSCRIPTION_ID], conversation.parties[CLIENT]
+    if isinstance(id, bool) or not isinstance(id, int | str):
+        return f"sends {SUBSCRIPTION_ID} as {describe(id)}, expected the id of a request"
+    exchange = client.open.get(id) or client.cancelled.get(id)
+    if exchange is not None and exchange.is_lasting:
+        return True
+    if exchange is None and (client.used is None or id in client.used):
+        # It was answered a moment ago; its method is no longer remembered.
+        return None
+    return f"sends {step.name} for the subscription {id!r}, which is not a listen request"
+
+
+@check("subscriptions.only-requested-kinds", by=SERVER, kind=NOTIFICATION, on=(*_FILTERS, *_NEVER))
+def only_requested_notifications_are_sent(step: Step, conversation: Conversation) -> Outcome:
+    listen = find_subscription(step, conversation)
+    if listen is None:
+        return None
+    requested = requested_notifications(listen.params)
+    # Streams of tasks are judged by tasks-ext.notify.no-progress-or-logs.
+    if step.name in _NEVER and requested.get("taskIds"):
+        return None
+    name = _FILTERS.get(step.name, "")
+    return bool(requested.get(name)) or (
+        f"sends {step.name} to a subscription that did not ask for it"
+    )
+
+
+@check("subscriptions.updated-only-for-watched", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+def only_watched_resources_are_reported(step: Step, conversation: Conversation) -> Outcome:
+    listen = find_subscription(step, conversation)
+    params = listen.params if listen else None
+    watched = requested_notifications(params).get("resourceSubscriptions")
+    uri = as_object(step.body).get("uri")
+    if not isinstance(watched, list) or not watched or not isinstance(uri, str):
+        return None
+    return uri in watched or (
+        f"reports an update of {quote(uri)}, which the subscription does not watch"
+    )
+
+
+# -- acknowledgements
+
+
+@check("subscriptions.ack-carries-id", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
+def acknowledgement_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
+    meta = meta_of(step.body)
+    if SUBSCRIPTION_ID not in meta:
+        return "acknowledges a subscription without its subscriptionId"
+    if find_subscription(step, conversation) is not None:
+        return True
+    return f"acknowledges {quote(meta[SUBSCRIPTION_ID])}, which is not an open listen request"
+
+
+@check("subscriptions.ack-first", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
+@check("subscriptions.ack-first", by=SERVER, kind=RESULT, on=LISTEN)
+def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outcome:
+    if step.kind == NOTIFICATION:
+        return None if find_subscription(step, conversation) is None else True
+    if conversation.memory is None or step.id is None:
+        return None
+    if step.id in conversation.memory.acknowledged:
+        return True
+    return f"ends the subscription {quote(step.id)}, which it never acknowledged"
+
+
+@check("subscriptions.nothing-before-ack", by=SERVER, kind=NOTIFICATION, on=(*_FILTERS, *_NEVER))
+def nothing_precedes_the_acknowledgement(step: Step, conversation: Conversation) -> Outcome:
+    listen = find_subscription(step, conversation)
+    if listen is None or conversation.memory is None:
+        return None
+    if listen.id in conversation.memory.acknowledged:
+        return True
+    return f"sends {step.name} to the subscription {quote(listen.id)} before acknowledging it"
+
+
+@check("subscriptions.ack-is-subset", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
+def only_requested_notifications_are_acknowledged(
+    step: Step, conversation: Conversation
+) -> Outcome:
+    listen = find_subscription(step, conversation)
+    if listen is None:
+        return None
+    requested = requested_notifications(listen.params)
+    confirmed = requested_notifications(step.body)
+    return combine(
+        [True, *(_was_requested(name, confirmed[name], requested.get(name)) for name in confirmed)]
+    )
+
+
+def _was_requested(name: str, confirmed: object, requested: object) -> Finding:
+    if isinstance(confirmed, list):
+        known = requested if isinstance(requested, list) else []
+        more = [item for item in confirmed if item not in known]
+        return f"acknowledges {name} {quote(more[0])}, which was not requested" if more else True
+    return not confirmed or bool(requested) or f"acknowledges {name}, which was not requested"
+
+
+@check("subscriptions.graceful-end-carries-id", by=SERVER, kind=RESULT, on=LISTEN)
+def last_result_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
+    if not isinstance(step.body, dict):
+        return None
+    id = meta_of(step.body).get(SUBSCRIPTION_ID)
+    if id is None:
+        return "ends a subscription without its subscriptionId"
+    if id == step.id and not isinstance(id, bool | float):
+        return True
+    return f"ends the subscription {quote(step.id)} with the subscriptionId {quote(id)}"

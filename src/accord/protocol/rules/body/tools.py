@@ -1,0 +1,362 @@
+"""Tools: how they are listed, and their results."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from accord.errors import MissingExtra
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import Step
+from accord.protocol.json_schema import UNDECIDED, compile_schema
+from accord.protocol.jsonrpc import REQUEST, RESULT
+from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules.body.content import judge_block, judge_type
+from accord.protocol.rules.body.rounds import questions
+from accord.protocol.rules.shapes import judge_member, shapes
+from accord.protocol.rules.values import (
+    Finding,
+    Located,
+    as_object,
+    combine,
+    complete_result,
+    is_in_force,
+    objects_at,
+    quote,
+    request_params,
+    result_objects,
+)
+from accord.protocol.violation import SERVER
+from accord.trace import MASK
+from accord.types._base import JsonObject
+
+_LIST: Final = "tools/list"
+_CALL: Final = "tools/call"
+_LONGEST_NAME: Final = 128
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]*")
+_DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
+
+# These errors are about a dialect or a document that is not available, not about the schema.
+_UNDECIDABLE: Final = ("Unknown meta-schema", "is not present in a registry")
+
+shapes(
+    {
+        "tools.list.array": "body: {tools: array, tools[]: object}",
+        "tools.item.name": "tools[].name: string",
+        "tools.item.description": "tools[].description: string",
+        "tools.item.title": "tools[].title?: string",
+        "tools.item.annotations": """
+            tools[].annotations?: {
+                title?: string, readOnlyHint?: boolean, destructiveHint?: boolean,
+                idempotentHint?: boolean, openWorldHint?: boolean
+            }
+        """,
+        "tools.input-schema.not-null": "tools[].inputSchema?: object",
+        "tools.task-support.values": (
+            "tools[].execution?: {taskSupport?: forbidden|optional|required}"
+        ),
+    },
+    by=SERVER,
+    kind=RESULT,
+    on=_LIST,
+)
+shapes(
+    {
+        "tools.call.content-array": "body: {content: array}",
+        "tools.call.is-error-flag": "isError: boolean",
+        "tools.structured-content.object": "structuredContent?: object",
+    },
+    by=SERVER,
+    kind=RESULT,
+    on=_CALL,
+)
+
+
+# -- schemas of a listed tool
+
+
+@check("tools.item.input-schema", by=SERVER, kind=RESULT, on=_LIST)
+def tool_has_an_judge_input_schema(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        _judge_input_schema(place, tool, step) for place, tool in result_objects(step, "tools")
+    )
+
+
+def _judge_input_schema(place: str, tool: JsonObject, step: Step) -> Finding:
+    if "inputSchema" not in tool:
+        return f"sends {place} without inputSchema"
+    if is_in_force("tools.input-schema.not-null", step.revision.id):
+        return isinstance(tool["inputSchema"], dict) or None
+    found = judge_member(tool, place, "inputSchema", "object")
+    if found is not True:
+        return found
+    schema = tool["inputSchema"]
+    return _reject_other_type(schema, f"{place}.inputSchema") or _judge_old_schema(
+        schema, f"{place}.inputSchema"
+    )
+
+
+@check("tools.input-schema.type-object", by=SERVER, kind=RESULT, on=_LIST)
+def input_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        _reject_other_type(schema, place) or True for place, schema in _schemas(step, "inputSchema")
+    )
+
+
+@check("tools.item.output-schema", by=SERVER, kind=RESULT, on=_LIST)
+def output_schema_is_a_schema(step: Step, conversation: Conversation) -> Outcome:
+    findings = [
+        judge_member(tool, place, "outputSchema", "object", required=False)
+        for place, tool in result_objects(step, "tools")
+    ]
+    if not is_in_force("schema.wire-schemas-valid", step.revision.id):
+        findings += [
+            _judge_old_schema(schema, place)
+            for place, schema in _schemas(step, "outputSchema")
+            if _reject_other_type(schema, place) is None
+        ]
+    return combine(findings)
+
+
+@check("tools.output-schema.object", by=SERVER, kind=RESULT, on=_LIST)
+def output_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        _reject_other_type(schema, place) or True
+        for place, schema in _schemas(step, "outputSchema")
+    )
+
+
+def _schemas(step: Step, member: str) -> list[Located]:
+    return [
+        (f"{place}.{member}", tool[member])
+        for place, tool in result_objects(step, "tools")
+        if isinstance(tool.get(member), dict)
+    ]
+
+
+def _reject_other_type(schema: JsonObject, place: str) -> str | None:
+    if schema.get("type") == "object":
+        return None
+    return f"sends {place} with type {quote(schema.get('type'))}, expected 'object'"
+
+
+# -- names
+
+
+def _names(step: Step) -> list[tuple[str, str]]:
+    return [
+        (place, tool["name"])
+        for place, tool in result_objects(step, "tools")
+        if isinstance(tool.get("name"), str)
+    ]
+
+
+@check("tools.name.length", by=SERVER, kind=RESULT, on=_LIST)
+def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        1 <= len(name) <= _LONGEST_NAME or f"sends {place} with a name of {len(name)} characters"
+        for place, name in _names(step)
+    )
+
+
+@check("tools.name.charset", by=SERVER, kind=RESULT, on=_LIST)
+def name_has_allowed_characters(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        _NAME.fullmatch(name) is not None
+        or f"sends {place} with name {quote(name)}, expected only letters, digits, _, - and ."
+        for place, name in _names(step)
+    )
+
+
+@check("tools.name.unique", by=SERVER, kind=RESULT, on=_LIST)
+def name_is_unique(step: Step, conversation: Conversation) -> Outcome:
+    names = Counter(name for _, name in _names(step))
+    before = _names_on_earlier_pages(step, conversation)
+    return combine(
+        (count == 1 and name not in before)
+        or f"lists more than one tool with the name {quote(name)}"
+        for name, count in names.items()
+    )
+
+
+def _names_on_earlier_pages(step: Step, conversation: Conversation) -> frozenset[str]:
+    """Return the names on the pages before this one."""
+    cursor = request_params(step).get("cursor")
+    if conversation.memory is None or not isinstance(cursor, str):
+        return frozenset()
+    return conversation.memory.tool_pages.get(cursor, frozenset())
+
+
+# -- valid schemas
+
+
+@check("schema.wire-schemas-valid", by=SERVER, kind=RESULT, on=_LIST)
+def tool_schemas_are_valid(step: Step, conversation: Conversation) -> Outcome:
+    return combine(_judge_tool_schemas(step))
+
+
+def _judge_tool_schemas(step: Step) -> Iterator[Finding]:
+    for place, schema in _schemas(step, "inputSchema"):
+        if _reject_other_type(schema, place) is None:
+            yield _judge_schema(schema, place)
+    only_objects = is_in_force("tools.output-schema.object", step.revision.id)
+    for place, schema in _schemas(step, "outputSchema"):
+        if not only_objects or _reject_other_type(schema, place) is None:
+            yield _judge_schema(schema, place)
+    if not is_in_force("tools.item.output-schema", step.revision.id):
+        for place, tool in result_objects(step, "tools"):
+            yield judge_member(tool, place, "outputSchema", "object", required=False)
+
+
+@check(
+    "schema.wire-schemas-valid",
+    by=SERVER,
+    kind=REQUEST,
+    on=("elicitation/create", "sampling/createMessage"),
+)
+@check("schema.wire-schemas-valid", by=SERVER, kind=RESULT)
+def schemas_in_questions_are_valid(step: Step, conversation: Conversation) -> Outcome:
+    schemas = [
+        (f"{question.place}.requestedSchema", question.params.get("requestedSchema"))
+        for question in questions(step, "elicitation/create")
+    ]
+    schemas += [
+        (f"{place}.inputSchema", tool.get("inputSchema"))
+        for question in questions(step, "sampling/createMessage")
+        for place, tool in objects_at(question.params, "tools", f"{question.place}.")
+    ]
+    return combine(
+        _judge_schema(schema, place) for place, schema in schemas if isinstance(schema, dict)
+    )
+
+
+def _judge_schema(schema: JsonObject, place: str) -> Finding:
+    try:
+        compile_schema(schema)
+    except MissingExtra:
+        return None
+    except ValueError as error:
+        if any(reason in str(error) for reason in _UNDECIDABLE):
+            return None
+        return f"sends {place}, which is not a valid JSON Schema: {error}"
+    return True
+
+
+def _judge_old_schema(schema: JsonObject, place: str) -> Finding:
+    """Judge a schema of a revision without a fixed dialect: either of two dialects will do."""
+    found = _judge_schema(schema, place)
+    if isinstance(found, str) and "$schema" not in schema:
+        older = _judge_schema({"$schema": _DRAFT_07, **schema}, place)
+        return found if isinstance(older, str) else older
+    return found
+
+
+# -- results
+
+
+@check("tools.call.content-type", by=SERVER, kind=RESULT, on=_CALL)
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
+    return combine(_judge_content_block(place, block, step) for place, block in _content(step))
+
+
+def _content(step: Step) -> list[tuple[str, object]]:
+    content = (complete_result(step) or {}).get("content")
+    return [
+        (f"content[{index}]", block)
+        for index, block in enumerate(content if isinstance(content, list) else ())
+    ]
+
+
+def _judge_content_block(place: str, block: object, step: Step) -> Finding:
+    found = judge_type(block, place, step.revision.id)
+    return judge_block(as_object(block), place) if found is True else found
+
+
+@check("tools.embedded-resource.capability", by=SERVER, kind=RESULT, on=_CALL)
+def server_that_embeds_resources_declares_them(step: Step, conversation: Conversation) -> Outcome:
+    declared = conversation.parties[SERVER].capabilities
+    if declared is None or all(
+        as_object(block).get("type") != "resource" for _, block in _content(step)
+    ):
+        return None
+    return "resources" in declared or "embeds a resource without declaring resources"
+
+
+@check("tools.call.structured-content", by=SERVER, kind=RESULT, on=_CALL)
+def result_has_structured_content(step: Step, conversation: Conversation) -> Outcome:
+    # Other values are judged by tools.structured-content.object.
+    return isinstance((complete_result(step) or {}).get("structuredContent"), dict) or None
+
+
+@check("tools.structured-content.also-text", by=SERVER, kind=RESULT, on=_CALL)
+def structured_content_is_also_text(step: Step, conversation: Conversation) -> Outcome:
+    result = complete_result(step) or {}
+    if not _is_structured(result, step):
+        return None
+    accepted = _equivalents(result["structuredContent"])
+    for _, block in _content(step):
+        text = as_object(block).get("text")
+        if isinstance(text, str) and (_parse_json(text) in accepted or [text] in accepted):
+            return True
+    return "sends structuredContent without the same JSON in a text block"
+
+
+def _equivalents(structured: object) -> list[list[object]]:
+    """Return the values that a text may hold: the content, or the only value inside it."""
+    wrapped = structured.values() if isinstance(structured, dict) and len(structured) == 1 else ()
+    return [[structured], *([value] for value in wrapped)]
+
+
+def _is_structured(result: JsonObject, step: Step) -> bool:
+    if is_in_force("tools.structured-content.object", step.revision.id):
+        return isinstance(result.get("structuredContent"), dict)
+    return "structuredContent" in result
+
+
+def _parse_json(text: str) -> list[object]:
+    try:
+        return [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
+
+
+@check("tools.call.structured-conforms", by=SERVER, kind=RESULT, on=_CALL)
+def structured_content_conforms_to_its_schema(step: Step, conversation: Conversation) -> Outcome:
+    result = complete_result(step)
+    name = request_params(step).get("name")
+    if result is None or conversation.memory is None or not isinstance(name, str):
+        return None
+    schema = conversation.memory.tools.get(name, {}).get("outputSchema")
+    if not isinstance(schema, dict) or result.get("isError") is True:
+        return None
+    if "structuredContent" not in result:
+        return (
+            f"answers a call of {quote(name)}, which has an outputSchema, without structuredContent"
+        )
+    return (
+        _judge_conformance(result["structuredContent"], schema, name)
+        if _is_structured(result, step)
+        else None
+    )
+
+
+def _judge_conformance(content: object, schema: JsonObject, name: str) -> Finding:
+    try:
+        wrong = compile_schema(schema)(content)
+    except (MissingExtra, ValueError):
+        return None
+    if wrong is None:
+        return True
+    if wrong.startswith(UNDECIDED) or _is_masked(content):
+        return None
+    return f"sends structuredContent that does not match the outputSchema of {quote(name)}: {wrong}"
+
+
+def _is_masked(value: object) -> bool:
+    """Tell whether a recording hides a part of a value."""
+    if isinstance(value, str):
+        return MASK.search(value) is not None
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_is_masked(item) for item in inner)
