@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord import Context, Principal, Server
-from accord.transports import http_sessions
-from accord.transports.asgi import HttpApp
-from accord.transports.http_exchange import HttpExchange
+from accord.transports.http.server import sessions as http_sessions
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.exchange import HttpExchange
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of
@@ -525,7 +525,7 @@ def test_a_token_that_is_over_ends_no_session_in_which_something_is_under_way():
 
 @pytest.mark.parametrize("stateless", [True, False], ids=["without session", "of one who left"])
 def test_the_end_waits_for_calls(stateless, monkeypatch):
-    monkeypatch.setattr("accord.transports.asgi._LAST_WORDS", 0.0)
+    monkeypatch.setattr("accord.transports.http.server.app._LAST_WORDS", 0.0)
     server = Server("slow")
     began, may_end, ended = asyncio.Event(), asyncio.Event(), []
 

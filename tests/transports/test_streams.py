@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 
 from accord.bindings.sse import Decoder
 from accord.stores import MemoryEventStore
-from accord.transports.streams import Reader, Stream, place_of
+from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 from support.waiting import run, until
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": []}
@@ -74,7 +74,7 @@ def say(stream, *numbers):
     ],
 )
 def test_event_ids_name_their_stream_and_their_place(text, place):
-    assert place_of(text) == place
+    assert parse_event_id(text) == place
 
 
 def test_a_reader_writes_what_there_is_and_then_nothing_runs():
@@ -158,7 +158,7 @@ def test_however_it_is_cut_a_resumed_stream_loses_and_doubles_nothing(steps):
                 found += client.messages()
                 last = client.ids()[-1]
                 client.is_gone.set()
-                assert stream.resume(place_of(last)[1])
+                assert stream.resume(parse_event_id(last)[1])
                 client = Client(stream)
         stream.end()
         await client.task

@@ -10,8 +10,8 @@ from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
 from accord.testing.http_tap import TappedSender
 from accord.testing.recording import Recording
-from accord.transports.asgi import HttpApp
-from accord.transports.http_two_endpoints import STREAM
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.two_endpoints import STREAM
 from accord.transports.wire import Lost, Receive, Watcher
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class _Served:
         try:
             import uvicorn
 
-            from accord.transports.uvicorn_protocol import BoundedProtocol
-            from accord.transports.uvicorn_server import listen
+            from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
+            from accord.transports.http.server.uvicorn_server import listen
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app

@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["Place", "place_of", "write_head"]
+__all__ = ["RequestTarget", "parse_target", "write_head"]
 
 _REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
-class Place(NamedTuple):
+class RequestTarget(NamedTuple):
     """Where a URL leads to."""
 
     host: str
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def place_of(url: str) -> Place:
+def parse_target(url: str) -> RequestTarget:
     """Find out where a URL leads to.
 
     Raises:
@@ -45,10 +45,12 @@ def place_of(url: str) -> Place:
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return Place(host, port, is_safe, target, path, usual, url)
+    return RequestTarget(host, port, is_safe, target, path, usual, url)
 
 
-def write_head(method: str, place: Place, headers: Mapping[str, str], cookies: str) -> bytes:
+def write_head(
+    method: str, place: RequestTarget, headers: Mapping[str, str], cookies: str
+) -> bytes:
     """Write the head of a request, without its length and the blank line.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from accord.bindings.http import Form
-from accord.stores.interfaces import EventStore
+from accord.stores.events import EventStore
 
 __all__ = ["HttpOptions", "Principal"]
 

@@ -12,22 +12,22 @@ from typing import Any, Final, TypeAlias
 
 from accord.bindings import http
 from accord.bindings.gate import Gate, Verdict
-from accord.stores.memory import MemoryEventStore
+from accord.stores.events import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
-from accord.transports.http_bodies import Bodies
-from accord.transports.http_endpoint import DRAINING, HttpEndpoint
-from accord.transports.http_exchange import (
+from accord.transports.http.server.bodies import Bodies
+from accord.transports.http.server.endpoint import DRAINING, HttpEndpoint
+from accord.transports.http.server.exchange import (
     HEADER_BYTES_MOST,
     HEADERS_MOST,
     HttpExchange,
     Scope,
     readable_by,
 )
-from accord.transports.http_options import HttpOptions
-from accord.transports.http_session import HttpSession, Post
-from accord.transports.http_sessions import HttpSessions
-from accord.transports.http_two_endpoints import MESSAGES, STREAM, TwoEndpointForm
-from accord.transports.streams import Reader, Receive, Send, Stream
+from accord.transports.http.server.options import HttpOptions
+from accord.transports.http.server.session import HttpSession, Post
+from accord.transports.http.server.sessions import HttpSessions
+from accord.transports.http.server.stream import Reader, Receive, Send, Stream
+from accord.transports.http.server.two_endpoints import MESSAGES, STREAM, TwoEndpointForm
 
 __all__ = ["HttpApp"]
 

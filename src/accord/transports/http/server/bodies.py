@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from accord.bindings import http
-from accord.transports.http_options import HttpOptions
+from accord.transports.http.server.options import HttpOptions
 
 __all__ = ["Bodies", "Body"]
 

@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 from accord.bindings import http
-from accord.transports.http_callers import Callers, caller_of
-from accord.transports.http_exchange import HttpExchange
-from accord.transports.http_session import HttpSession
-from accord.transports.streams import Stream
+from accord.transports.http.server.callers import Callers, caller_of
+from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.session import HttpSession
+from accord.transports.http.server.stream import Stream
 
 __all__ = ["HttpSessions"]
 

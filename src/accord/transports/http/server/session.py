@@ -10,8 +10,8 @@ from accord.bindings import http, sse
 from accord.bindings.facts import RequestFacts, readable
 from accord.protocol.events import Event
 from accord.protocol.exchange import Exchange
-from accord.transports.http_exchange import HttpExchange
-from accord.transports.streams import Reader, Stream
+from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.stream import Reader, Stream
 from accord.types import RevisionId
 
 __all__ = ["HttpSession", "Post"]

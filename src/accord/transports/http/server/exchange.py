@@ -9,8 +9,8 @@ from accord.bindings import headers as names
 from accord.bindings import http
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.transports.http_bodies import Bodies, Body
-from accord.transports.streams import Receive, Send
+from accord.transports.http.server.bodies import Bodies, Body
+from accord.transports.http.server.stream import Receive, Send
 
 __all__ = [
     "HEADERS_MOST",

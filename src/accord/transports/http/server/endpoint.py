@@ -8,9 +8,9 @@ import msgspec
 from accord.bindings import http
 from accord.bindings.gate import Verdict
 from accord.protocol.events import Event, Refused, RequestReceived
-from accord.transports.http_exchange import LAST_EVENT, SESSION, HttpExchange
-from accord.transports.http_session import HttpSession, Post
-from accord.transports.streams import Reader, Stream, place_of
+from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange
+from accord.transports.http.server.session import HttpSession, Post
+from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 
 __all__ = ["DRAINING", "HttpEndpoint", "asks", "refused_by"]
 
@@ -231,7 +231,7 @@ class HttpEndpoint:
 
     def _resumed(self, session: HttpSession, last: str) -> Stream | http.Refusal:
         """Return the stream of an event, to be read from there on."""
-        place = place_of(last)
+        place = parse_event_id(last)
         stream = None if place is None else session.find_stream(place[0])
         if place is None or stream is None or not stream.resume(place[1]):
             why = f"Last-Event-ID {last[:80]!r} is unknown, or what followed it is no longer kept"

@@ -7,7 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from math import inf
 from typing import Any, Final
 
-from accord.transports.http_session import HttpSession
+from accord.transports.http.server.session import HttpSession
 
 __all__ = ["Callers", "caller_of"]
 

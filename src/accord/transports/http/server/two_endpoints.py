@@ -7,10 +7,10 @@ import msgspec
 
 from accord.bindings import http, sse
 from accord.bindings.gate import Verdict
-from accord.transports.http_endpoint import DRAINING, asks, refused_by
-from accord.transports.http_exchange import HttpExchange, Scope
-from accord.transports.http_session import Post
-from accord.transports.streams import Reader, Stream
+from accord.transports.http.server.endpoint import DRAINING, asks, refused_by
+from accord.transports.http.server.exchange import HttpExchange, Scope
+from accord.transports.http.server.session import Post
+from accord.transports.http.server.stream import Reader, Stream
 
 __all__ = ["MESSAGES", "STREAM", "TwoEndpointForm"]
 

@@ -11,8 +11,8 @@ import uvicorn
 
 from accord.errors import TransportError
 from accord.runtime.main_task import run_to_end
-from accord.transports.ending import exit_at_once, exit_later, take_signals
-from accord.transports.uvicorn_protocol import BoundedProtocol
+from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
+from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
 __all__ = ["END_SLACK", "BoundedServer", "listen", "serve"]
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from accord.bindings import sse
 
 if TYPE_CHECKING:
-    from accord.stores.interfaces import EventStore
+    from accord.stores.events import EventStore
 
-__all__ = ["Reader", "Receive", "Send", "Stream", "place_of"]
+__all__ = ["Reader", "Receive", "Send", "Stream", "parse_event_id"]
 
 log = logging.getLogger("accord.http")
 
@@ -40,7 +40,7 @@ _STALLED: Final = 1.0
 _EVENT_ID: Final = re.compile(r"(\d{1,12})-(\d{1,12})", re.ASCII)
 
 
-def place_of(event_id: str) -> tuple[int, int] | None:
+def parse_event_id(event_id: str) -> tuple[int, int] | None:
     """Return the stream that an event id names, and its number there; None where it is none."""
     found = _EVENT_ID.fullmatch(event_id)
     return None if found is None else (int(found[1]), int(found[2]))
