@@ -472,9 +472,9 @@ def test_a_client_that_leaves_with_a_request_in_line_is_noticed(talk):
             wire = await Wire.to(port)
             named = f"Mcp-Session-Id: {client.session}"
             await wire.send(head(named, method="GET") + head(method="GET", path="/healthz"))
-            await until(lambda: app.readers)
+            await until(lambda: app.state.readers)
             wire.writer.transport.abort()
-            await until(lambda: not app.readers)
+            await until(lambda: not app.state.readers)
             await until(lambda: not app.under_way)
 
     with bounded(app) as port:

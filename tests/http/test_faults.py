@@ -324,12 +324,12 @@ def test_many_sessions_and_streams_cost_little_and_leave_nothing(talk):
                 await stream.listen(session)
             await is_fine(client)
             assert len(app.sessions) == 2_201
-            assert len(app.readers) == 500
+            assert len(app.state.readers) == 500
             for stream in streams:
                 stream.close()
             for session in [*sessions, *more]:
                 await opener.delete(session)
-            while app.readers:
+            while app.state.readers:
                 await asyncio.sleep(0.01)
             assert len(app.sessions) == 1
             assert app.under_way <= 1
@@ -352,7 +352,7 @@ def test_what_nobody_listens_to_is_not_kept_for_ever(talk):
                 await client.answer(call(id, "touch", uri=uri))
             (session,) = app.sessions
             assert sum(each.unread for each in session._standing) < 1_100_000
-            assert app.events.size < 5_000_000
+            assert app.state.events.size < 5_000_000
 
     with bounded(app) as port:
         run(scenario(port), seconds=200)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from accord import Server
-from accord.transports.http.server.callers import caller_of
+from accord.transports.http.server.callers import caller_key
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, notification, request, text_of
@@ -244,7 +244,7 @@ def test_sessions_of_other_callers_that_were_just_used_are_not_ended(talk):
     ],
 )
 def test_a_caller_is_a_principal_or_a_network(one, other, is_same):
-    assert (caller_of(*one) == caller_of(*other)) is is_same
+    assert (caller_key(*one) == caller_key(*other)) is is_same
 
 
 def test_sessions_that_were_never_used_make_room(talk):
@@ -348,9 +348,9 @@ def test_any_origin_can_be_let_in(talk):
     [
         ({"path": "mcp"}, "begins with /"),
         ({"path": "/mcp?a=b"}, "no query"),
-        ({"path": "/sse/", "sse": True}, "'/sse', where something else is served"),
-        ({"path": "/healthz"}, "something else"),
-        ({"cors": ["https://a.example"]}, "allowed_origins says whose pages"),
+        ({"path": "/sse/", "sse": True}, "'/sse', which the app uses already"),
+        ({"path": "/healthz"}, "uses already"),
+        ({"cors": ["https://a.example"]}, "list the origins in allowed_origins"),
         ({"retry": -1}, "0 or more"),
         ({"allowed_hosts": ["https://a.example"]}, "allowed_hosts has 'https://a.example'"),
         ({"answers": "xml"}, "'auto', 'json' or 'stream'"),

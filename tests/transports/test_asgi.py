@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord import Context, Principal, Server
-from accord.transports.http.server import sessions as http_sessions
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.options import HttpOptions
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of
@@ -235,7 +235,7 @@ def test_http_2_has_no_connection_header():
 )
 def test_the_endpoint_is_found_however_the_mount_is_told(root, path):
     app = offer().asgi()
-    assert app._find({"path": path, "root_path": root}) == "/mcp"
+    assert app._resolve({"path": path, "root_path": root}) == "/mcp"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_the_endpoint_is_found_however_the_mount_is_told(root, path):
 )
 def test_elsewhere_nothing_is_found(root, path):
     app = offer().asgi()
-    assert app._find({"path": path, "root_path": root}) == path
+    assert app._resolve({"path": path, "root_path": root}) == path
 
 
 def test_a_fault_of_ours_is_answered_without_details(caplog):
@@ -323,7 +323,7 @@ def test_what_is_complete_before_anything_was_sent_is_sent_at_once(revision):
         assert int(exchange.headers["content-length"]) == len(exchange.body)
         assert [text_of(each) for each in exchange.events] == ["3"]
         # Only where the client has something to resume from, there is something to keep.
-        assert (client.app.events.size > 0) is (revision == "2025-11-25")
+        assert (client.app.state.events.size > 0) is (revision == "2025-11-25")
 
     run(scenario())
 
@@ -357,7 +357,7 @@ def test_a_session_that_ends_during_a_call_says_so():
         client = Asgi(offer().asgi())
         await client.open()
         waiting = client.start("POST", json.dumps(call(1, "wait", name="x")).encode())
-        await until(lambda: client.app.waiting)
+        await until(lambda: client.app.endpoint.waiting)
         streaming = client.start("POST", json.dumps(call(2, "hold", token=1, name="x")).encode())
         await until(lambda: streaming.sent)
         assert (await client.start("DELETE").done()).status == 204
@@ -378,7 +378,7 @@ def test_a_server_that_stops_begins_nothing_new_in_the_second_half_of_its_grace(
         await until(lambda: streaming.sent[1:])
         stopping = asyncio.create_task(client.app.stop())
         assert text_of((await client.post(call(2, "add", a=1, b=2))).json) == "3"
-        await until(lambda: client.app.is_draining)
+        await until(lambda: client.app.state.is_draining)
         refused = await client.post(call(3, "add", a=1, b=2))
         assert (refused.status, refused.headers.get("retry-after")) == (503, "1"), refused.body
         scope = client.scope("POST", "/messages") | {"query_string": f"session_id={place}".encode()}
@@ -423,7 +423,7 @@ def test_a_client_of_the_older_form_that_reads_nothing_is_let_go():
 @pytest.fixture
 def brief(monkeypatch):
     """Streams are kept for no time at all."""
-    monkeypatch.setattr(http_sessions, "_KEPT", -1.0)
+    monkeypatch.setattr("accord.transports.http.server.stream._RETIRED_FOR", -1.0)
 
 
 def test_streams_that_nobody_came_back_for_are_forgotten(brief):
@@ -433,10 +433,10 @@ def test_streams_that_nobody_came_back_for_are_forgotten(brief):
         exchange = await client.post(call(1, "count", token="t", to=2))
         app = client.app
         (session,) = app.sessions
-        assert app.events.size > 0
+        assert app.state.events.size > 0
         assert session.find_stream(1) is not None
-        app.sessions.sweep(app.now())
-        assert (app.events.size, session.streams) == (0, None)
+        app.state.retired.sweep(app.state.now())
+        assert (app.state.events.size, session.streams) == (0, None)
         again = await client.start("GET", b"", last_event_id=exchange.ids[0]).done()
         assert again.status == 400
 
@@ -444,7 +444,7 @@ def test_streams_that_nobody_came_back_for_are_forgotten(brief):
 
 
 def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
-    monkeypatch.setattr(http_sessions, "_UNOPENED_MOST", 0.0)
+    monkeypatch.setattr("accord.transports.http.server.sessions._UNOPENED_MOST", 0.0)
 
     async def scenario():
         client = Asgi(offer().asgi(sessions=3))
@@ -453,7 +453,7 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
         app = client.app
         assert len(app.sessions) == 2
         await asyncio.sleep(0.01)
-        app.sessions.sweep(app.now())
+        app.sessions.sweep(app.state.now())
         assert [each.id for each in app.sessions] == [client.session]
         # What has ended makes no room a second time.
         monkeypatch.undo()
@@ -470,7 +470,7 @@ def test_a_session_that_was_just_begun_has_time_to_be_used():
     async def scenario():
         app = offer().asgi()
         await Asgi(app).post(initialize())
-        app.sessions.sweep(app.now() + 1)
+        app.sessions.sweep(app.state.now() + 1)
         assert len(app.sessions) == 1
 
     run(scenario())
@@ -481,8 +481,8 @@ def test_a_session_that_is_used_now_and_then_goes_on():
         app = offer().asgi(session_idle=100.0)
         client = Asgi(app)
         await client.open()
-        began = app.now()
-        app.now = lambda: began + 90
+        began = app.state.now()
+        app.state.now = lambda: began + 90
         assert (await client.post(request(1, "ping"))).status == 200
         app.sessions.sweep(began + 180)
         assert (await client.post(request(2, "ping"))).status == 200
@@ -492,17 +492,15 @@ def test_a_session_that_is_used_now_and_then_goes_on():
     run(scenario())
 
 
-def test_what_a_request_asks_for_goes_on_as_long_as_its_token_is_good():
-    app = offer().asgi()
-
+def test_streams_of_a_request_last_until_its_token_expires():
     def seconds(expires_at):
         ann = Principal("ann", expires_at=expires_at)
         scope = {"method": "GET", "headers": [], "accord.principal": ann}
-        return app.sessions.lease(HttpExchange(app, scope, None, None)) - app.now()
+        return HttpExchange(HttpOptions(), scope, None, None).expiry(1000.0) - 1000.0
 
     assert seconds(None) == math.inf
     assert 100 < seconds(time.time() + 600) <= 600
-    # Whoever verified it allows for clocks that differ.
+    # Verifiers allow for clocks that differ.
     assert 0 < seconds(time.time() - 5) <= 60
 
 
@@ -511,14 +509,14 @@ def test_a_token_that_is_over_ends_no_session_in_which_something_is_under_way():
         client = Asgi(offer().asgi())
         await client.open()
         (session,) = client.app.sessions
-        session.ends_at = now = client.app.now()
+        session.ends_at = now = client.app.state.now()
         waiting = client.start("POST", json.dumps(call(1, "wait", name="x")).encode())
         await until(lambda: session.session.dispatcher.running)
         assert not session.is_due(now)
         await client.post(call(2, "free", name="x"))
         await waiting.done()
         assert session.is_due(now)
-        assert not client.app.waiting
+        assert not client.app.endpoint.waiting
 
     run(scenario())
 
@@ -544,12 +542,12 @@ def test_the_end_waits_for_calls(stateless, monkeypatch):
         calling = client.start("POST", json.dumps(call(1, "slow", token="t")).encode())
         await began.wait()
         if not stateless:
-            next(iter(app.waiting)).open_stream()
+            next(iter(app.endpoint.waiting)).open_stream()
             await until(lambda: calling.sent)
             calling.disconnect()
             await calling.done()
         stopping = asyncio.create_task(app.stop())
-        await until(lambda: app.is_stopping)
+        await until(lambda: app.state.is_stopping)
         await asyncio.sleep(0.05)
         may_end.set()
         await stopping
@@ -608,7 +606,12 @@ def test_an_ended_session_leaves_nothing_behind():
         await client.start("DELETE").done()
         await listening.done()
         app = client.app
-        assert (len(app.sessions), app.events.size, app.readers, app.under_way) == (0, 0, set(), 0)
+        assert (len(app.sessions), app.state.events.size, app.state.readers, app.under_way) == (
+            0,
+            0,
+            set(),
+            0,
+        )
         assert len(app.server.sessions) <= 1  # until it is collected
 
     run(scenario())
@@ -625,7 +628,7 @@ def test_what_was_said_too_late_goes_nowhere_without_a_session():
         assert text_of((await client.post(call(1, "note_later", name="x"))).json) == "soon"
         await client.post(call(1, "free", name="x"))
         await asyncio.sleep(0)
-        assert client.app.events.size == 0
+        assert client.app.state.events.size == 0
 
     run(scenario())
 

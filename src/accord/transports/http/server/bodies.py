@@ -1,17 +1,21 @@
-"""The bodies of requests that are being read: how long they may take, how much they may hold."""
+"""Reading the bodies of requests: how long they may take, how many bytes they may hold."""
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Container, Generator
+from types import CoroutineType
+from typing import Any, Final
 
 from accord.bindings import http
-from accord.transports.http.server.options import HttpOptions
+from accord.transports.http.server.asgi import Message
+from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange
+from accord.transports.http.server.state import AppState
 
-__all__ = ["Bodies", "Body"]
-
-# A body whose next bytes have not come for this long gives its room to one whose bytes come.
+# A body that has received nothing for this long makes room for one that still receives.
 _STUCK: Final = 1.0
-# How much longer than a silence a body may stay below the least rate: connections vary.
+# How many times `body_timeout` a body may stay below `body_rate`: the speed of connections varies.
 _LENIENCY: Final = 3
+# Shorter bodies are within any sensible limit.
+_BRIEF: Final = 4096
 _SILENT: Final = http.Refusal(408, "the body did not arrive in time (body_timeout)")
 _SLOW: Final = http.Refusal(408, "the body arrives too slowly (body_rate)")
 
@@ -21,7 +25,7 @@ class Body:
 
     __slots__ = ("deadline", "heard", "refusal", "size", "task")
 
-    def __init__(self, task: "asyncio.Task[object]", now: float, deadline: float) -> None:
+    def __init__(self, task: asyncio.Task[object], now: float, deadline: float) -> None:
         self.task = task
         self.heard = now
         self.deadline = deadline
@@ -30,17 +34,24 @@ class Body:
 
 
 class Bodies:
-    """All bodies that are being read.
+    """Reads bodies, and limits those that are being read.
 
-    A body is given up when nothing of it has come for `body_timeout`, or when it comes more slowly
-    than `body_rate` for longer than three times that. All together hold no more than
+    Reading stops when no byte has arrived for `body_timeout`, or when bytes arrive more slowly than
+    `body_rate` for longer than three times that. All bodies together hold no more than
     `bodies_bytes`: above that, those that are stuck make room, or else the newest is refused.
 
     Args:
-        options: those limits.
+        state: of the app; its options and its clock count.
+        sessions: the open sessions, by the value of the header.
     """
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, state: AppState, sessions: Container[bytes | None]) -> None:
+        options = state.options
+        self._state = state
+        self._sessions = sessions
+        self._is_stateless = options.stateless
+        self._message_bytes = state.server.limits.message_bytes
+        self._opening_bytes = options.opening_bytes
         self._silence = options.body_timeout
         self._rate = options.body_rate
         self._patience = _LENIENCY * options.body_timeout
@@ -53,15 +64,101 @@ class Bodies:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, now: float) -> Body:
-        """Take note that the current task waits for a body."""
+    # -- reading
+
+    def read(self, exchange: HttpExchange) -> bytes | Awaitable[bytes | None]:
+        """Return the body if it is there, as small ones are; else what to await.
+
+        That returns None when the request was refused or its client is gone.
+        """
+        length = exchange.headers.get(LENGTH)
+        if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
+            limit, setting = self._limit(exchange)
+            if int(length[:20]) > limit:
+                return _refuse(exchange, limit, setting)
+        waiting = exchange.receive()
+        if type(waiting) is not CoroutineType:
+            return self._wait(exchange, waiting)
+        try:
+            first = waiting.send(None)
+        except StopIteration as done:
+            message: Message = done.value
+        else:
+            return self._wait(exchange, _Resumed(waiting, first))
+        if message["type"] != "http.request" or message.get("more_body"):
+            return self._wait(exchange, None, message)
+        body = bytes(message.get("body", b""))
+        if len(body) > _BRIEF:
+            limit, setting = self._limit(exchange)
+            if len(body) > limit:
+                return _refuse(exchange, limit, setting)
+        return body
+
+    def _limit(self, exchange: HttpExchange) -> tuple[int, str]:
+        """Return how many bytes the body may have, and the setting that limits it."""
+        limit, least = self._message_bytes, self._opening_bytes
+        has_session = exchange.has_session or self._is_stateless
+        if has_session or limit <= least or exchange.headers.get(SESSION) in self._sessions:
+            return limit, "message_bytes"
+        return least, "opening_bytes, before there is a session"
+
+    async def _wait(
+        self,
+        exchange: HttpExchange,
+        waiting: Awaitable[Message] | None,
+        message: Message | None = None,
+    ) -> bytes | None:
+        """Wait for a body within the limits: for its first message, or for what follows that."""
+        body = self._begin()
+        try:
+            if waiting is not None:
+                message = await waiting
+            if message is None or message["type"] != "http.request":
+                return None
+            limit, setting = self._limit(exchange)
+            return await self._read_rest(exchange, message, body, limit, setting)
+        except asyncio.CancelledError:
+            if body.refusal is None:
+                raise
+            body.task.uncancel()
+            await exchange.refuse(body.refusal, close=True)
+            return None
+        finally:
+            self._end(body)
+
+    async def _read_rest(
+        self, exchange: HttpExchange, message: Message, body: Body, limit: int, setting: str
+    ) -> bytes | None:
+        chunks: list[bytes] = []
+        while message["type"] == "http.request":
+            chunk = message.get("body", b"")
+            chunks.append(chunk)
+            refusal = self._add(body, len(chunk))
+            if body.size > limit:
+                chunks.clear()
+                await _refuse(exchange, limit, setting)
+                return None
+            if refusal is not None:
+                chunks.clear()
+                await exchange.refuse(refusal, close=True)
+                return None
+            if not message.get("more_body"):
+                return b"".join(chunks)
+            message = await exchange.receive()
+        return None
+
+    # -- limits
+
+    def _begin(self) -> Body:
         task = asyncio.current_task()
         assert task is not None
+        now = self._state.now()
         body = self._under_way[task] = Body(task, now, now + self._patience)
         return body
 
-    def add(self, body: Body, size: int, now: float) -> http.Refusal | None:
-        """Take note of bytes that have come; returns why they are too many."""
+    def _add(self, body: Body, size: int) -> http.Refusal | None:
+        """Count bytes that have arrived; return the refusal if they are too many."""
+        now = self._state.now()
         body.heard = now
         body.size += size
         body.deadline = min(body.deadline + size / self._rate, now + self._patience)
@@ -74,14 +171,13 @@ class Bodies:
             self._give_up(stuck, self._full)
         return None
 
-    def end(self, body: Body) -> None:
-        """Take note that a body is read no more."""
+    def _end(self, body: Body) -> None:
         self._under_way.pop(body.task, None)
         self.size -= body.size
         body.size = 0
 
     def tick(self, now: float) -> None:
-        """Give up bodies that take too long."""
+        """Refuse bodies that take too long."""
         for body in list(self._under_way.values()):
             if now - body.heard >= self._silence:
                 self._give_up(body, _SILENT)
@@ -89,11 +185,40 @@ class Bodies:
                 self._give_up(body, _SLOW)
 
     def stop(self, refusal: http.Refusal) -> None:
-        """Give up all of them."""
+        """Refuse all of them."""
         for body in list(self._under_way.values()):
             self._give_up(body, refusal)
 
     def _give_up(self, body: Body, refusal: http.Refusal) -> None:
-        self.end(body)
+        self._end(body)
         body.refusal = refusal
         body.task.cancel()
+
+
+async def _refuse(exchange: HttpExchange, limit: int, setting: str) -> None:
+    why = f"body exceeds {limit} bytes ({setting})"
+    await exchange.refuse(http.Refusal(413, why), close=True)
+
+
+class _Resumed:
+    """A coroutine that was started by hand, to be awaited from where it waits."""
+
+    __slots__ = ("_first", "_work")
+
+    def __init__(self, work: "CoroutineType[object, object, Message]", first: object) -> None:
+        self._work = work
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        waits_for = self._first
+        try:
+            while True:
+                try:
+                    outcome = yield waits_for
+                except BaseException as error:
+                    waits_for = self._work.throw(error)
+                else:
+                    waits_for = self._work.send(outcome)
+        except StopIteration as done:
+            message: Message = done.value
+            return message

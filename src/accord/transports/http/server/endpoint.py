@@ -1,23 +1,26 @@
 """Streamable HTTP: the one endpoint with POST, GET and DELETE."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from accord.bindings import http
 from accord.bindings.gate import Verdict
 from accord.protocol.events import Event, Refused, RequestReceived
+from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange
-from accord.transports.http.server.session import HttpSession, Post
+from accord.transports.http.server.post import PostResponse
+from accord.transports.http.server.session import HttpSession
+from accord.transports.http.server.sessions import HttpSessions
+from accord.transports.http.server.state import AppState
 from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 
-__all__ = ["DRAINING", "HttpEndpoint", "asks", "refused_by"]
-
 _STATELESS: Final = "POST, OPTIONS"
+# Seconds after which a silent call becomes a stream, if clients could resume that stream.
+_LONG: Final = 1.0
 
-
-# What has not begun yet can as well begin elsewhere, or later.
+# A request that has not begun can be sent to another server, or later.
 DRAINING: Final = http.Refusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 
 
@@ -33,33 +36,33 @@ class _Fault(msgspec.Struct):
     code: int
 
 
-class _Outcome(msgspec.Struct):
+class _ErrorReply(msgspec.Struct):
     error: _Fault
     id: int | str | None = None
 
 
-_read_outcomes: Final = msgspec.json.Decoder(_Outcome | list[_Outcome]).decode
-# What comes of a message that is none, or not at this point.
+_read_errors: Final = msgspec.json.Decoder(_ErrorReply | list[_ErrorReply]).decode
+# The codes of errors for messages that are malformed, or not allowed at this point.
 _MALFORMED: Final = (-32700, -32600)
 
 
-def _answers(refusal: bytes) -> bool:
-    """Whether errors answer requests that could be read, and not a message that is wrong."""
-    found = _read_outcomes(refusal)
-    outcomes = found if isinstance(found, list) else [found]
-    return any(each.id is not None and each.error.code not in _MALFORMED for each in outcomes)
+def _answers_request(refusal: bytes) -> bool:
+    """Whether an error answers a request that could be read."""
+    found = _read_errors(refusal)
+    errors = found if isinstance(found, list) else [found]
+    return any(each.id is not None and each.error.code not in _MALFORMED for each in errors)
 
 
-def _opens(body: bytes) -> bool | None:
-    """Whether a message is `initialize`; None where it cannot be read."""
+def _is_initialize(body: bytes) -> bool | None:
+    """Whether a message is `initialize`; None if it cannot be read."""
     try:
         return _peek(body).method == "initialize"
     except (ValueError, RecursionError):
         return None
 
 
-def asks(body: bytes) -> bool:
-    """Whether a message is a request that could be read."""
+def is_request(body: bytes) -> bool:
+    """Whether a message is a request that can be read."""
     try:
         peek = _peek(body)
     except (ValueError, RecursionError):
@@ -67,26 +70,44 @@ def asks(body: bytes) -> bool:
     return peek.method is not None and peek.id is not None
 
 
-class HttpEndpoint:
-    """The endpoint of Streamable HTTP."""
+def refusal_reason(events: Sequence[Event]) -> str | None:
+    """Return why every message of a body was refused; None if one was accepted."""
+    reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
+    return reasons[0] if reasons and len(reasons) == len(events) else None
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._is_stateless: bool = app.options.stateless
-        self.allowed = _STATELESS if self._is_stateless else http.ALLOWED
+
+class HttpEndpoint:
+    """The endpoint of Streamable HTTP.
+
+    Args:
+        state: of the app.
+        sessions: those of the app.
+        bodies: reads the bodies of requests.
+
+    Attributes:
+        waiting: the responses that wait for their answer, and when a tick first saw them.
+    """
+
+    def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._bodies = bodies
+        self._is_stateless = state.options.stateless
+        self._allowed = _STATELESS if self._is_stateless else http.ALLOWED
+        self.waiting: dict[PostResponse, float | None] = {}
 
     def serve(self, exchange: HttpExchange, verdict: Verdict) -> Awaitable[None]:
-        """Serve a request whose origin is allowed."""
-        if type(exchange) is Post:
+        """Serve a request from an allowed origin."""
+        method = exchange.method
+        if method == "POST":
             if verdict.refusal is not None:
                 return exchange.refuse(verdict.refusal)
             return self._post(exchange, verdict)
-        method = exchange.method
         if method == "OPTIONS":
-            return exchange.preflight(self.allowed)
+            return exchange.preflight(self._allowed)
         if method not in ("GET", "DELETE") or self._is_stateless:
             why = f"{method[:20]} is not allowed here"
-            return exchange.refuse(http.Refusal(405, why, headers=(("allow", self.allowed),)))
+            return exchange.refuse(http.Refusal(405, why, headers=(("allow", self._allowed),)))
         refusal = verdict.refusal
         if refusal is None and isinstance(verdict.revision, http.Refusal):
             refusal = verdict.revision
@@ -94,17 +115,30 @@ class HttpEndpoint:
             return exchange.refuse(refusal)
         return self._get(exchange) if method == "GET" else self._delete(exchange)
 
+    def tick(self, now: float) -> None:
+        """Answer long silent calls as streams: comments keep those open."""
+        for post, noticed in list(self.waiting.items()):
+            if noticed is None:
+                self.waiting[post] = now
+            elif post.form != "json" and now - noticed >= self._patience(post):
+                post.open_stream()
+
+    def _patience(self, post: PostResponse) -> float:
+        keep_alive = self._state.options.keep_alive
+        return min(_LONG, keep_alive) if post.is_primed else keep_alive
+
     # -- POST
 
-    async def _post(self, post: Post, verdict: Verdict) -> None:
-        read = post.body()
+    async def _post(self, exchange: HttpExchange, verdict: Verdict) -> None:
+        read = self._bodies.read(exchange)
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
-        session = self._session_for(post, body, verdict)
+        session = self._session_for(exchange, body, verdict)
         if type(session) is http.Refusal:
-            return await post.refuse(session)
-        events = post.begin(session, verdict.form, body)
+            return await exchange.refuse(session)
+        post = PostResponse(exchange, session, verdict.form)
+        events = post.receive(body)
         if len(events) != 1:
             post.is_batch = True
             if not any(event.__class__ is RequestReceived for event in events):
@@ -114,7 +148,11 @@ class HttpEndpoint:
         elif events[0].__class__ is not RequestReceived:
             return await self._accept(post, events)
         if not post.is_over and post.stream is None:
-            await post.settled()
+            self.waiting[post] = None
+            try:
+                await post.wait()
+            finally:
+                del self.waiting[post]
         if session.is_kept:
             return await self._answer(post)
         if session.id:
@@ -124,53 +162,55 @@ class HttpEndpoint:
         finally:
             session.let_go()
 
-    def _session_for(self, post: Post, body: bytes, verdict: Verdict) -> HttpSession | http.Refusal:
+    def _session_for(
+        self, exchange: HttpExchange, body: bytes, verdict: Verdict
+    ) -> HttpSession | http.Refusal:
         """Find the session of a request, or begin one for `initialize`."""
-        app, revision = self._app, verdict.revision
-        if app.is_draining and asks(body):
+        state, revision = self._state, verdict.revision
+        if state.is_draining and is_request(body):
             return DRAINING
-        named = None if self._is_stateless else post.headers.get(SESSION)
-        if named is not None:
+        key = None if self._is_stateless else exchange.headers.get(SESSION)
+        if key is not None:
             if type(revision) is http.Refusal:
                 return revision
-            found: HttpSession | http.Refusal = app.sessions.find(named, post)
-            return found
-        opens = _opens(body)
+            return self._sessions.find(key, exchange)
+        opens = _is_initialize(body)
         if opens and not self._is_stateless:
-            # Which revision is spoken from now on is being negotiated.
-            begun: HttpSession | http.Refusal = app.sessions.begin(post)
-            return begun
+            # `initialize` negotiates the revision; the header is ignored.
+            return self._sessions.begin(exchange)
         if isinstance(revision, http.Refusal):
             if opens is False:
                 return revision
         elif self._is_stateless and not opens:
-            return HttpSession(app, revision=revision.id)
+            return HttpSession(state, revision=revision.id)
         elif opens is False:  # session.id.missing-400
             return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
-        # An opening that opens nothing, or what cannot be read: a session of its own says so.
-        return HttpSession(app)
+        # `initialize` without sessions, or an unreadable message: a session of one message
+        # answers it.
+        return HttpSession(state)
 
-    async def _accept(self, post: Post, events: Sequence[Event]) -> None:
-        """Answer a POST without requests."""
+    async def _accept(self, post: PostResponse, events: Sequence[Event]) -> None:
+        """Respond to a POST without requests."""
+        exchange = post.exchange
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusal is not None:
-            if not _answers(post.refusal):
-                return await post.json(post.refusal, status=400)
+            if not _answers_request(post.refusal):
+                return await exchange.json(post.refusal, status=400)
             # Clients take an error status for a failure of the transport, and read no further.
             post.reply = post.refusal
             return await self._answer(post)
-        why = refused_by(events)
+        why = refusal_reason(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
-            return await post.refuse(http.Refusal(400, why))
-        return await post.empty(202)  # http.post.accepted-202
+            return await exchange.refuse(http.Refusal(400, why))
+        return await exchange.empty(202)  # http.post.accepted-202
 
-    async def _answer_first(self, post: Post) -> None:
-        """Answer the first request of a session; only if it opened one, the session is kept."""
+    async def _answer_first(self, post: PostResponse) -> None:
+        """Answer the first request of a session; keep the session if that opened it."""
         session = post.owner
         if session.session.is_begun and session.session.dispatcher.closed is None:
             session.is_kept = True
-            self._app.sessions.keep(session)
+            self._sessions.keep(session)
             await self._answer(post, session.id)
             return
         try:
@@ -178,87 +218,81 @@ class HttpEndpoint:
         finally:
             session.let_go()
 
-    def _answer(self, post: Post, new_session: str | None = None) -> Awaitable[None]:
-        stream, reply = post.stream, post.reply
+    def _answer(self, post: PostResponse, new_session: str | None = None) -> Awaitable[None]:
+        stream, reply, exchange = post.stream, post.reply, post.exchange
         if stream is not None and not stream.is_ended:
-            return post.read(new_session).follow(post.receive)
+            head = exchange.stream_head(new_session)
+            reader = Reader(stream, exchange.send, head, self._state.readers)
+            stream.attach(reader)
+            return reader.follow(exchange.receive)
         if stream is not None or (
-            reply is not None and post.form == "stream" and post.denial is None
+            reply is not None and post.form == "stream" and exchange.denial is None
         ):
-            return post.whole_stream(post.events(), session=new_session)
+            return exchange.whole_stream(post.complete_stream(), session=new_session)
         if reply is not None:
-            return post.json(reply, session=new_session)
-        return self._unanswered(post)
+            return exchange.json(reply, session=new_session)
+        return self._end_unanswered(post)
 
-    async def _unanswered(self, post: Post) -> None:
-        """End a request that was cancelled, or whose session has ended."""
+    def _end_unanswered(self, post: PostResponse) -> Awaitable[None]:
+        """Respond to a request that was cancelled, or whose session has ended."""
+        exchange = post.exchange
         if post.owner.session.dispatcher.closed is None:
-            if post.form == "json":
-                await post.empty(202)
-            else:
-                await post.whole_stream(b"")
-        elif self._app.is_stopping:
-            await post.refuse(http.Refusal(503, "the server is stopping", code=-32000))
-        else:
-            await post.refuse(http.Refusal(404, "the session has ended; initialize anew"))
+            return exchange.empty(202) if post.form == "json" else exchange.whole_stream(b"")
+        if self._state.is_stopping:
+            return exchange.refuse(http.Refusal(503, "the server is stopping", code=-32000))
+        return exchange.refuse(http.Refusal(404, "the session has ended; initialize anew"))
 
     # -- GET and DELETE
 
     async def _get(self, exchange: HttpExchange) -> None:
-        session = self._named(exchange)
+        session = self._find_session(exchange)
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
         last = exchange.header(LAST_EVENT)
-        stream = session.listen() if last is None else self._resumed(session, last)
+        stream = session.listen() if last is None else self._resume(session, last)
         if isinstance(stream, http.Refusal):
             return await exchange.refuse(stream)
         if stream.count == 0 and session.session.endpoint.revision.priming_event:
             stream.prime()
-        reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
-        if session.has_standing(stream):
-            # Whoever listens comes back with the next token, and goes on where this one ends.
-            ends_at: float = self._app.sessions.lease(exchange)
-            reader.is_due = lambda now: now >= ends_at
+        state = self._state
+        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        if session.is_standing(stream):
+            # The client comes back with its next token, and resumes the stream.
+            expiry = exchange.expiry(state.now())
+            reader.is_due = lambda now: now >= expiry
             reader.is_admitted = exchange.is_admitted
         stream.attach(reader)
-        self._app.lasting += 1
+        state.listening += 1
         try:
             await reader.follow(exchange.receive)
         finally:
-            self._app.lasting -= 1
-            session.used = self._app.now()
+            state.listening -= 1
+            session.used = state.now()
         return None
 
-    def _resumed(self, session: HttpSession, last: str) -> Stream | http.Refusal:
+    def _resume(self, session: HttpSession, last: str) -> Stream | http.Refusal:
         """Return the stream of an event, to be read from there on."""
-        place = parse_event_id(last)
-        stream = None if place is None else session.find_stream(place[0])
-        if place is None or stream is None or not stream.resume(place[1]):
-            why = f"Last-Event-ID {last[:80]!r} is unknown, or what followed it is no longer kept"
+        found = parse_event_id(last)
+        stream = None if found is None else session.find_stream(found[0])
+        if found is None or stream is None or not stream.resume(found[1]):
+            why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
             return http.Refusal(400, why)
         if stream.is_ended and not stream.backlog:
-            # A call that was cancelled has no answer. Some clients ask for it over and over, as
-            # long as they get a stream; none is offered any more. (http.get.stream-or-405)
-            why = f"nothing follows Last-Event-ID {last[:80]!r}: the stream has ended"
-            return http.Refusal(405, why, headers=(("allow", self.allowed),))
+            # A cancelled call has no answer. Some clients ask for it over and over while they get
+            # a stream; so they get none. (http.get.stream-or-405)
+            why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
+            return http.Refusal(405, why, headers=(("allow", self._allowed),))
         return stream
 
     async def _delete(self, exchange: HttpExchange) -> None:
-        session = self._named(exchange)
+        session = self._find_session(exchange)
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
-        self._app.sessions.end(session)
+        self._sessions.end(session)
         return await exchange.empty(204)
 
-    def _named(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
-        named = exchange.headers.get(SESSION)
-        if named is None:
+    def _find_session(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+        key = exchange.headers.get(SESSION)
+        if key is None:
             return http.Refusal(400, "Mcp-Session-Id is missing")
-        found: HttpSession | http.Refusal = self._app.sessions.find(named, exchange)
-        return found
-
-
-def refused_by(events: Sequence[Event]) -> str | None:
-    """Say why nothing of a message could be accepted; None where something could."""
-    reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
-    return reasons[0] if reasons and len(reasons) == len(events) else None
+        return self._sessions.find(key, exchange)

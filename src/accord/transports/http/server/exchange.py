@@ -1,34 +1,20 @@
 """One HTTP request and its response, on the ASGI interface."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
-from types import CoroutineType
-from typing import Any, Final, TypeAlias
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from math import inf
+from typing import Final
 
 from accord.bindings import headers as names
 from accord.bindings import http
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.transports.http.server.bodies import Bodies, Body
-from accord.transports.http.server.stream import Receive, Send
-
-__all__ = [
-    "HEADERS_MOST",
-    "HEADER_BYTES_MOST",
-    "LAST_EVENT",
-    "SESSION",
-    "Headers",
-    "HttpExchange",
-    "Scope",
-    "readable_by",
-]
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Headers: TypeAlias = list[tuple[bytes, bytes]]
+from accord.transports.http.server.asgi import Headers, Message, Receive, Scope, Send
+from accord.transports.http.server.options import HttpOptions
 
 SESSION: Final = names.SESSION.encode()
 LAST_EVENT: Final = names.LAST_EVENT.encode()
-_LENGTH: Final = b"content-length"
+LENGTH: Final = b"content-length"
 _ASKED_HEADERS: Final = b"access-control-request-headers"
 
 _JSON: Final = (b"content-type", b"application/json")
@@ -41,188 +27,115 @@ _NO_STORE: Final = (b"cache-control", b"no-store")
 _CLOSE: Final = (b"connection", b"close")
 _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _PREFLIGHT_AGE: Final = b"600"
-# Far more than browsers and proxies send.
+# Far more than browsers and proxies send; nginx and Apache take 32 KiB and 100 headers or less.
 HEADERS_MOST: Final = 200
 HEADER_BYTES_MOST: Final = 64 * 1024
-# Bodies of less are within any limit that makes sense.
-_BRIEF: Final = 4096
+# Verifiers accept tokens for about this long after they expire; streams last as long then.
+_LEEWAY: Final = 60.0
 
 
 class HttpExchange:
-    """One HTTP request and its response.
+    """One HTTP request, and the ways to respond to it.
 
     Args:
-        app: the app that serves it; its options and its clock count.
+        options: of the app that serves it.
         scope: the request.
-        receive: reads its body, and tells that the client is gone.
+        receive: reads its body, and reports when the client disconnects.
         send: writes the response.
     """
 
+    # Whether its session has been found before its body is read.
+    has_session = False
+    # Whether the response has begun.
     is_begun = False
+    # The header of a response with status 403, in place of the status of the answer.
     denial: tuple[bytes, bytes] | None = None
 
-    def __init__(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
-        self.app = app
+    def __init__(self, options: HttpOptions, scope: Scope, receive: Receive, send: Send) -> None:
+        self.options = options
         self.scope = scope
         self.method: str = scope["method"]
         self.receive = receive
         self.send = send
-        given = scope["headers"]
+        given: Headers = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(given)
         if len(self.headers) != len(given):
             self._join(given)
 
     def _join(self, given: Headers) -> None:
-        """Make one of headers that came twice: with both values, and so none that is allowed."""
+        """Join repeated headers, so that no allow-list matches them."""
         found: dict[bytes, list[bytes]] = {}
         for name, value in given:
             found.setdefault(name, []).append(value)
         self.headers = {name: b", ".join(values) for name, values in found.items()}
 
-    @property
-    def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
-        """What a guard around us says of the token later on; None where there is no guard."""
-        found: Callable[[], Awaitable[bool]] | None = self.scope.get("accord.admitted")
-        return found
-
     def header(self, name: bytes) -> str | None:
-        """Return the text of a header that the app reads."""
+        """Return a header as text."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
-    # -- the body
+    # -- the caller
 
-    # Whether the session that it belongs to has been found.
-    is_known = False
+    @property
+    def principal(self) -> Hashable:
+        """The caller, as the option `principal` or the guard around the app names it."""
+        if self.options.principal is None:
+            found: Hashable = self.scope.get("accord.principal")
+            return found
+        return self.options.principal(self.scope)
 
-    def body(self) -> bytes | Awaitable[bytes | None]:
-        """Read the body: returns it if it is there, as small ones are, else what to wait for.
+    @property
+    def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
+        """Verifies the request's token again; None without a guard around the app."""
+        found: Callable[[], Awaitable[bool]] | None = self.scope.get("accord.admitted")
+        return found
 
-        Whoever waits gets None where the request was refused or the client is gone.
-        """
-        length = self.headers.get(_LENGTH)
-        if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
-            limit, setting = self._limit()
-            if int(length[:20]) > limit:
-                return self._refuse_body(limit, setting)
-        waiting = self.receive()
-        if type(waiting) is not CoroutineType:
-            return self._patiently(waiting)
-        try:
-            first = waiting.send(None)
-        except StopIteration as done:
-            message = done.value
-        else:
-            return self._patiently(_Resumed(waiting, first))
-        if message["type"] != "http.request" or message.get("more_body"):
-            return self._patiently(None, message)
-        body = bytes(message.get("body", b""))
-        if len(body) > _BRIEF:
-            limit, setting = self._limit()
-            if len(body) > limit:
-                return self._refuse_body(limit, setting)
-        return body
-
-    def _limit(self) -> tuple[int, str]:
-        """Return how many bytes the body may have, and the setting that says so."""
-        app = self.app
-        limit, least = app.server.limits.message_bytes, app.options.opening_bytes
-        is_known = self.is_known or app.options.stateless
-        if is_known or limit <= least or self.headers.get(SESSION) in app.sessions:
-            return limit, "message_bytes"
-        return least, "opening_bytes, before there is a session"
-
-    async def _refuse_body(self, limit: int, setting: str) -> None:
-        why = f"body exceeds {limit} bytes ({setting})"
-        await self.refuse(http.Refusal(413, why), close=True)
-
-    async def _patiently(
-        self,
-        waiting: Awaitable[MutableMapping[str, Any]] | None,
-        message: MutableMapping[str, Any] | None = None,
-    ) -> bytes | None:
-        """Wait for a body, but not for ever: for its beginning, or for what follows that."""
-        bodies: Bodies = self.app.bodies
-        body = bodies.begin(self.app.now())
-        try:
-            if waiting is not None:
-                message = await waiting
-            if message is None or message["type"] != "http.request":
-                return None
-            return await self._rest(message, bodies, body)
-        except asyncio.CancelledError:
-            if body.refusal is None:
-                raise
-            body.task.uncancel()
-            await self.refuse(body.refusal, close=True)
-            return None
-        finally:
-            bodies.end(body)
-
-    async def _rest(
-        self, message: MutableMapping[str, Any], bodies: Bodies, body: Body
-    ) -> bytes | None:
-        limit, setting = self._limit()
-        chunks: list[bytes] = []
-        while message["type"] == "http.request":
-            chunk = message.get("body", b"")
-            chunks.append(chunk)
-            refusal = bodies.add(body, len(chunk), self.app.now())
-            if body.size > limit:
-                chunks.clear()
-                await self._refuse_body(limit, setting)
-                return None
-            if refusal is not None:
-                chunks.clear()
-                await self.refuse(refusal, close=True)
-                return None
-            if not message.get("more_body"):
-                return b"".join(chunks)
-            message = await self.receive()
-        return None
+    def expiry(self, now: float) -> float:
+        """Return when the request's token expires; its streams end then."""
+        expires_at: float | None = getattr(self.principal, "expires_at", None)
+        if expires_at is None:
+            return inf
+        left = expires_at - time.time()
+        return now + (left if left > 0 else _LEEWAY)
 
     # -- responses
 
     def _headers(self, *more: tuple[bytes, bytes]) -> Headers:
         found = list(more)
         origin = self.headers.get(b"origin")
-        if origin is not None and self.app.options.cors:
-            found += readable_by(origin)
+        if origin is not None and self.options.cors:
+            found += cors_headers(origin)
         return found
 
     async def _respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        headers.append((_LENGTH, b"%d" % len(body)))
+        if status != 204:  # RFC 9110, 8.6: a 204 has no length
+            headers.append((LENGTH, b"%d" % len(body)))
         self.is_begun = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def json(self, body: bytes, *, status: int = 200, session: str | None = None) -> None:
-        """Answer with one message."""
+        """Respond with one message."""
         headers = self._headers(_JSON) if b"origin" in self.headers else [_JSON]
         if session is not None:
             headers.append((SESSION, session.encode()))
         if self.denial is not None:
             status = 403
             headers.append(self.denial)
-        headers.append((_LENGTH, b"%d" % len(body)))
+        # As `_respond` does it, without the cost of another coroutine.
+        headers.append((LENGTH, b"%d" % len(body)))
         self.is_begun = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def empty(self, status: int) -> None:
-        """Answer without a body."""
-        if status == 204:  # has no length either
-            self.is_begun = True
-            head = {"type": "http.response.start", "status": status, "headers": self._headers()}
-            await self.send(head)
-            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
-        else:
-            await self._respond(status, self._headers())
+    def empty(self, status: int) -> Awaitable[None]:
+        """Respond without a body."""
+        return self._respond(status, self._headers())
 
     async def refuse(self, refusal: http.Refusal, *, close: bool = False) -> None:
-        """Answer with an error that says why; the connection may be closed after it."""
+        """Respond with an error; the connection may be closed after it."""
         body = codec.encode_error(None, ErrorBody(refusal.code, refusal.message))
-        # Origins that are refused may not read why.
+        # A page of a refused origin must not read the error.
         headers = [_JSON] if refusal.status == 403 else self._headers(_JSON)
         headers += [(name.encode(), value.encode()) for name, value in refusal.headers]
         if close and self.scope.get("http_version", "1.1") in ("1.0", "1.1"):
@@ -230,30 +143,28 @@ class HttpExchange:
         await self._respond(refusal.status, headers, body)
 
     async def fail(self) -> None:
-        """Answer that something went wrong here, if it is not too late to say so."""
+        """Respond with an internal error, unless the response has begun."""
         if not self.is_begun:
             await self.refuse(http.Refusal(500, "internal error", code=-32603), close=True)
 
-    async def health(self, *, is_ready: bool) -> None:
-        """Say that the process lives, or that it takes requests."""
+    def health(self, *, is_ready: bool) -> Awaitable[None]:
+        """Respond to a health check."""
         body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
-        await self._respond(200 if is_ready else 503, [_JSON, _NO_STORE], body)
+        return self._respond(200 if is_ready else 503, [_JSON, _NO_STORE], body)
 
-    async def preflight(self, allowed: str) -> None:
-        """Answer a browser that asks whether it may."""
+    def preflight(self, allowed: str) -> Awaitable[None]:
+        """Respond to OPTIONS, which browsers send before the request of a page."""
         headers = self._headers((b"allow", allowed.encode()))
-        if self.app.options.cors:
+        if self.options.cors:
             headers += [
                 (b"access-control-allow-methods", b"GET, POST, DELETE"),
                 (b"access-control-allow-headers", self.headers.get(_ASKED_HEADERS, b"*")),
                 (b"access-control-max-age", _PREFLIGHT_AGE),
             ]
-        head = {"type": "http.response.start", "status": 204, "headers": headers}
-        await self.send(head)
-        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+        return self._respond(204, headers)
 
-    def stream_head(self, session: str | None = None) -> MutableMapping[str, Any]:
-        """Make the beginning of an event stream; from now on it is too late for anything else."""
+    def stream_head(self, session: str | None = None) -> Message:
+        """Return the start of a response with an event stream, to be sent at once."""
         headers = self._headers(*_SSE)
         if session is not None:
             headers.append((SESSION, session.encode()))
@@ -261,38 +172,15 @@ class HttpExchange:
         return {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def whole_stream(self, events: bytes, *, session: str | None = None) -> None:
-        """Answer with an event stream that is already complete."""
+        """Respond with an event stream that is already complete."""
         head = self.stream_head(session)
-        head["headers"].append((_LENGTH, b"%d" % len(events)))
+        head["headers"].append((LENGTH, b"%d" % len(events)))
         await self.send(head)
         await self.send({"type": "http.response.body", "body": events, "more_body": False})
 
 
-class _Resumed:
-    """A coroutine that was begun by hand, to be awaited from where it waits."""
-
-    __slots__ = ("_first", "_work")
-
-    def __init__(self, work: "CoroutineType[Any, Any, Any]", first: Any) -> None:
-        self._work = work
-        self._first = first
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waits_for = self._first
-        try:
-            while True:
-                try:
-                    outcome = yield waits_for
-                except BaseException as error:
-                    waits_for = self._work.throw(error)
-                else:
-                    waits_for = self._work.send(outcome)
-        except StopIteration as done:
-            return done.value
-
-
-def readable_by(origin: bytes) -> Headers:
-    """Return the headers that let pages of an origin read an answer."""
+def cors_headers(origin: bytes) -> Headers:
+    """Return the headers that let pages of an origin read a response."""
     return [
         (b"access-control-allow-origin", origin),
         (b"access-control-expose-headers", _EXPOSED),

@@ -1,44 +1,61 @@
-"""One client over HTTP: its protocol session, its streams, and the POSTs that wait for answers."""
+"""One client over HTTP: its protocol session and its streams."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Protocol
 
-from accord.bindings import http, sse
-from accord.bindings.facts import RequestFacts, readable
-from accord.protocol.events import Event
+from accord.bindings import http
 from accord.protocol.exchange import Exchange
-from accord.transports.http.server.exchange import HttpExchange
-from accord.transports.http.server.stream import Reader, Stream
+from accord.transports.http.server.state import AppState, ServedSession
+from accord.transports.http.server.stream import Stream
 from accord.types import RevisionId
 
-__all__ = ["HttpSession", "Post"]
+if TYPE_CHECKING:
+    from accord.types._base import RequestId
 
 log = logging.getLogger("accord.http")
 
-# A client of the older form that leaves this much unread will not read it any more.
-_UNREAD_MOST: Final = 32 * 1024 * 1024
+
+class _Response(Protocol):
+    """What a session needs of the response to a POST."""
+
+    is_over: bool
+
+    def say(self, data: bytes) -> None:
+        """Send a message before the answer."""
+
+    def answer(self, data: bytes) -> None:
+        """Send the answer."""
 
 
 class HttpSession:
     """One client over HTTP: its protocol session and its streams.
 
     Args:
-        app: the app that serves it.
-        id: what the client names it by; empty where it lives for one message only.
-        principal: who opened it.
-        caller: whose quota it counts in.
-        revision: that of a single message; without it, an opening is expected.
+        state: of the app that serves it.
+        id: the value of the session header; empty for a session of one message.
+        principal: the caller that opened it.
+        caller: the key of the quota that it counts in.
+        revision: for a session of one message; without it, `initialize` is expected.
+
+    Attributes:
+        session: the protocol session.
+        used: when a request last named it.
+        ends_at: when the last token expires, of a session in the older form.
+        admits: verifies that token again.
+        is_kept: whether clients can come back to it.
+        is_opened: whether a request has named it since `initialize`.
+        only_stream: the stream for all messages, of a session in the older form.
+        streams: the streams that can be resumed, by name; None while there are none.
     """
 
     __slots__ = (
         "_names",
         "_open",
         "_standing",
+        "_state",
         "admits",
-        "app",
         "caller",
         "ends_at",
         "id",
@@ -53,18 +70,18 @@ class HttpSession:
 
     def __init__(
         self,
-        app: Any,
+        state: AppState,
         id: str = "",
         *,
         principal: Hashable = None,
         caller: Hashable = None,
         revision: RevisionId | None = None,
     ) -> None:
-        self.app = app
+        self._state = state
         self.id = id
         self.principal = principal
         self.caller = caller
-        self.used: float = app.now()
+        self.used = state.now()
         self.ends_at = inf
         self.admits: Callable[[], Awaitable[bool]] | None = None
         self.is_kept = False
@@ -72,26 +89,28 @@ class HttpSession:
         self.only_stream: Stream | None = None
         # An idle session owns no lists.
         self.streams: dict[int, Stream] | None = None
+        # The streams for messages outside of any POST.
         self._standing: tuple[Stream, ...] = ()
         self._names = 0
+        self.session: ServedSession
         if revision is None:
-            self.session = app.server.session(self.write, app.state, is_lasting=bool(id))
+            self.session = state.server.session(self.write, state.lifespan, is_lasting=bool(id))
         else:
-            self.session = app.server.singles.begin(self.write, app.state, revision)
-        self._open: dict[Any, Exchange] = self.session.client.open
+            self.session = state.server.singles.begin(self.write, state.lifespan, revision)
+        self._open: Mapping[RequestId, Exchange] = self.session.client.open
 
     # -- streams
 
-    def stream(self, *, is_lossy: bool = False) -> Stream:
-        """Make a stream."""
-        options = self.app.options
+    def make_stream(self, *, is_lossy: bool = False) -> Stream:
+        """Make a stream, which can be resumed if the session lasts."""
+        options = self._state.options
         if not self.id or not options.resumable:
             return Stream(is_lossy=is_lossy)
         self._names += 1
         stream = Stream(
             self._names,
             session=self.id,
-            store=self.app.events,
+            store=self._state.events,
             retry=options.retry,
             is_lossy=is_lossy,
         )
@@ -104,107 +123,116 @@ class HttpSession:
         """Return a stream that can be resumed."""
         return None if self.streams is None else self.streams.get(name)
 
+    def end_stream(self, stream: Stream) -> None:
+        """End a stream; it can be resumed for a while."""
+        stream.end()
+        if stream.name:
+            self._state.retired.add(self._state.now(), stream, self.forget_stream)
+
     def forget_stream(self, name: int) -> None:
-        """Let go of a stream that nobody will come back for."""
+        """Drop a stream and its events."""
         if self.streams is not None:
             self.streams.pop(name, None)
             if not self.streams:
                 self.streams = None
-        self._forget(name)
+        self._forget_events(name)
 
-    def _forget(self, stream: int | None = None) -> None:
+    def _forget_events(self, stream: int | None = None) -> None:
         try:
-            self.app.events.forget(self.id, stream)
-        except Exception:  # a store may be anybody's
+            self._state.events.forget(self.id, stream)
+        except Exception:  # the user's store may raise anything
             log.exception("the event store failed")
 
     def listen(self) -> Stream | http.Refusal:
-        """Return the stream for a client that listens: one that nobody follows, or another."""
+        """Return a stream for a client that listens: one without a reader, or a new one."""
         for stream in reversed(self._standing):
             if stream.reader is None and not stream.is_ended:
                 stream.skip_lost()
                 return stream
-        most = self.app.options.listeners
+        most = self._state.options.listeners
         if len(self._standing) >= most:
             return http.Refusal(
                 429, f"{most} streams of this session are open (listeners)", code=-32000
             )
-        return self._stand()
+        return self._make_standing()
 
-    def _stand(self) -> Stream:
-        stream = self.stream(is_lossy=True)
+    def _make_standing(self) -> Stream:
+        stream = self.make_stream(is_lossy=True)
         self._standing = (*self._standing, stream)
         return stream
 
-    def has_standing(self, stream: Stream) -> bool:
-        """Whether a stream is for those who listen, and not for the answer to a request."""
+    def is_standing(self, stream: Stream) -> bool:
+        """Whether a stream is for messages outside of any POST."""
         return stream in self._standing
 
-    def readers(self) -> Iterator[Stream]:
-        """Return the streams that somebody follows."""
-        streams = (*(self.streams or {}).values(), *self._standing, self.only_stream)
-        return (each for each in streams if each is not None and each.reader is not None)
+    def _all_streams(self) -> Iterator[Stream]:
+        if self.streams is not None:
+            yield from self.streams.values()
+        yield from self._standing
+        if self.only_stream is not None:
+            yield self.only_stream
+
+    # -- whether it is in use
 
     def is_idle(self, before: float) -> bool:
-        """Whether nobody has used the session since then and nothing is under way."""
+        """Whether no request has named the session since then, and nothing is under way."""
         if self.used >= before or self.session.dispatcher.running:
             return False
-        return next(self.readers(), None) is None
+        return all(stream.reader is None for stream in self._all_streams())
 
     def is_due(self, now: float) -> bool:
-        """Whether the last token that was shown is over, and nothing is under way."""
+        """Whether the last token has expired, and nothing is under way."""
         return now >= self.ends_at and not self.session.dispatcher.running
 
     async def is_admitted(self) -> bool:
-        """Whether the last token that was shown is still good, or something is under way."""
+        """Whether the last token is still accepted, or something is under way."""
         return bool(self.admits is None or self.session.dispatcher.running or await self.admits())
 
-    def has_open(self, post: "Post") -> bool:
+    def has_open(self, response: object) -> bool:
         """Whether requests of a POST still wait for their answer."""
-        return any(each.origin is post for each in self._open.values())
+        return any(each.origin is response for each in self._open.values())
 
-    # -- what the server says
+    # -- messages of the server
 
     def write(self, data: bytes, exchange: Exchange | None) -> None:
-        """Put a message on the one stream it belongs to."""
-        post: Post | None = None if exchange is None else exchange.origin
-        if exchange is None or post is None or self.only_stream is not None:
-            self._say_alone(data)
-        elif self._is_answer(data, exchange, post):
-            post.answer(data)
-        elif post.is_over:
-            self._say_alone(data)
+        """Put a message on the one stream that it belongs to."""
+        response: _Response | None = None if exchange is None else exchange.origin
+        if exchange is None or response is None or self.only_stream is not None:
+            self._write_outside(data)
+        elif self._is_answer(data, exchange, response):
+            response.answer(data)
+        elif response.is_over:
+            self._write_outside(data)
         elif not exchange.cancelled:
-            post.say(data)
+            response.say(data)
 
-    def _is_answer(self, data: bytes, exchange: Exchange, post: "Post") -> bool:
+    def _is_answer(self, data: bytes, exchange: Exchange, response: _Response) -> bool:
         if exchange.batch is not None:
             return data.startswith(b"[")
-        if post.is_over or exchange.cancelled:
+        if response.is_over or exchange.cancelled:
             return False
         # An exchange is closed before its answer is written, and no sooner.
         return self._open.get(exchange.id) is not exchange
 
-    def _say_alone(self, data: bytes) -> None:
+    def _write_outside(self, data: bytes) -> None:
+        """Write a message outside of any POST."""
         if self.only_stream is not None:
             self.only_stream.append(data)
-            if self.only_stream.unread > _UNREAD_MOST:
-                self.app.end(self)
         elif self.id:
-            self._standing_stream().append(data)
+            self._choose_standing().append(data)
 
-    def _standing_stream(self) -> Stream:
-        """Choose the one stream for messages that stand alone: of those followed, the newest."""
+    def _choose_standing(self) -> Stream:
+        """Choose the one stream for a message: of those with a reader, the newest."""
         chosen = None
         for stream in self._standing:
             if chosen is None or stream.reader is not None or chosen.reader is None:
                 chosen = stream
-        return chosen or self._stand()
+        return chosen or self._make_standing()
 
     # -- ending
 
     def end_standing(self) -> None:
-        """Let clients that only listen go; they come back."""
+        """End the responses to clients that only listen; they come back."""
         for stream in self._standing:
             if stream.reader is not None:
                 stream.reader.end()
@@ -213,176 +241,13 @@ class HttpSession:
             older.reader.end()
 
     def let_go(self) -> None:
-        """End a session that nobody can come back to; work that goes on is not cancelled."""
-        self.app.server.singles.end(self.session)
+        """End a session that clients cannot come back to; work that goes on is not cancelled."""
+        self._state.server.singles.end(self.session)
 
     def close(self) -> None:
         """End the session and its streams."""
         self.session.close()
-        for stream in (*(self.streams or {}).values(), *self._standing, self.only_stream):
-            if stream is not None:
-                stream.end()
+        for stream in self._all_streams():
+            stream.end()
         if self.streams is not None:
-            self._forget()
-
-
-class Post(HttpExchange):
-    """One POST: what is said during its requests, and their answer."""
-
-    owner: HttpSession
-    form: http.Form
-    can_ask = True
-    is_batch = False
-    is_over = False
-    is_received = False
-    refusal: bytes | None = None
-    reply: bytes | None = None
-    stream: Stream | None = None
-    _waiter: asyncio.Future[None] | None = None
-
-    def begin(self, owner: HttpSession, form: http.Form, body: bytes) -> Sequence[Event]:
-        """Let a session take in the body; what is said meanwhile and the answer come here."""
-        self.owner = owner
-        self.form = form
-        if form == "json":
-            self.can_ask = False
-        if owner.only_stream is not None:
-            # Nothing is said here, and nothing is waited for.
-            self.stream, self.is_over = owner.only_stream, True
-        events: Sequence[Event] = owner.session.dispatcher.receive(body, self)
-        self.is_received = True
-        return events
-
-    # -- what a dispatcher and a context ask of it
-
-    def say(self, data: bytes) -> None:
-        """Send something before the answer: from now on this is an event stream."""
-        if self.form != "json":
-            self.open_stream().append(data)
-
-    def answer(self, data: bytes) -> None:
-        """Send the answer."""
-        self.is_over = True
-        self.reply = data
-        if self.stream is not None:
-            self.stream.append(data)
-            self._end_stream(self.stream)
-        self._wake()
-
-    def reject(self, reply: bytes) -> None:
-        """Take the answer to what was no request; several, as to a refused batch, become one."""
-        if self.refusal is not None:
-            parts = self.refusal.removeprefix(b"[").removesuffix(b"]")
-            reply = b"[%b,%b]" % (parts, reply)
-        self.refusal = reply
-
-    def left(self) -> None:
-        """Take note that work has ended; without an answer, if none came."""
-        if self.is_over or not self.is_received:
-            return
-        if not self.is_batch or not self.owner.has_open(self):
-            self.give_up()
-
-    def give_up(self) -> None:
-        """Expect no answer any more."""
-        self.is_over = True
-        if self.stream is not None:
-            self._end_stream(self.stream)
-        self._wake()
-
-    @property
-    def backlog(self) -> int:
-        """How many bytes are unread."""
-        return 0 if self.stream is None else self.stream.unread
-
-    @property
-    def congested(self) -> bool:
-        """Whether that is a lot."""
-        return self.stream is not None and self.stream.congested
-
-    async def writable(self) -> None:
-        """Wait until the client has read enough, or does not read at all."""
-        if self.stream is not None:
-            await self.stream.writable()
-
-    @property
-    def principal(self) -> Hashable:
-        """Who sends it."""
-        found: Hashable = self.app.sessions.principal(self)
-        return found
-
-    @property
-    def facts(self) -> RequestFacts:
-        """What is known of it beside its messages."""
-        scope = self.scope
-        client = scope.get("client")
-        return RequestFacts(
-            headers=readable(self.headers.items(), with_secrets="accord.principal" not in scope),
-            # Some servers tell the port as text.
-            peer=None if client is None else (client[0], int(client[1] or 0)),
-            session_id=self.owner.id or None,
-            url_path=scope["path"],
-            query=scope.get("query_string", b"").decode("latin-1"),
-        )
-
-    def forbid(self, scopes: Iterable[str]) -> None:
-        """Answer with what a guard around us says of missing scopes, unless it is too late."""
-        challenge = self.scope.get("accord.challenge")
-        if challenge is not None and not self.is_over and self.stream is None:
-            self.denial = challenge(scopes)
-
-    # -- streams
-
-    def open_stream(self) -> Stream:
-        """Return the stream of this POST, opened if it was not."""
-        if self.stream is None:
-            self.stream = self.owner.stream()
-            if self.is_primed:
-                self.stream.prime()
-            self._wake()
-        return self.stream
-
-    @property
-    def is_primed(self) -> bool:
-        """Whether clients can resume its stream before anything was said on it."""
-        return bool(self.owner.session.endpoint.revision.priming_event)
-
-    def _end_stream(self, stream: Stream) -> None:
-        stream.end()
-        if stream.name:
-            self.app.retire(self.owner, stream)
-
-    def events(self) -> bytes:
-        """Return the whole of a stream that has come to its end before anything was sent."""
-        if self.stream is None and self.reply is not None:
-            if not self.is_primed:
-                # Without an earlier event there is nothing to resume from, and so nothing to keep.
-                return sse.encode(self.reply, name="message")
-            stream = self.open_stream()
-            stream.append(self.reply)
-            self._end_stream(stream)
-        return b"" if self.stream is None else self.stream.take_all()
-
-    # -- waiting
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def settled(self) -> None:
-        """Wait until there is an answer, something to say before it, or none to come."""
-        waiting: dict[Post, float | None] = self.app.waiting
-        self._waiter = self.owner.session.loop.create_future()
-        waiting[self] = None
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            del waiting[self]
-
-    def read(self, session: str | None = None) -> Reader:
-        """Answer with the stream, from now on."""
-        assert self.stream is not None
-        reader = Reader(self.stream, self.send, self.stream_head(session), self.app.readers)
-        self.stream.attach(reader)
-        return reader
+            self._forget_events()
