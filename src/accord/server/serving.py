@@ -91,17 +91,19 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
         session = server.session(lambda message, _: connection.write(message), state)
         session.flow = connection
         await connection.start()
-        server.watchdog().while_blocked = partial(stop.look, claim()[0])
+        server.watchdog().while_blocked = partial(stop.look_for_end, claim()[0])
         only_input_ended = await stop.wait(connection.ended)
         session.dispatcher.end_of_input()
         if only_input_ended:
             # A client that closed the input may still wait for its answers. The last quarter is
             # for handlers that clean up when they are cancelled.
-            await stop.unless_signalled(session.dispatcher.drained(), stop.left * 3 / 4)
+            await stop.wait_unless_signalled(
+                session.dispatcher.drained(), stop.seconds_left * 3 / 4
+            )
         session.close()
-        await session.dispatcher.drained(stop.left)
-        await finished(stop.left)
-        connection.finish(max(stop.left, 0.1))
+        await session.dispatcher.drained(stop.seconds_left)
+        await finished(stop.seconds_left)
+        connection.finish(max(stop.seconds_left, 0.1))
 
 
 def run_http(server: "Server[Any]", app: "HttpApp", *, host: str, port: int) -> None:

@@ -44,7 +44,7 @@ class Stop:
         self._seen_at = math.inf
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """How many seconds of the grace period are left."""
         return max(0.0, min(self._grace, self._end - time.monotonic()))
 
@@ -68,7 +68,7 @@ class Stop:
             self._end = time.monotonic() + self._grace
             exit_later(self._grace, self._grace + _SLACK)
 
-    def look(self, descriptor: int) -> None:
+    def look_for_end(self, descriptor: int) -> None:
         """Look for the end of the input on behalf of a blocked loop; called in a thread.
 
         Args:
@@ -101,7 +101,7 @@ class Stop:
             stopped.set()
         return stopped
 
-    async def unless_signalled(
+    async def wait_unless_signalled(
         self, work: Coroutine[object, object, object], seconds: float
     ) -> None:
         """Wait for some work, but no longer than until a signal."""

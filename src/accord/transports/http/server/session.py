@@ -47,7 +47,7 @@ class HttpSession:
         is_kept: whether clients can come back to it.
         is_opened: whether a request has named it since `initialize`.
         only_stream: the stream for all messages, of a session in the older form.
-        streams: the streams that can be resumed, by name; None while there are none.
+        streams: the streams that can be resumed, by name; None if empty.
     """
 
     __slots__ = (

@@ -34,7 +34,7 @@ class ServedSession(Protocol):
         """End the session."""
 
 
-class ServedSingles(Protocol):
+class ServedStatelessSessions(Protocol):
     """Sessions that serve one message each."""
 
     def begin(self, write: Write, state: Any, revision: RevisionId) -> ServedSession:
@@ -51,7 +51,7 @@ class ServedServer(Protocol):
     limits: Limits
 
     @property
-    def singles(self) -> ServedSingles:
+    def singles(self) -> ServedStatelessSessions:
         """Its sessions of one message."""
 
     def running(self) -> AbstractAsyncContextManager[object]:

@@ -110,14 +110,14 @@ class Stream:
         if self._store is None:
             self._put(sse.encode(data, name="message"))
         else:
-            self._put(self._numbered(data, name="message"))
+            self._put(self._store_event(data, name="message"))
 
     def prime(self) -> None:
         """Give the client something to resume from before there is any message."""
         if self._store is not None:  # http.sse.priming-event
-            self._put(self._numbered(b""))
+            self._put(self._store_event(b""))
 
-    def _numbered(self, data: bytes, name: str | None = None) -> bytes:
+    def _store_event(self, data: bytes, name: str | None = None) -> bytes:
         assert self._store is not None
         number = self.count
         retry = None if number else self._retry
@@ -202,7 +202,7 @@ class Stream:
 
     def _refill(self) -> None:
         """Take the next events from the store."""
-        missed = () if self._first >= self.count else self._missed(self._first - 1)
+        missed = () if self._first >= self.count else self._read_store(self._first - 1)
         if missed is not None:
             self._load(missed)
         elif self.reader is not None:
@@ -220,12 +220,12 @@ class Stream:
 
     def skip_lost(self) -> None:
         """Let the next reader begin with the oldest event that the store still has."""
-        if not self._is_behind or self._missed(self._first - 1) is not None:
+        if not self._is_behind or self._read_store(self._first - 1) is not None:
             return
         lost, self._first = self._first, self.count
         while lost + 1 < self._first:
             middle = (lost + self._first) // 2
-            if self._missed(middle - 1) is None:
+            if self._read_store(middle - 1) is None:
                 lost = middle
             else:
                 self._first = middle
@@ -256,14 +256,14 @@ class Stream:
         """Let the next reader begin after an event; False if later events were dropped."""
         missed: Sequence[bytes] | None = ()
         if self._store is None or number != self.count - 1:
-            missed = self._missed(number)
+            missed = self._read_store(number)
         if missed is None:
             return False
         self._first = number + 1
         self._load(missed)
         return True
 
-    def _missed(self, number: int) -> Sequence[bytes] | None:
+    def _read_store(self, number: int) -> Sequence[bytes] | None:
         if self._store is None:
             return None
         try:
