@@ -285,7 +285,8 @@ class HttpApp:
 
     def _serve(self, exchange: HttpExchange, scope: Scope) -> Awaitable[None]:
         path = self._paths.get(scope["path"]) or self._resolve(scope)
-        if path in _HEALTH:
+        serve = self._endpoints.get(path)
+        if serve is None and path in _HEALTH:
             return exchange.health(is_ready=path == "/healthz" or not self.state.is_stopping)
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
@@ -298,7 +299,6 @@ class HttpApp:
         verdict = self._gate.judge(exchange.method, headers, version)
         if verdict.foreign is not None:
             return exchange.refuse(verdict.foreign)
-        serve = self._endpoints.get(path)
         if serve is None:
             why = f"nothing is served at {scope['path'][:200]!r}; try {self.options.path}"
             return exchange.refuse(http.Refusal(404, why))

@@ -138,7 +138,8 @@ class HttpEndpoint:
         if type(session) is http.Refusal:
             return await exchange.refuse(session)
         post = PostResponse(exchange, session, verdict.form)
-        events = post.receive(body)
+        events = session.session.dispatcher.receive(body, post)
+        post.is_received = True
         if len(events) != 1:
             post.is_batch = True
             if not any(event.__class__ is RequestReceived for event in events):

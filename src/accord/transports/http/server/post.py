@@ -1,11 +1,10 @@
 """The response to one POST: messages while its requests are served, and their answer."""
 
 import asyncio
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 
 from accord.bindings import http, sse
 from accord.bindings.facts import RequestFacts, readable
-from accord.protocol.events import Event
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
 from accord.transports.http.server.stream import Stream
@@ -49,12 +48,6 @@ class PostResponse:
         if owner.only_stream is not None:
             # In the older form every message goes to the one stream.
             self.stream, self.is_over = owner.only_stream, True
-
-    def receive(self, body: bytes) -> Sequence[Event]:
-        """Let the session receive the body."""
-        events = self.owner.session.dispatcher.receive(body, self)
-        self.is_received = True
-        return events
 
     # -- messages of the server
 

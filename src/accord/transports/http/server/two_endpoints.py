@@ -115,7 +115,7 @@ class TwoEndpointForm:
         if self._state.is_draining and is_request(body):
             return await exchange.refuse(DRAINING)
         post = PostResponse(exchange, session, "stream")
-        why = refusal_reason(post.receive(body))
+        why = refusal_reason(session.session.dispatcher.receive(body, post))
         if post.refusal is not None:
             if not _answers_request(post.refusal):
                 return await exchange.json(post.refusal, status=400)
