@@ -76,7 +76,7 @@ def offer(**settings: Any) -> Server:
     @server.tool
     async def ask(ctx: Context) -> str:
         """Ask the user for a name."""
-        answer = await ctx.elicit("Who are you?", Name)
+        answer = await ctx.elicit("Your name?", Name)
         return f"hello {answer.name}"
 
     @server.tool
