@@ -141,6 +141,19 @@ def test_a_request_that_cannot_be_read_is_answered_on_the_stream(port, talk):
     run(scenario())
 
 
+def test_a_batch_under_a_revision_without_batches_is_answered_on_the_stream(port, talk):
+    async def scenario():
+        async with talk(port, revision="2025-06-18") as client:
+            stream = await opened(client)
+            response = await client.post([request(5, "ping"), request(6, "ping")])
+            assert response.status == 202
+            assert [(await stream.event())["id"] for _ in range(2)] == [5, 6]
+            await client.post(request(7, "ping"))
+            assert (await stream.event())["id"] == 7
+
+    run(scenario())
+
+
 def test_requests_to_the_wrong_endpoint_are_refused(port, talk):
     async def scenario():
         async with talk(port, revision=REVISION) as client, talk(port) as newer:

@@ -523,7 +523,7 @@ def test_an_expired_token_does_not_end_a_session_with_a_call_under_way():
 
 @pytest.mark.parametrize("stateless", [True, False], ids=["without session", "of one who left"])
 def test_stopping_waits_for_calls(stateless, monkeypatch):
-    monkeypatch.setattr("accord.transports.http.server.app._LAST_WORDS", 0.0)
+    monkeypatch.setattr("accord.transports.http.server.app._LAST_RESPONSES", 0.0)
     server = Server("slow")
     began, may_end, ended = asyncio.Event(), asyncio.Event(), []
 

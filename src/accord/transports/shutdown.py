@@ -20,7 +20,7 @@ log = logging.getLogger("accord.stdio")
 _HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # not on Windows
 _PARENT_CHECK: Final = 1.0
 # How many seconds the log gets to be written: its reader may be stuck.
-_LAST_WORDS: Final = 0.5
+_LOG_FLUSH: Final = 0.5
 # An orderly shutdown may take the whole grace period; the alarm is only for one that hangs.
 _SLACK: Final = 0.25
 # The modules of event loops that install their own handler for signals they listen to.
@@ -184,7 +184,7 @@ def exit_at_once(code: int) -> None:
     with suppress(RuntimeError):  # at interpreter exit no thread can start
         # A bare thread: a signal handler may run while the threading module holds its lock.
         _thread.start_new_thread(flush, ())
-        done.acquire(timeout=_LAST_WORDS)
+        done.acquire(timeout=_LOG_FLUSH)
     os._exit(code)
 
 

@@ -36,7 +36,7 @@ _TICK: Final = 1.0
 _SWEEP: Final = 30.0
 _PAUSE: Final = 0.01
 # How many seconds the last responses get to leave, once sessions are closed.
-_LAST_WORDS: Final = 0.5
+_LAST_RESPONSES: Final = 0.5
 _HEALTH: Final = ("/healthz", "/readyz")
 
 
@@ -193,7 +193,7 @@ class HttpApp:
         self.bodies.stop(DRAINING)
         self.sessions.close()
         state.retired.clear()
-        end = state.now() + (0.0 if self._is_finished else _LAST_WORDS)
+        end = state.now() + (0.0 if self._is_finished else _LAST_RESPONSES)
         self._is_finished = True
         while self.under_way and state.now() < end:
             await asyncio.sleep(_PAUSE)
@@ -237,7 +237,7 @@ class HttpApp:
         unread = sum(reader.stream.unread for reader in readers)
         if unread > self.options.unread_bytes:
             stalled = [reader for reader in readers if reader.is_stalled()]
-            for reader in sorted(stalled, key=lambda each: each.spoke):
+            for reader in sorted(stalled, key=lambda each: each.last_write):
                 unread -= reader.stream.unread
                 reader.let_go()
                 if unread <= self.options.unread_bytes:

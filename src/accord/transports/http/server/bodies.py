@@ -23,11 +23,11 @@ _SLOW: Final = http.Refusal(408, "the body arrives too slowly (body_rate)")
 class Body:
     """A body that is being read."""
 
-    __slots__ = ("deadline", "heard", "refusal", "size", "task")
+    __slots__ = ("deadline", "last_arrival", "refusal", "size", "task")
 
     def __init__(self, task: asyncio.Task[object], now: float, deadline: float) -> None:
         self.task = task
-        self.heard = now
+        self.last_arrival = now
         self.deadline = deadline
         self.size = 0
         self.refusal: http.Refusal | None = None
@@ -159,14 +159,14 @@ class Bodies:
     def _add(self, body: Body, size: int) -> http.Refusal | None:
         """Count bytes that have arrived; return the refusal if they are too many."""
         now = self._state.now()
-        body.heard = now
+        body.last_arrival = now
         body.size += size
         body.deadline = min(body.deadline + size / self._rate, now + self._patience)
         self.size += size
         while self.size > self._most:
             others = (each for each in self._under_way.values() if each.size and each is not body)
-            stuck = min(others, key=lambda each: each.heard, default=None)
-            if stuck is None or now - stuck.heard < _STUCK:
+            stuck = min(others, key=lambda each: each.last_arrival, default=None)
+            if stuck is None or now - stuck.last_arrival < _STUCK:
                 return self._full
             self._give_up(stuck, self._full)
         return None
@@ -179,7 +179,7 @@ class Bodies:
     def tick(self, now: float) -> None:
         """Refuse bodies that take too long."""
         for body in list(self._under_way.values()):
-            if now - body.heard >= self._silence:
+            if now - body.last_arrival >= self._silence:
                 self._give_up(body, _SILENT)
             elif now >= body.deadline:
                 self._give_up(body, _SLOW)

@@ -1,6 +1,6 @@
 """Streamable HTTP: the one endpoint with POST, GET and DELETE."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -36,21 +36,28 @@ class _Fault(msgspec.Struct):
     code: int
 
 
-class _ErrorReply(msgspec.Struct):
+class ErrorReply(msgspec.Struct):
+    """An error as far as its meaning for the response goes."""
+
     error: _Fault
     id: int | str | None = None
 
 
-_read_errors: Final = msgspec.json.Decoder(_ErrorReply | list[_ErrorReply]).decode
+_read_errors: Final = msgspec.json.Decoder(ErrorReply | list[ErrorReply]).decode
 # The codes of errors for messages that are malformed, or not allowed at this point.
 _MALFORMED: Final = (-32700, -32600)
 
 
-def _answers_request(refusal: bytes) -> bool:
+def read_errors(replies: Iterable[bytes]) -> Iterator[ErrorReply]:
+    """Return the errors in replies; a reply to a batch has several."""
+    for reply in replies:
+        found = _read_errors(reply)
+        yield from found if isinstance(found, list) else (found,)
+
+
+def _answers_request(error: ErrorReply) -> bool:
     """Whether an error answers a request that could be read."""
-    found = _read_errors(refusal)
-    errors = found if isinstance(found, list) else [found]
-    return any(each.id is not None and each.error.code not in _MALFORMED for each in errors)
+    return error.id is not None and error.error.code not in _MALFORMED
 
 
 def _is_initialize(body: bytes) -> bool | None:
@@ -195,8 +202,8 @@ class HttpEndpoint:
         exchange = post.exchange
         if not post.owner.is_kept:
             post.owner.let_go()
-        if post.refusal is not None:
-            if not _answers_request(post.refusal):
+        if post.refusals:
+            if not any(map(_answers_request, read_errors(post.refusals))):
                 return await exchange.json(post.refusal, status=400)
             # Clients take an error status for a failure of the transport, and read no further.
             post.reply = post.refusal

@@ -25,7 +25,7 @@ class PostResponse:
         is_batch: whether the POST holds more than one message.
         is_over: whether the answer is there, or will not come.
         is_received: whether the session has received the body.
-        refusal: the errors for messages that were not accepted as requests.
+        refusals: the errors for messages that were not accepted as requests.
         reply: the answer.
         stream: the stream, once it is opened.
     """
@@ -34,7 +34,7 @@ class PostResponse:
     is_batch = False
     is_over = False
     is_received = False
-    refusal: bytes | None = None
+    refusals: tuple[bytes, ...] = ()
     reply: bytes | None = None
     stream: Stream | None = None
     _waiter: asyncio.Future[None] | None = None
@@ -75,11 +75,14 @@ class PostResponse:
     # -- what a dispatcher and a context ask of it
 
     def reject(self, reply: bytes) -> None:
-        """Take the error for a message that is not a request; several become an array."""
-        if self.refusal is not None:
-            items = self.refusal.removeprefix(b"[").removesuffix(b"]")
-            reply = b"[%b,%b]" % (items, reply)
-        self.refusal = reply
+        """Take the error for a message that is not accepted as a request."""
+        self.refusals = (*self.refusals, reply)
+
+    @property
+    def refusal(self) -> bytes:
+        """The errors as one message; several, as for a refused batch, become an array."""
+        only, *more = self.refusals
+        return b"[%b]" % b",".join(self.refusals) if more else only
 
     def left(self) -> None:
         """Give up once the work for its requests has ended without an answer."""

@@ -324,8 +324,8 @@ class Reader:
         "is_admitted",
         "is_done",
         "is_due",
+        "last_write",
         "send",
-        "spoke",
         "stream",
     )
 
@@ -346,7 +346,7 @@ class Reader:
         # Whether the token is still accepted: it may have been revoked.
         self.is_admitted: Callable[[], Awaitable[bool]] | None = None
         self.is_done = False
-        self.spoke = self._loop.time()
+        self.last_write = self._loop.time()
         among.add(self)
 
     def wake(self) -> None:
@@ -360,15 +360,15 @@ class Reader:
             self.is_due = None
             self.end()
         if self._task is None:
-            if now - self.spoke >= keep_alive:
+            if now - self.last_write >= keep_alive:
                 self._comment = True
                 self.wake()
-        elif now - self.spoke >= write_timeout:
+        elif now - self.last_write >= write_timeout:
             self.let_go()
 
     def is_stalled(self) -> bool:
         """Whether the client has not read for a while."""
-        return self._task is not None and self._loop.time() - self.spoke >= _STALLED
+        return self._task is not None and self._loop.time() - self.last_write >= _STALLED
 
     def end(self) -> None:
         """End the response, but not the stream: the client may come back."""
@@ -392,7 +392,7 @@ class Reader:
                 chunk, is_last = self._next()
                 if not chunk and not is_last:
                     break
-                self.spoke = self._loop.time()
+                self.last_write = self._loop.time()
                 message = {"type": "http.response.body", "body": chunk, "more_body": not is_last}
                 await send(message)
                 if is_last:

@@ -4,13 +4,16 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-import msgspec
-
 from accord.bindings import http, sse
 from accord.bindings.gate import Verdict
 from accord.transports.http.server.asgi import Scope
 from accord.transports.http.server.bodies import Bodies
-from accord.transports.http.server.endpoint import DRAINING, is_request, refusal_reason
+from accord.transports.http.server.endpoint import (
+    DRAINING,
+    is_request,
+    read_errors,
+    refusal_reason,
+)
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.post import PostResponse
 from accord.transports.http.server.sessions import HttpSessions
@@ -19,13 +22,6 @@ from accord.transports.http.server.stream import Reader, Stream
 
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
-
-
-class _Head(msgspec.Struct):
-    id: int | str | None = None
-
-
-_read_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 class TwoEndpointForm:
@@ -116,19 +112,16 @@ class TwoEndpointForm:
             return await exchange.refuse(DRAINING)
         post = PostResponse(exchange, session, "stream")
         why = refusal_reason(session.session.dispatcher.receive(body, post))
-        if post.refusal is not None:
-            if not _answers_request(post.refusal):
+        if post.refusals:
+            if all(error.id is None for error in read_errors(post.refusals)):
                 return await exchange.json(post.refusal, status=400)
             # The client waits for the answer to its request on the stream, and looks nowhere else.
-            session.only_stream.append(post.refusal)
+            for reply in post.refusals:
+                session.only_stream.append(reply)
             return await exchange.empty(202)
         if why is not None:
             return await exchange.refuse(http.Refusal(400, why))
         return await exchange.empty(202)
-
-
-def _answers_request(refusal: bytes) -> bool:
-    return _read_head(refusal).id is not None
 
 
 def _not_allowed(why: str, allowed: str) -> http.Refusal:

@@ -58,7 +58,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _is_new = False
     _is_upgrade = False
     _rest: httptools.HttpRequestParser | None = None
-    _is_deaf = False
+    _is_ignoring = False
     # Requests that were not answered yet when the next one arrived.
     _earlier: Sequence[RequestResponseCycle] = ()
 
@@ -98,7 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf:
+        if self._is_ignoring:
             self._ignore(data)
             return
         if self.transport.is_closing():
@@ -146,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._rest = httptools.HttpRequestParser(_Rest(self))
         try:
             self._rest.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
-            if data and not self._is_deaf:
+            if data and not self._is_ignoring:
                 self._rest.feed_data(data)
         except httptools.HttpParserError as error:
             self._refuse_invalid(error)
@@ -190,7 +190,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_since = None
         self._is_new = True
         self._size = self._trailers = 0
-        if self._is_deaf or len(self.pipeline) >= _PIPELINED_MOST:
+        if self._is_ignoring or len(self.pipeline) >= _PIPELINED_MOST:
             self._end_after(self.cycle)
             raise _StopParsing
         self._is_upgrade = self.parser.should_upgrade()
@@ -206,16 +206,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._is_new = True
         self._size = 0
-        if not self._is_deaf:
+        if not self._is_ignoring:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._is_deaf or (self._is_upgrade and self._rest is None):
+        if self._is_ignoring or (self._is_upgrade and self._rest is None):
             return
         self._is_open = self._is_in_body = False
         super().on_message_complete()
         if self._is_upgrade:
-            self._is_deaf = True
+            self._is_ignoring = True
 
     # -- ending
 
@@ -227,7 +227,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def refuse(self, status: bytes, why: bytes) -> None:
         """Refuse the request that is arriving, and read no more."""
-        if self._is_deaf or self.transport.is_closing():
+        if self._is_ignoring or self.transport.is_closing():
             return
         cycle = self.cycle
         is_served = self._is_serving()
@@ -250,7 +250,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _end_after(self, cycle: RequestResponseCycle) -> None:
         """Let complete requests be answered, and read no more."""
-        self._is_deaf = True
+        self._is_ignoring = True
         self._make_last(cycle)
 
     def linger(self) -> None:
@@ -259,7 +259,7 @@ class BoundedProtocol(HttpToolsProtocol):
         Closing a socket with unread data resets it, and the client loses the part of the response
         that it has not read. (RFC 9112, 9.6)
         """
-        self._is_deaf = True
+        self._is_ignoring = True
         self._size = 0
         self._unset_keepalive_if_required()
         if self.transport.is_closing():
