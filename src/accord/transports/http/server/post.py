@@ -7,7 +7,7 @@ from accord.bindings import http, sse
 from accord.bindings.facts import RequestFacts, readable
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
-from accord.transports.http.server.stream import Stream
+from accord.transports.http.server.stream import CONGESTED, Stream
 
 
 class PostResponse:
@@ -63,14 +63,16 @@ class PostResponse:
         if self.stream is not None:
             self.stream.append(data)
             self.owner.end_stream(self.stream)
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def give_up(self) -> None:
         """Expect no answer any more."""
         self.is_over = True
         if self.stream is not None:
             self.owner.end_stream(self.stream)
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     # -- what a dispatcher and a context ask of it
 
@@ -99,7 +101,7 @@ class PostResponse:
     @property
     def congested(self) -> bool:
         """Whether so much is unread that handlers have to wait."""
-        return self.stream is not None and self.stream.congested
+        return self.stream is not None and self.stream.unread > CONGESTED
 
     async def writable(self) -> None:
         """Wait until the client has read enough, or is gone."""
@@ -139,7 +141,8 @@ class PostResponse:
             self.stream = self.owner.make_stream()
             if self.is_primed:
                 self.stream.prime()
-            self._wake()
+            if self._waiter is not None:
+                self._wake(self._waiter)
         return self.stream
 
     @property
@@ -160,9 +163,9 @@ class PostResponse:
 
     # -- waiting
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _wake(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
 
     async def wait(self) -> None:
         """Wait for the answer, for a message before it, or until none will come."""

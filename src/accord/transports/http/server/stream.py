@@ -25,7 +25,7 @@ log = logging.getLogger("accord.http")
 # As much as a socket takes at once (Linux: 64 KiB and more); the rest would be copied for nothing.
 _CHUNK: Final = 64 * 1024
 # Above this, handlers that await what they send have to wait.
-_CONGESTED: Final = 64 * 1024
+CONGESTED: Final = 64 * 1024
 # How many unread bytes a lossy stream keeps without a store.
 _LOSSY_MOST: Final = 1024 * 1024
 # How many unread bytes a stream that cannot be resumed keeps; its client will not read so much.
@@ -282,7 +282,7 @@ class Stream:
     @property
     def congested(self) -> bool:
         """Whether so much is unread that handlers have to wait."""
-        return self.unread > _CONGESTED
+        return self.unread > CONGESTED
 
     async def writable(self) -> None:
         """Wait until the client has read enough, or is gone."""
