@@ -211,7 +211,7 @@ class Target:
         """See that nothing is left behind."""
         app, state = self.app, self.server.server_state
         wait_until(
-            lambda: not (app.under_way or app.readers or len(app.bodies) or app.bodies.size),
+            lambda: not (app.under_way or app.state.readers or len(app.bodies) or app.bodies.size),
             "requests are left under way",
         )
         wait_until(lambda: not state.connections and not state.tasks, "connections are left open")

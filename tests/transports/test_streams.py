@@ -234,7 +234,7 @@ def test_a_slow_reader_slows_down_a_writer_that_waits():
         await stream.writable()
         while not stream.congested:
             stream.append(b"1" * 50_000)
-        assert stream.backlog > 64 * 1024
+        assert stream.unread > 64 * 1024
         waiting = asyncio.create_task(stream.writable())
         done, _ = await asyncio.wait([waiting], timeout=0.05)
         assert not done

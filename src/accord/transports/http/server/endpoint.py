@@ -285,7 +285,7 @@ class HttpEndpoint:
         if found is None or stream is None or not stream.resume(found[1]):
             why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
             return http.Refusal(400, why)
-        if stream.is_ended and not stream.backlog:
+        if stream.is_ended and not stream.unread:
             # A cancelled call has no answer. Some clients ask for it over and over while they get
             # a stream; so they get none. (http.get.stream-or-405)
             why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"

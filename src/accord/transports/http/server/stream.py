@@ -272,12 +272,7 @@ class Stream:
             log.exception("the event store failed")
             return None
 
-    # -- how well it is read
-
-    @property
-    def backlog(self) -> int:
-        """How many bytes are unread."""
-        return self.unread
+    # -- flow control
 
     @property
     def congested(self) -> bool:
