@@ -489,11 +489,11 @@ def test_a_silent_stream_gets_comments():
         stream = kept()
         client = Client(stream)
         await until(lambda: client.body)
-        spoke = client.reader.spoke
-        client.reader.tick(spoke + 14, keep_alive=15, write_timeout=60)
+        written = client.reader.last_write
+        client.reader.tick(written + 14, keep_alive=15, write_timeout=60)
         await asyncio.sleep(0)
         assert client.body.count(b"keep-alive") == 1
-        client.reader.tick(spoke + 15, keep_alive=15, write_timeout=60)
+        client.reader.tick(written + 15, keep_alive=15, write_timeout=60)
         await until(lambda: client.body.count(b"keep-alive") == 2)
         client.is_gone.set()
         await client.task
@@ -508,10 +508,10 @@ def test_a_client_that_reads_nothing_is_disconnected():
         client.may_read.clear()
         say(stream, 1)
         await asyncio.sleep(0)
-        spoke = client.reader.spoke
-        client.reader.tick(spoke + 59, keep_alive=15, write_timeout=60)
+        written = client.reader.last_write
+        client.reader.tick(written + 59, keep_alive=15, write_timeout=60)
         assert not client.reader.is_done
-        client.reader.tick(spoke + 60, keep_alive=15, write_timeout=60)
+        client.reader.tick(written + 60, keep_alive=15, write_timeout=60)
         await client.task
         assert stream.resume(-1)
         again = Client(stream)
