@@ -320,7 +320,7 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def singles(self) -> "Singles":
+    def stateless_sessions(self) -> "Singles":
         """What serves messages that stand alone."""
         from accord.server.singles import Singles
 

@@ -97,11 +97,9 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
         if only_input_ended:
             # A client that closed the input may still wait for its answers. The last quarter is
             # for handlers that clean up when they are cancelled.
-            await stop.wait_unless_signalled(
-                session.dispatcher.drained(), stop.seconds_left * 3 / 4
-            )
+            await stop.wait_unless_signalled(session.dispatcher.drain(), stop.seconds_left * 3 / 4)
         session.close()
-        await session.dispatcher.drained(stop.seconds_left)
+        await session.dispatcher.drain(stop.seconds_left)
         await finished(stop.seconds_left)
         connection.finish(max(stop.seconds_left, 0.1))
 

@@ -86,7 +86,7 @@ class PostResponse:
         only, *more = self.refusals
         return b"[%b]" % b",".join(self.refusals) if more else only
 
-    def left(self) -> None:
+    def finish(self) -> None:
         """Give up once the work for its requests has ended without an answer."""
         if self.is_over or not self.is_received:
             return
@@ -99,7 +99,7 @@ class PostResponse:
         return 0 if self.stream is None else self.stream.unread
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether so much is unread that handlers have to wait."""
         return self.stream is not None and self.stream.unread > CONGESTED
 

@@ -96,7 +96,9 @@ class HttpSession:
         if revision is None:
             self.session = state.server.session(self.write, state.lifespan, is_lasting=bool(id))
         else:
-            self.session = state.server.singles.begin(self.write, state.lifespan, revision)
+            self.session = state.server.stateless_sessions.begin(
+                self.write, state.lifespan, revision
+            )
         self._open: Mapping[RequestId, Exchange] = self.session.client.open
 
     # -- streams
@@ -242,7 +244,7 @@ class HttpSession:
 
     def let_go(self) -> None:
         """End a session that clients cannot come back to; work that goes on is not cancelled."""
-        self._state.server.singles.end(self.session)
+        self._state.server.stateless_sessions.end(self.session)
 
     def close(self) -> None:
         """End the session and its streams."""

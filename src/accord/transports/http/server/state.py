@@ -51,7 +51,7 @@ class ServedServer(Protocol):
     limits: Limits
 
     @property
-    def singles(self) -> ServedStatelessSessions:
+    def stateless_sessions(self) -> ServedStatelessSessions:
         """Its sessions of one message."""
 
     def running(self) -> AbstractAsyncContextManager[object]:

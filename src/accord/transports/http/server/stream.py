@@ -191,7 +191,7 @@ class Stream:
             chunk = b"".join(unread[:count])
             del unread[:count]
         self.unread -= len(chunk)
-        if self._room is not None and not self.congested:
+        if self._room is not None and not self.is_congested:
             self._make_room()
         return chunk
 
@@ -275,13 +275,13 @@ class Stream:
     # -- flow control
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether so much is unread that handlers have to wait."""
         return self.unread > CONGESTED
 
     async def writable(self) -> None:
         """Wait until the client has read enough, or is gone."""
-        while self.congested and self.reader is not None:
+        while self.is_congested and self.reader is not None:
             if self._room is None:
                 self._room = []
             waiter = asyncio.get_running_loop().create_future()
