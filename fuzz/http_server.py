@@ -32,8 +32,8 @@ import msgspec
 import uvicorn
 
 from accord import Context, Server
-from accord.transports.uvicorn_protocol import BoundedProtocol
-from accord.transports.uvicorn_server import BoundedServer, listen
+from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
+from accord.transports.http.server.uvicorn_server import BoundedServer, listen
 
 # Nothing that is awaited takes longer, however busy the machine.
 PATIENCE: Final = 30.0
@@ -211,7 +211,7 @@ class Target:
         """See that nothing is left behind."""
         app, state = self.app, self.server.server_state
         wait_until(
-            lambda: not (app.under_way or app.readers or len(app.bodies) or app.bodies.size),
+            lambda: not (app.under_way or app.state.readers or len(app.bodies) or app.bodies.size),
             "requests are left under way",
         )
         wait_until(lambda: not state.connections and not state.tasks, "connections are left open")

@@ -1,4 +1,4 @@
-"""Raw clients against real servers; whatever the server breaks fails the test."""
+"""Raw clients against real servers; a test fails if its server breaks the protocol."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from support.http_talk import Talk
 
 @pytest.fixture
 def talk() -> Iterator[Callable[..., Talk]]:
-    """Make clients, whose traffic is judged in the end."""
+    """Make clients; a monitor judges their traffic at the end."""
     made: list[Talk] = []
 
     def make(port: int, **options: Any) -> Talk:

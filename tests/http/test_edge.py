@@ -1,4 +1,4 @@
-"""What a hostile or careless client sends byte by byte: upgrades, trailers, bodies without end."""
+"""Bytes of hostile or careless clients: upgrades, trailers, endless bodies."""
 
 import asyncio
 import json
@@ -17,14 +17,14 @@ OPENING = json.dumps(initialize()).encode()
 
 
 def head(*lines, method="POST", path="/mcp"):
-    """The head of a request that would be served."""
+    """The head of a request that is served."""
     usual = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Accept: {BOTH}"]
     kind = ["Content-Type: application/json"] if method == "POST" else []
     return "\r\n".join([*usual, *kind, *lines, "", ""]).encode()
 
 
 class Wire:
-    """A connection on which every byte is the test's."""
+    """A connection on which the test chooses every byte."""
 
     def __init__(self, reader, writer):
         self.reader = reader
@@ -55,7 +55,7 @@ class Wire:
                 return b""
 
     async def until_cut(self, data, *, most=64_000_000):
-        """Send the same again and again until the server takes no more; returns how much."""
+        """Send the same bytes until the server reads no more; return how many."""
         sent = 0
         async with asyncio.timeout(LONG):
             try:
@@ -76,7 +76,7 @@ def port():
 
 @pytest.fixture(scope="module")
 def hasty():
-    """A server whose patience is short."""
+    """A server with short timeouts."""
     with bounded(offer().asgi(body_timeout=0.5)) as port:
         yield port
 
@@ -103,11 +103,11 @@ def test_the_body_of_an_upgrade_request_is_never_read_as_the_next_request(port, 
         await wire.send(
             head("Connection: Upgrade", f"Upgrade: {protocol}", f"Content-Length: {len(smuggled)}")
         )
-        await asyncio.sleep(0.05)  # so that the body comes in a read of its own
+        await asyncio.sleep(0.05)  # so that the body arrives in another read
         await wire.send(smuggled)
         found = await wire.rest()
         assert found.count(b"HTTP/1.1 ") == 1
-        assert found.startswith(b"HTTP/1.1 400 ")  # the body is no message
+        assert found.startswith(b"HTTP/1.1 400 ")  # the body is not a message
         assert b"connection: close" in found
 
     paired(scenario, port)
@@ -204,7 +204,7 @@ def test_trailers_without_end_are_cut_off(port, kind, line):
     paired(scenario, port)
 
 
-def test_a_line_between_two_chunks_has_a_bound(port):
+def test_a_line_between_two_chunks_is_limited(port):
     async def scenario(wire):
         await wire.send(head(CHUNKED) + b"2;")
         assert await wire.until_cut(b"a" * 6_000) < 30_000_000
@@ -224,7 +224,7 @@ def test_many_small_chunks_are_served(port):
     paired(scenario, port)
 
 
-def test_headers_beyond_any_use_are_not_kept(port):
+def test_too_many_headers_are_refused_at_once(port):
     async def scenario(wire):
         lines = b"".join(b"a%d:\r\n" % number for number in range(6_000))
         await wire.send(head()[:-2] + lines + b"\r\n")
@@ -233,7 +233,7 @@ def test_headers_beyond_any_use_are_not_kept(port):
     paired(scenario, port)
 
 
-# -- refused before the end of the body
+# -- refusals before the end of the body
 
 
 REFUSED = {
@@ -271,7 +271,7 @@ def protected():
     return Server("closed", auth=auth).asgi()
 
 
-def test_without_a_token_nothing_of_a_body_is_waited_for():
+def test_without_a_token_a_request_is_refused_before_its_body():
     async def scenario(wire):
         named = head(CHUNKED).replace(b"localhost", b"localhost:%d" % wire.port)
         await wire.send(named + b"2\r\n{}\r\n0\r\n")
@@ -284,7 +284,7 @@ def test_without_a_token_nothing_of_a_body_is_waited_for():
         paired(scenario, port)
 
 
-def test_a_refused_client_can_read_why_although_it_goes_on_sending(port):
+def test_a_refused_client_that_goes_on_sending_can_read_the_refusal(port):
     async def scenario(wire):
         wire.writer.write(REFUSED["length"] + b" " * 1_000_000)
         response = await wire.response()
@@ -305,11 +305,11 @@ def test_empty_lines_do_not_keep_a_connection_open(hasty):
     paired(scenario, hasty)
 
 
-# -- bodies that are slow
+# -- slow bodies
 
 
 async def dribble(wire, data, size, pause):
-    """Send a body bit by bit, as long as it is taken."""
+    """Send a body bit by bit, as long as the server reads."""
     try:
         for at in range(0, len(data), size):
             await wire.send(data[at : at + size])
@@ -320,7 +320,7 @@ async def dribble(wire, data, size, pause):
 
 def test_a_slow_steady_body_is_served_however_long_it_takes():
     async def scenario(wire):
-        # Twice as long as a silence may be.
+        # Twice the longest silence.
         body = OPENING + b" " * (4_000 - len(OPENING))
         await wire.send(head(f"Content-Length: {len(body)}"))
         sending = asyncio.create_task(dribble(wire, body, 50, 0.1))
@@ -342,7 +342,7 @@ def test_a_body_that_is_stuck_is_refused(hasty):
     paired(scenario, hasty)
 
 
-def test_a_byte_now_and_then_does_not_buy_time_for_ever(hasty):
+def test_a_body_of_single_bytes_is_refused_in_the_end(hasty):
     async def scenario(wire):
         await wire.send(head("Content-Length: 5000"))
         sending = asyncio.create_task(dribble(wire, b" " * 5_000, 1, 0.05))
@@ -354,10 +354,10 @@ def test_a_byte_now_and_then_does_not_buy_time_for_ever(hasty):
     paired(scenario, hasty)
 
 
-# -- bodies that are many
+# -- many bodies
 
 
-def test_bodies_that_are_being_read_have_a_budget(talk):
+def test_bodies_that_are_being_read_share_a_budget(talk):
     app = offer(limits=Limits(message_bytes=2_000_000)).asgi(
         bodies_bytes=3_000_000, body_timeout=LONG
     )
@@ -385,7 +385,7 @@ def test_bodies_that_are_being_read_have_a_budget(talk):
                 wire.writer.close()
             await until(lambda: not len(app.bodies))
             assert app.bodies.size == 0
-            # Small ones are served meanwhile, large ones afterwards.
+            # Small bodies are served meanwhile, large ones afterwards.
             large = json.dumps(request(1, "ping")).encode() + b" " * 1_900_000
             assert (await client.post(large)).status == 200
 
@@ -419,7 +419,7 @@ def test_bodies_that_are_stuck_make_room_for_others(talk):
 
 @pytest.mark.parametrize("named", [(), ("Mcp-Session-Id: made-up",)], ids=["none", "made up"])
 @pytest.mark.parametrize("framing", ["Content-Length: 300000", CHUNKED], ids=["length", "chunked"])
-def test_without_a_session_a_message_has_to_be_small(framing, named):
+def test_a_large_message_without_a_session_is_refused(framing, named):
     async def scenario(wire):
         await wire.send(head(framing, *named))
         chunk = b"40000\r\n" + b" " * 0x40000 + b"\r\n"
@@ -432,10 +432,10 @@ def test_without_a_session_a_message_has_to_be_small(framing, named):
         paired(scenario, port)
 
 
-# -- one after the other
+# -- pipelining
 
 
-def test_requests_that_come_before_the_last_answer_are_answered_in_turn(port):
+def test_pipelined_requests_are_answered_in_turn(port):
     async def scenario(wire):
         ping = json.dumps(request(1, "ping")).encode()
         good, bad = head(method="GET", path="/healthz"), head(method="GET", path="/nowhere")
@@ -446,7 +446,7 @@ def test_requests_that_come_before_the_last_answer_are_answered_in_turn(port):
     paired(scenario, port)
 
 
-def test_requests_that_come_by_the_thousand_are_not_kept(port):
+def test_thousands_of_pipelined_requests_are_not_kept(port):
     async def scenario(wire):
         await wire.send(head(method="GET", path="/healthz") * 2_000)
         found = await wire.rest()
@@ -455,7 +455,7 @@ def test_requests_that_come_by_the_thousand_are_not_kept(port):
     paired(scenario, port)
 
 
-def test_a_request_that_breaks_off_leaves_the_answer_before_it_alone(port):
+def test_a_broken_request_does_not_harm_the_answer_before_it(port):
     async def scenario(wire):
         await wire.send(head(method="GET", path="/healthz") + b"nonsense\r\n\r\n")
         assert (await wire.response()).status == 200
@@ -463,7 +463,7 @@ def test_a_request_that_breaks_off_leaves_the_answer_before_it_alone(port):
     paired(scenario, port)
 
 
-def test_a_client_that_leaves_with_a_request_in_line_is_noticed(talk):
+def test_a_client_that_leaves_with_a_pipelined_request_is_noticed(talk):
     app = offer().asgi()
 
     async def scenario(port):
@@ -472,9 +472,9 @@ def test_a_client_that_leaves_with_a_request_in_line_is_noticed(talk):
             wire = await Wire.to(port)
             named = f"Mcp-Session-Id: {client.session}"
             await wire.send(head(named, method="GET") + head(method="GET", path="/healthz"))
-            await until(lambda: app.readers)
+            await until(lambda: app.state.readers)
             wire.writer.transport.abort()
-            await until(lambda: not app.readers)
+            await until(lambda: not app.state.readers)
             await until(lambda: not app.under_way)
 
     with bounded(app) as port:

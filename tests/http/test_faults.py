@@ -1,4 +1,4 @@
-"""Clients that are slow, large, broken or many: nobody else is affected, refusals are clear."""
+"""Slow, large, broken or many clients: others are not affected, refusals are clear."""
 
 import asyncio
 import gc
@@ -21,21 +21,21 @@ LIMIT = 100_000
 
 @pytest.fixture(scope="module")
 def small():
-    """A server that takes small messages, and whose patience is short."""
+    """A server with a small message limit and short timeouts."""
     app = offer(limits=Limits(message_bytes=LIMIT)).asgi(body_timeout=0.4, sse=True)
     with bounded(app) as port:
         yield port
 
 
 async def is_fine(client):
-    """See that others are served as if nothing had happened."""
+    """Assert that another client is served."""
     assert text_of(await client.answer(call("fine", "add", a=1, b=2))) == "3"
 
 
 # -- too large
 
 
-def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(small, talk):
+def test_a_body_announced_too_large_is_refused_before_it_arrives(small, talk):
     async def scenario():
         async with talk(small) as client:
             await client.open()
@@ -49,7 +49,7 @@ def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(small, ta
     run(scenario())
 
 
-def test_a_body_that_grows_too_large_is_refused_when_it_does(small, talk):
+def test_a_body_that_grows_too_large_is_refused(small, talk):
     async def scenario():
         async with talk(small) as client:
             await client.open()
@@ -66,7 +66,7 @@ def test_a_body_that_grows_too_large_is_refused_when_it_does(small, talk):
     run(scenario())
 
 
-def test_what_fits_exactly_is_served(small, talk):
+def test_a_body_of_exactly_the_limit_is_served(small, talk):
     async def scenario():
         async with talk(small) as client:
             await client.open()
@@ -127,7 +127,7 @@ def test_a_head_without_end_is_cut_off(small, talk):
 # -- too slow
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(small, talk):
+def test_a_body_that_does_not_arrive_is_refused(small, talk):
     async def scenario():
         async with talk(small) as client:
             await client.open()
@@ -137,9 +137,9 @@ def test_a_body_that_does_not_come_is_not_waited_for(small, talk):
             silent = asyncio.create_task(client.raw(head + b"{"))
             reader, writer = await asyncio.open_connection("127.0.0.1", small)
             writer.write(head)
-            # Read from the beginning: a byte that meets the end is answered by a reset.
+            # Read from the start: a byte after the end is answered by a reset.
             answer = asyncio.create_task(reader.readline())
-            for _ in range(40):  # a byte now and then does not buy more time
+            for _ in range(40):  # single bytes do not extend the time
                 if answer.done():
                     break
                 writer.write(b" ")
@@ -154,7 +154,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(small, talk):
     run(scenario())
 
 
-def test_a_head_that_does_not_come_is_not_waited_for(small, talk):
+def test_a_head_that_does_not_arrive_is_refused(small, talk):
     async def scenario():
         async with talk(small) as client:
             await client.open()
@@ -170,14 +170,14 @@ def test_a_head_that_does_not_come_is_not_waited_for(small, talk):
     run(scenario())
 
 
-def test_a_client_that_does_not_read_is_let_go(talk):
+def test_a_client_that_does_not_read_is_disconnected(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other:
             await client.open()
             await other.open()
             deaf = await client.post(call(1, "count", token="t", to=4_000, size=4_000))
             before = asyncio.get_running_loop().time()
-            # As long as somebody is there who might read, the work waits; then it goes on.
+            # The work waits while the client is connected, then it goes on.
             while "4000" not in text_of(await other.answer(call(1, "counted"))):
                 await asyncio.sleep(0.05)
                 assert asyncio.get_running_loop().time() - before < LONG
@@ -188,7 +188,7 @@ def test_a_client_that_does_not_read_is_let_go(talk):
 
     @server.tool
     async def counted() -> str:
-        """Say who has come to an end."""
+        """Return the clients that have finished."""
         return ",".join(done)
 
     entry = server.tool_entries.get("count")
@@ -239,7 +239,7 @@ def test_no_header_breaks_anything(small, talk, name, value, method):
             try:
                 response = await client.send(method, body, **{name: value})
             except (asyncio.IncompleteReadError, ConnectionError):
-                return  # what is no HTTP at all is not answered
+                return  # something that is not HTTP is not answered
             assert response.status < 500
 
     run(scenario())
@@ -262,7 +262,7 @@ def test_no_body_breaks_anything(small, talk, body):
 # -- many
 
 
-def test_a_flood_of_requests_leaves_others_alone(talk):
+def test_a_flood_of_requests_does_not_affect_other_clients(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other:
             await client.open()
@@ -273,7 +273,7 @@ def test_a_flood_of_requests_leaves_others_alone(talk):
             while text_of(await other.answer(call(1, "history"))).count("flood begins") < 20:
                 await asyncio.sleep(0.01)
             await is_fine(other)
-            # Who is refused is answered at once; who came later would find the gate open.
+            # Refused requests are answered at once; later ones might be served.
             await until(lambda: sum(each.done() for each in flood) >= 40)
             await other.answer(call(2, "free", name="flood"))
             answers = [await (await each).json() for each in flood]
@@ -285,7 +285,7 @@ def test_a_flood_of_requests_leaves_others_alone(talk):
         run(scenario(port))
 
 
-def test_connections_have_an_end_too(talk):
+def test_the_number_of_connections_is_limited(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -324,12 +324,12 @@ def test_many_sessions_and_streams_cost_little_and_leave_nothing(talk):
                 await stream.listen(session)
             await is_fine(client)
             assert len(app.sessions) == 2_201
-            assert len(app.readers) == 500
+            assert len(app.state.readers) == 500
             for stream in streams:
                 stream.close()
             for session in [*sessions, *more]:
                 await opener.delete(session)
-            while app.readers:
+            while app.state.readers:
                 await asyncio.sleep(0.01)
             assert len(app.sessions) == 1
             assert app.under_way <= 1
@@ -340,7 +340,7 @@ def test_many_sessions_and_streams_cost_little_and_leave_nothing(talk):
         run(scenario(port), seconds=200)
 
 
-def test_what_nobody_listens_to_is_not_kept_for_ever(talk):
+def test_messages_for_a_client_that_does_not_listen_are_dropped(talk):
     app = offer().asgi()
 
     async def scenario(port):
@@ -352,7 +352,7 @@ def test_what_nobody_listens_to_is_not_kept_for_ever(talk):
                 await client.answer(call(id, "touch", uri=uri))
             (session,) = app.sessions
             assert sum(each.unread for each in session._standing) < 1_100_000
-            assert app.events.size < 5_000_000
+            assert app.state.events.size < 5_000_000
 
     with bounded(app) as port:
         run(scenario(port), seconds=200)

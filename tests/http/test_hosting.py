@@ -1,4 +1,4 @@
-"""The app under other people's servers and frameworks, at any path, behind a proxy."""
+"""The app under other ASGI servers and frameworks, at any path, behind a proxy."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ TESTS = Path(__file__).parent.parent
 
 
 async def use(client: Any) -> None:
-    """Do once what clients do."""
+    """Open a session and call a tool."""
     await client.open()
     assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
     response = await client.post(call(2, "count", token="t", to=2, pause=0.01))
@@ -42,7 +42,7 @@ async def use(client: Any) -> None:
 
 
 async def use_older(client: Any, path: str) -> None:
-    """Do the same over the two endpoints, found by what the stream says."""
+    """Do the same in the older form, with the URL that the stream names."""
     stream = await client.send("GET", path=path)
     client.path = await stream.event()
     assert client.path.startswith(f"{path.rstrip('/').removesuffix('/sse')}/messages?")
@@ -133,7 +133,7 @@ HOSTS = (
 
 @pytest.mark.parametrize("mount", ["", "/x", "/a/b"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_it_mounts_without_any_wiring(talk, host, mount):
+def test_the_app_mounts_in_frameworks_without_wiring(talk, host, mount):
     if host is django and not mount:
         pytest.skip("the site itself is at the root")
     app = host(offer().asgi(sse=True), mount)
@@ -153,7 +153,7 @@ def test_it_mounts_without_any_wiring(talk, host, mount):
         run(scenario(port))
 
 
-def test_a_server_may_be_told_of_a_prefix_that_a_proxy_strips(talk):
+def test_root_path_names_a_prefix_that_a_proxy_strips(talk):
     async def scenario(port):
         for path in ("/x/mcp", "/x/mcp/"):
             async with talk(port, path=path) as client:
@@ -167,7 +167,7 @@ def test_a_server_may_be_told_of_a_prefix_that_a_proxy_strips(talk):
 
 
 @pytest.mark.parametrize("path", ["/outside/sse", "/outside/sse/"])
-def test_the_older_form_works_behind_a_prefix_that_the_server_is_told_of(talk, tmp_path, path):
+def test_the_older_form_works_behind_a_prefix_named_by_root_path(talk, tmp_path, path):
     front = free_port()
 
     async def scenario():
@@ -225,7 +225,7 @@ app = offer().asgi(sse=True)
 def process(
     tmp_path: Path, port: int, *command: str, code: str = APP
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a server of an app until the test is over."""
+    """Run an ASGI server with an app until the test ends."""
     (tmp_path / "served.py").write_text(textwrap.dedent(code))
     path = os.pathsep.join([str(tmp_path), str(TESTS)])
     with open(tmp_path / "log", "wb") as log:
@@ -265,7 +265,7 @@ def _answers(port: int) -> bool:
     ],
     ids=["granian", "hypercorn"],
 )
-def test_other_servers_run_it_too(talk, tmp_path, command, waits):
+def test_other_asgi_servers_run_the_app(talk, tmp_path, command, waits):
     port = free_port()
 
     async def scenario():
@@ -316,7 +316,7 @@ http {{
 """
 
 
-def test_it_works_behind_a_proxy_that_buffers_and_strips_a_prefix(talk, tmp_path):
+def test_the_app_works_behind_a_proxy_that_buffers_and_strips_a_prefix(talk, tmp_path):
     front = free_port()
 
     async def scenario():

@@ -1,4 +1,4 @@
-"""Streams that break and are taken up again: nothing is lost, doubled, or shown to others."""
+"""Streams that break and are resumed: no event is lost, doubled or sent to another session."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from support.waiting import run, until
 
 
 def steps(messages):
-    """What was counted, and the answer's text, in the order in which they came."""
+    """The counts and the answer's text, in the order of arrival."""
     return [each["params"]["progress"] if "method" in each else text_of(each) for each in messages]
 
 
@@ -41,7 +41,7 @@ def test_a_stream_may_be_cut_at_every_byte(port, talk, revision):
                     found += await again.rest()
                     assert steps(found) == [1, 2, 3, "3"]
                 else:
-                    # Nothing but what came before the first id is beyond recovery.
+                    # Only events before the first id cannot be resumed.
                     assert cut <= part.find(b"\n\n") + 2 or b"\n\n" not in part
                 cut += 1
             assert resumed > length * (0.9 if revision == "2025-11-25" else 0.6)
@@ -88,7 +88,7 @@ def test_a_client_may_come_back_before_there_is_anything_new(port, talk):
     run(scenario())
 
 
-def test_whoever_takes_up_a_stream_has_it_alone(port, talk):
+def test_resuming_a_stream_ends_its_earlier_response(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -103,7 +103,7 @@ def test_whoever_takes_up_a_stream_has_it_alone(port, talk):
 
 
 @pytest.mark.requirement("http.sse.no-foreign-replay", "http.sse.event-id-unique")
-def test_only_what_was_missed_on_that_stream_is_replayed(port, talk):
+def test_resuming_replays_only_missed_events_of_that_stream(port, talk):
     async def scenario():
         async with talk(port) as client, talk(port) as other:
             await client.open()
@@ -139,7 +139,7 @@ def test_a_stream_that_was_read_to_its_end_has_nothing_more(port, talk):
 
 
 @pytest.mark.parametrize("last", ["", "x", "1", "1-", "99-0", "1-99", "-1-0", "1-" + "9" * 300])
-def test_an_event_that_never_was_is_refused(port, talk, last):
+def test_an_unknown_event_id_is_refused(port, talk, last):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -151,7 +151,7 @@ def test_an_event_that_never_was_is_refused(port, talk, last):
     run(scenario())
 
 
-def test_what_is_no_longer_kept_is_not_passed_over_in_silence(talk):
+def test_resuming_is_refused_when_missed_events_were_dropped(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -169,7 +169,7 @@ def test_what_is_no_longer_kept_is_not_passed_over_in_silence(talk):
         run(scenario(port))
 
 
-def test_a_listening_stream_is_taken_up_where_it_broke(port, talk):
+def test_a_listening_stream_is_resumed_where_it_broke(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -189,7 +189,7 @@ def test_a_listening_stream_is_taken_up_where_it_broke(port, talk):
     run(scenario())
 
 
-def test_what_was_said_before_anybody_listened_is_heard_by_the_first_who_does(port, talk):
+def test_messages_from_before_the_first_listener_reach_it(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -207,7 +207,7 @@ def test_a_slow_reader_loses_nothing(port, talk):
             await client.open()
             await other.open()
             response = await client.post(call(1, "count", token="t", to=3_000, size=2_000))
-            await asyncio.sleep(0.3)  # the server has long since filled every buffer there is
+            await asyncio.sleep(0.3)  # by now the server has filled every buffer
             assert text_of(await other.answer(call(1, "add", a=1, b=2))) == "3"
             *counted, answer = steps(await response.rest())
             assert counted == list(range(1, 3_001))
@@ -216,7 +216,7 @@ def test_a_slow_reader_loses_nothing(port, talk):
     run(scenario())
 
 
-def test_a_log_message_after_the_answer_comes_where_the_client_listens(port, talk):
+def test_a_log_message_after_the_answer_arrives_on_the_listening_stream(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -228,7 +228,7 @@ def test_a_log_message_after_the_answer_comes_where_the_client_listens(port, tal
     run(scenario())
 
 
-def test_a_silent_call_becomes_a_stream_that_shows_signs_of_life(talk):
+def test_a_silent_call_becomes_a_stream_with_comments(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -246,7 +246,7 @@ def test_a_silent_call_becomes_a_stream_that_shows_signs_of_life(talk):
         run(scenario(port))
 
 
-def test_a_long_call_can_be_resumed_where_clients_know_how(port, talk):
+def test_a_long_call_becomes_a_stream_early_if_clients_can_resume_it(port, talk):
     async def scenario():
         async with talk(port, revision="2025-11-25") as client:
             await client.open()
@@ -318,7 +318,7 @@ def test_a_cancelled_call_that_may_only_be_json_ends_without_a_body(talk):
         run(scenario(port))
 
 
-def test_streams_whose_reader_left_cost_no_more_than_the_store(talk):
+def test_streams_without_a_reader_cost_no_more_than_the_store(talk):
     store = MemoryEventStore(session_bytes=500_000, bytes=2_000_000)
     app = offer().asgi(events=store)
 

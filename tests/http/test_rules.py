@@ -1,4 +1,4 @@
-"""The rules of Streamable HTTP, each put to a server on a real socket."""
+"""The rules of Streamable HTTP, each tested on a server with a real socket."""
 
 import asyncio
 import gzip
@@ -53,7 +53,7 @@ def test_one_endpoint_opens_a_session_and_serves_it(port, talk, revision):
 
 
 @pytest.mark.requirement("session.id.secure")
-def test_session_ids_are_long_and_never_alike(port, talk):
+def test_session_ids_are_long_and_random(port, talk):
     async def scenario():
         async with talk(port) as client:
             ids = []
@@ -61,7 +61,7 @@ def test_session_ids_are_long_and_never_alike(port, talk):
                 response = await client.post(initialize())
                 ids.append(response.headers["mcp-session-id"])
             assert len(set(ids)) == 100
-            # 192 bits of them differ: no two have a long beginning or end in common.
+            # 192 random bits: no two share a long prefix or suffix.
             assert len({id[:8] for id in ids}) == len({id[-8:] for id in ids}) == 100
 
     run(scenario())
@@ -104,7 +104,7 @@ def test_an_ended_session_is_unknown(port, talk, revision):
 
 
 @pytest.mark.parametrize("id", ["x", "é", "a" * 10_000, "a b", "", "a, b"])
-def test_a_session_that_never_was_is_unknown(port, talk, id):
+def test_an_unknown_session_is_answered_with_404(port, talk, id):
     async def scenario():
         async with talk(port) as client:
             response = await client.post(call(1, "add", a=1, b=2), Mcp_Session_Id=id)
@@ -114,7 +114,7 @@ def test_a_session_that_never_was_is_unknown(port, talk, id):
 
 
 @pytest.mark.requirement("session.end.server-may-terminate", "session.end.terminated-404")
-def test_a_session_that_nobody_uses_ends(talk):
+def test_an_unused_session_ends(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other:
             await client.open()
@@ -122,7 +122,7 @@ def test_a_session_that_nobody_uses_ends(talk):
             listening = await other.get()
             while (await client.post(request(1, "ping"))).status == 200:
                 await asyncio.sleep(1.5)
-            # Whoever listens uses it.
+            # A listening client uses its session.
             assert (await other.post(request(1, "ping"))).status == 200
             listening.close()
 
@@ -138,7 +138,7 @@ def test_a_session_that_nobody_uses_ends(talk):
     "http.sse.not-closed-before-response",
     "http.sse.closed-after-response",
 )
-def test_what_is_said_before_the_answer_makes_it_a_stream(port, talk, revision):
+def test_a_message_before_the_answer_makes_it_a_stream(port, talk, revision):
     async def scenario():
         async with talk(port, revision=revision) as client:
             await client.open()
@@ -171,7 +171,7 @@ def test_a_stream_stays_open_until_the_answer(port, talk):
     run(scenario())
 
 
-def test_what_is_asked_travels_with_the_request_it_belongs_to(port, talk):
+def test_a_question_to_the_client_travels_on_the_stream_of_its_request(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open(elicitation={})
@@ -192,7 +192,7 @@ def test_what_is_asked_travels_with_the_request_it_belongs_to(port, talk):
 @pytest.mark.requirement(
     "http.get.server-messages", "http.get.no-responses", "http.streams.no-broadcast"
 )
-def test_what_belongs_to_no_request_comes_on_one_of_the_listening_streams(talk):
+def test_a_message_outside_of_requests_arrives_on_one_listening_stream(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -216,7 +216,7 @@ def test_what_belongs_to_no_request_comes_on_one_of_the_listening_streams(talk):
 
 @everywhere
 @pytest.mark.requirement("http.get.no-responses")
-def test_no_answer_comes_on_a_listening_stream(port, talk, revision):
+def test_answers_never_arrive_on_a_listening_stream(port, talk, revision):
     async def scenario():
         async with talk(port, revision=revision) as client:
             await client.open()
@@ -229,7 +229,7 @@ def test_no_answer_comes_on_a_listening_stream(port, talk, revision):
     run(scenario())
 
 
-def test_there_is_an_end_to_listening_streams(talk):
+def test_the_number_of_listening_streams_is_limited(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -298,10 +298,10 @@ def test_a_further_initialize_within_a_session_is_answered_there(port, talk, rev
 
 
 @pytest.mark.requirement("http.version-header.default-2025-03-26")
-def test_without_the_version_header_it_is_the_revision_that_had_none(talk):
+def test_without_the_version_header_the_revision_is_the_one_before_it(talk):
     async def scenario(port):
         async with talk(port) as client:
-            # Without sessions, the header alone says which revision is spoken.
+            # Without sessions, only the header names the revision.
             batch = [request(1, "ping"), request(2, "ping")]
             response = await client.post(batch)
             assert response.status == 200
@@ -346,7 +346,7 @@ def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, 
         (b"[" * 100_000 + b"]" * 100_000, "nests deeper"),
     ],
 )
-def test_what_cannot_be_accepted_gets_a_status_that_says_so(port, talk, message, why, revision):
+def test_a_malformed_message_is_answered_with_400(port, talk, message, why, revision):
     async def scenario():
         async with talk(port, revision=revision) as client:
             await client.open()
@@ -396,7 +396,7 @@ def test_an_opening_that_is_refused_is_answered_and_opens_nothing(port, talk):
     run(scenario())
 
 
-def test_a_notification_that_nobody_knows_is_accepted_and_ignored(port, talk):
+def test_an_unknown_notification_is_accepted_and_ignored(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -554,7 +554,7 @@ def test_local_origins_are_served(port, talk, value):
     run(scenario())
 
 
-def test_a_public_url_lets_its_host_and_origin_in(talk):
+def test_a_public_url_allows_its_host_and_origin(talk):
     app = offer().asgi(public_url="https://tools.example/mcp", allowed_hosts=["proxy:8080"])
 
     async def scenario(port):
@@ -594,7 +594,7 @@ def test_the_answer_is_what_the_client_accepts(port, talk, accept, kind):
     run(scenario())
 
 
-def test_whoever_accepts_nothing_we_have_is_told(port, talk):
+def test_an_accept_header_without_our_types_is_refused(port, talk):
     async def scenario():
         async with talk(port) as client:
             await client.open()
@@ -610,7 +610,7 @@ def test_whoever_accepts_nothing_we_have_is_told(port, talk):
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"]
 )
-def test_what_is_not_json_is_refused(port, talk, kind):
+def test_a_body_that_is_not_json_is_refused(port, talk, kind):
     async def scenario():
         async with talk(port) as client:
             response = await client.post(initialize(), Content_Type=kind)
@@ -659,7 +659,7 @@ def test_the_path_works_with_and_without_a_slash(port, talk, path):
     run(scenario())
 
 
-def test_health_is_told_to_anybody(port, talk):
+def test_health_checks_need_no_host(port, talk):
     async def scenario():
         async with talk(port) as client:
             for path in ("/healthz", "/readyz/"):

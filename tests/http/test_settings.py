@@ -1,4 +1,4 @@
-"""What the settings of an app change: sessions, principals, browsers, limits."""
+"""The settings of an app: sessions, principals, browsers, limits."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 
 from accord import Server
-from accord.transports.http_callers import caller_of
+from accord.transports.http.server.callers import caller_key
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, notification, request, text_of
@@ -71,7 +71,7 @@ def test_without_sessions_nothing_can_be_asked(talk):
     serve(scenario, stateless=True)
 
 
-def test_without_sessions_what_one_client_declared_is_not_taken_for_the_next(talk):
+def test_without_sessions_a_client_s_capabilities_do_not_reach_the_next(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as stranger:
             await client.answer(initialize(elicitation={}))
@@ -95,7 +95,7 @@ def test_without_sessions_nothing_is_promised_that_needs_one(talk):
     serve(scenario, stateless=True)
 
 
-def test_without_sessions_what_cannot_be_read_is_refused_all_the_same(talk):
+def test_without_sessions_an_unreadable_message_is_refused(talk):
     async def scenario(port):
         async with talk(port) as client:
             assert (await client.post(b"{")).status == 400
@@ -105,10 +105,10 @@ def test_without_sessions_what_cannot_be_read_is_refused_all_the_same(talk):
     serve(scenario, stateless=True)
 
 
-# -- whose a session is
+# -- principals
 
 
-def test_a_session_serves_nobody_but_who_opened_it(talk):
+def test_a_session_serves_only_the_caller_that_opened_it(talk):
     def who(scope):
         return dict(scope["headers"]).get(b"authorization")
 
@@ -129,10 +129,10 @@ def test_a_session_serves_nobody_but_who_opened_it(talk):
     serve(scenario, principal=who)
 
 
-# -- how many
+# -- limits
 
 
-def test_there_is_an_end_to_sessions_in_use(talk):
+def test_sessions_in_use_are_limited(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other, talk(port) as third:
             for each in (client, other):
@@ -148,7 +148,7 @@ def test_there_is_an_end_to_sessions_in_use(talk):
     serve(scenario, sessions=2)
 
 
-def test_a_flood_of_sessions_used_once_keeps_nobody_out(talk):
+def test_a_flood_of_sessions_used_once_does_not_lock_others_out(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as newcomer:
             await client.open()
@@ -156,7 +156,7 @@ def test_a_flood_of_sessions_used_once_keeps_nobody_out(talk):
             sessions = []
             for _ in range(60):
                 sessions.append(await flood.open())
-                # Whoever goes on using a session keeps it.
+                # A session that is still used is kept.
                 assert (await client.post(request(1, "ping"))).status == 200
             await newcomer.open()
             assert (await newcomer.post(request(1, "ping"))).status == 200
@@ -244,7 +244,7 @@ def test_sessions_of_other_callers_that_were_just_used_are_not_ended(talk):
     ],
 )
 def test_a_caller_is_a_principal_or_a_network(one, other, is_same):
-    assert (caller_of(*one) == caller_of(*other)) is is_same
+    assert (caller_key(*one) == caller_key(*other)) is is_same
 
 
 def test_sessions_that_were_never_used_make_room(talk):
@@ -271,7 +271,7 @@ def test_a_failed_opening_leaves_no_session(talk):
     serve(scenario, sessions=1)
 
 
-def test_there_is_an_end_to_requests_under_way(talk):
+def test_requests_under_way_are_limited(talk):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -290,7 +290,7 @@ def test_there_is_an_end_to_requests_under_way(talk):
 # -- browsers
 
 
-def test_a_browser_may_ask_first_and_read_the_answer(talk):
+def test_a_browser_gets_a_preflight_and_may_read_the_answer(talk):
     origin = "https://app.example"
 
     async def scenario(port):
@@ -320,7 +320,7 @@ def test_a_browser_may_ask_first_and_read_the_answer(talk):
     serve(scenario, cors=True, allowed_origins=[origin])
 
 
-def test_without_the_setting_browsers_are_told_nothing(talk):
+def test_without_the_setting_there_are_no_cors_headers(talk):
     async def scenario(port):
         async with talk(port) as client:
             client.headers["Origin"] = "http://localhost:3000"
@@ -331,7 +331,7 @@ def test_without_the_setting_browsers_are_told_nothing(talk):
     serve(scenario)
 
 
-def test_any_origin_can_be_let_in(talk):
+def test_any_origin_can_be_allowed(talk):
     async def scenario(port):
         async with talk(port) as client:
             response = await client.post(initialize(), Origin="https://any.example", Host="any")
@@ -348,9 +348,9 @@ def test_any_origin_can_be_let_in(talk):
     [
         ({"path": "mcp"}, "begins with /"),
         ({"path": "/mcp?a=b"}, "no query"),
-        ({"path": "/sse/", "sse": True}, "'/sse', where something else is served"),
-        ({"path": "/healthz"}, "something else"),
-        ({"cors": ["https://a.example"]}, "allowed_origins says whose pages"),
+        ({"path": "/sse/", "sse": True}, "'/sse', which the app uses already"),
+        ({"path": "/healthz"}, "uses already"),
+        ({"cors": ["https://a.example"]}, "list the origins in allowed_origins"),
         ({"retry": -1}, "0 or more"),
         ({"allowed_hosts": ["https://a.example"]}, "allowed_hosts has 'https://a.example'"),
         ({"answers": "xml"}, "'auto', 'json' or 'stream'"),
@@ -360,7 +360,7 @@ def test_any_origin_can_be_let_in(talk):
         ({"sse": True, "stateless": True}, "stateless"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(options, why):
+def test_invalid_settings_are_named(options, why):
     with pytest.raises(ValueError, match=why):
         Server("any").asgi(**options)
 

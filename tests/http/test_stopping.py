@@ -90,7 +90,7 @@ if __name__ == "__main__":
 
 
 class Running:
-    """A server process, and what it wrote."""
+    """A server process and its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process
@@ -137,7 +137,7 @@ ACCORD_HTTP = (*ACCORD_RUN, "served.py", "--http", "--port")
 
 @pytest.mark.requirement("http.server.bind-localhost")
 @pytest.mark.parametrize("command", [RUN, (*ACCORD_HTTP, "0")], ids=["run", "accord run"])
-def test_a_server_listens_on_loopback_unless_told_otherwise(tmp_path, talk, command):
+def test_a_server_listens_on_loopback_by_default(tmp_path, talk, command):
     async def scenario(port):
         async with talk(port) as client:
             await client.open()
@@ -145,7 +145,7 @@ def test_a_server_listens_on_loopback_unless_told_otherwise(tmp_path, talk, comm
 
     with running(tmp_path, *command) as server:
         assert f"offer is served at http://127.0.0.1:{server.port}/mcp" in server.log
-        # Who listens on 0100007F (127.0.0.1 in hexadecimal) listens nowhere else.
+        # 0100007F is 127.0.0.1 in hexadecimal: it listens nowhere else.
         table = Path(f"/proc/{server.process.pid}/net/tcp").read_text()
         port = f":{server.port:04X}"
         listening = [line.split()[1] for line in table.splitlines() if f"{port} 00000000" in line]
@@ -154,12 +154,12 @@ def test_a_server_listens_on_loopback_unless_told_otherwise(tmp_path, talk, comm
         assert server.end() == 0
 
 
-def test_whoever_listens_elsewhere_is_told_what_else_it_takes(tmp_path):
+def test_listening_elsewhere_warns_that_a_setting_is_needed(tmp_path):
     with running(tmp_path, *ACCORD_HTTP, "0", "--host", "0.0.0.0") as server:
         until_sync(lambda: "public_url or allowed_hosts" in server.log)
 
 
-def test_both_forms_are_announced_where_both_are_served(tmp_path):
+def test_both_forms_are_announced_if_both_are_served(tmp_path):
     with running(tmp_path, *ACCORD_HTTP, "0", "--sse") as server:
         at = f"http://127.0.0.1:{server.port}"
         told = f"offer is served at {at}/mcp, and in the older form at {at}/sse; Ctrl-C ends"
@@ -191,7 +191,7 @@ async def has_begun(client, *names):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_at_the_end_calls_finish_and_listeners_are_let_go(tmp_path, talk, number):
+def test_stopping_lets_calls_finish_and_ends_listening_streams(tmp_path, talk, number):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -211,7 +211,7 @@ def test_at_the_end_calls_finish_and_listeners_are_let_go(tmp_path, talk, number
         assert "Traceback" not in server.log
 
 
-def test_what_takes_longer_than_the_grace_period_is_ended(tmp_path, talk):
+def test_a_call_longer_than_the_grace_period_is_ended(tmp_path, talk):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -234,7 +234,7 @@ def test_what_takes_longer_than_the_grace_period_is_ended(tmp_path, talk):
         assert "left behind" in server.log
 
 
-def test_a_server_that_stops_takes_no_new_sessions(tmp_path, talk):
+def test_a_stopping_server_opens_no_new_sessions(tmp_path, talk):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -247,7 +247,7 @@ def test_a_server_that_stops_takes_no_new_sessions(tmp_path, talk):
             await streaming.event()
             server.process.send_signal(signal.SIGTERM)
             said = b" 200 "
-            while b" 200 " in said:  # it learns of the signal when it gets to it
+            while b" 200 " in said:  # until the server handles the signal
                 while (await reader.readline()).strip():
                     pass
                 await reader.read(100)
@@ -273,7 +273,7 @@ ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     "tool", ["block_the_loop", "swallow", "leave_a_thread", "use_another_executor"]
 )
 @pytest.mark.parametrize("command", [STUBBORN_RUN, (*ACCORD_HTTP, "0")], ids=["run", "accord run"])
-def test_a_tool_that_hangs_does_not_keep_the_process(tmp_path, talk, tool, command):
+def test_a_tool_that_hangs_does_not_keep_the_process_alive(tmp_path, talk, tool, command):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -292,7 +292,7 @@ def test_a_tool_that_hangs_does_not_keep_the_process(tmp_path, talk, tool, comma
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_every_signal_that_ends_lets_calls_finish(tmp_path, talk, number):
+def test_each_stop_signal_lets_calls_finish(tmp_path, talk, number):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -309,7 +309,7 @@ def test_every_signal_that_ends_lets_calls_finish(tmp_path, talk, number):
         assert "Traceback" not in server.log
 
 
-def test_a_second_signal_does_not_wait(tmp_path, talk):
+def test_a_second_signal_ends_the_process_at_once(tmp_path, talk):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -317,7 +317,7 @@ def test_a_second_signal_does_not_wait(tmp_path, talk):
             held = await client.post(call(1, "hold", token="t", name="x"))
             await held.event()
             server.process.send_signal(signal.SIGINT)
-            assert await listening.rest() == []  # the first one has been taken
+            assert await listening.rest() == []  # the first signal has been handled
             server.process.send_signal(signal.SIGINT)
             while server.process.poll() is None:
                 await asyncio.sleep(0.01)
@@ -329,7 +329,7 @@ def test_a_second_signal_does_not_wait(tmp_path, talk):
 
 
 @pytest.mark.parametrize("grace", ["0.5", "0"])
-def test_uploads_that_are_stuck_leave_no_trace_at_the_end(tmp_path, talk, grace):
+def test_stuck_uploads_leave_no_traceback_at_the_end(tmp_path, talk, grace):
     async def scenario(server):
         async with talk(server.port) as client:
             await client.open()
@@ -393,7 +393,7 @@ thread.join()
         run(scenario(server))
 
 
-def test_listeners_do_not_keep_another_s_server_from_ending(tmp_path, talk):
+def test_listeners_do_not_keep_another_asgi_server_from_stopping(tmp_path, talk):
     port = free_port()
 
     async def scenario():
@@ -414,7 +414,7 @@ def test_listeners_do_not_keep_another_s_server_from_ending(tmp_path, talk):
             await older.event()
             server.process.send_signal(signal.SIGTERM)
             assert await listening.rest() == []
-            assert text_of((await older.rest())[-1]) == "2"  # what is under way comes first
+            assert text_of((await older.rest())[-1]) == "2"  # calls under way finish first
 
     with running(tmp_path, "served.py", str(port), code=MOUNTED) as server:
         run(scenario())

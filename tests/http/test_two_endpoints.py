@@ -1,4 +1,4 @@
-"""The older form: one stream for all that the server says, one URL for what it is told."""
+"""The older form: one stream for messages of the server, one URL for those of the client."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ REVISION = "2024-11-05"
 
 
 async def connect(client, path="/sse"):
-    """Connect, and find where messages go."""
+    """Connect, and read the URL for messages."""
     client.transport = "sse"
     stream = await client.send("GET", path=path)
     assert (stream.status, stream.kind) == (200, "text/event-stream")
@@ -41,7 +41,7 @@ async def opened(client, path="/sse", **capabilities):
     "sse.server.message-event",
     "sse.server.event-data-json",
 )
-def test_everything_the_server_says_comes_on_the_stream(port, talk):
+def test_all_messages_of_the_server_arrive_on_the_stream(port, talk):
     async def scenario():
         async with talk(port, revision=REVISION) as client:
             stream = await opened(client)
@@ -65,7 +65,7 @@ def test_everything_the_server_says_comes_on_the_stream(port, talk):
 
 
 @pytest.mark.parametrize("path", ["/sse", "/sse/"])
-def test_where_messages_go_is_a_path_from_the_root(port, talk, path):
+def test_the_messages_url_is_a_path_from_the_root(port, talk, path):
     async def scenario():
         async with talk(port, revision=REVISION) as client:
             stream = await client.send("GET", path=path)
@@ -74,7 +74,7 @@ def test_where_messages_go_is_a_path_from_the_root(port, talk, path):
     run(scenario())
 
 
-def test_where_messages_go_is_told_as_the_public_url_says(talk):
+def test_the_messages_url_follows_the_public_url(talk):
     async def scenario(port):
         async with talk(port, revision=REVISION) as client:
             stream = await client.send("GET", path="/sse", Host="example.com")
@@ -116,7 +116,7 @@ def test_questions_are_answered_by_post(port, talk):
 
 @pytest.mark.requirement("http.post.refused-status")
 @pytest.mark.parametrize("body", [b"{", b'{"jsonrpc":"2.0","id":7,"result":{}}', b"5"])
-def test_what_cannot_be_accepted_is_refused_where_it_was_sent(port, talk, body):
+def test_a_malformed_message_is_refused_in_the_response_to_it(port, talk, body):
     async def scenario():
         async with talk(port, revision=REVISION) as client:
             stream = await opened(client)
@@ -141,7 +141,20 @@ def test_a_request_that_cannot_be_read_is_answered_on_the_stream(port, talk):
     run(scenario())
 
 
-def test_what_does_not_belong_there_is_refused(port, talk):
+def test_a_batch_under_a_revision_without_batches_is_answered_on_the_stream(port, talk):
+    async def scenario():
+        async with talk(port, revision="2025-06-18") as client:
+            stream = await opened(client)
+            response = await client.post([request(5, "ping"), request(6, "ping")])
+            assert response.status == 202
+            assert [(await stream.event())["id"] for _ in range(2)] == [5, 6]
+            await client.post(request(7, "ping"))
+            assert (await stream.event())["id"] == 7
+
+    run(scenario())
+
+
+def test_requests_to_the_wrong_endpoint_are_refused(port, talk):
     async def scenario():
         async with talk(port, revision=REVISION) as client, talk(port) as newer:
             await opened(client)
@@ -166,7 +179,7 @@ def test_what_does_not_belong_there_is_refused(port, talk):
     run(scenario())
 
 
-def test_it_is_off_unless_it_is_wanted(talk):
+def test_the_older_form_is_off_by_default(talk):
     async def scenario(port):
         async with talk(port) as client:
             assert (await client.send("GET", path="/sse")).status == 404
@@ -175,7 +188,7 @@ def test_it_is_off_unless_it_is_wanted(talk):
         run(scenario(port))
 
 
-def test_sessions_of_both_forms_count(talk):
+def test_sessions_of_both_forms_share_the_limit(talk):
     async def scenario(port):
         async with talk(port, revision=REVISION) as client, talk(port) as newer:
             await connect(client)

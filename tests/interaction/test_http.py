@@ -1,4 +1,4 @@
-"""What HTTP says around the messages: every request and every response of our own two parties."""
+"""Headers and statuses around the messages of our own client and server."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ async def model(params: Any) -> CreateMessageResult:
 
 
 async def talked(link: Any) -> list[Record]:
-    """Have a conversation with all that a client sends, and return what travelled."""
+    """Send everything that a client can send, and return the records."""
     async with link.connect(working.make, on_sample=model, roots=["/a"]) as client:
         await client.ping()
         await client.call_tool("steps", {"values": [1, 2]}, on_progress=lambda _: None)
@@ -48,7 +48,7 @@ def http(record: Record) -> Any:
 
 
 def responses(records: list[Record], request: Record) -> list[Record]:
-    """What came in response to a request."""
+    """The records of the response to a request."""
     stream = http(request).stream
     return [each for each in records if each.sender == "server" and http(each).stream == stream]
 
@@ -63,7 +63,7 @@ def responses(records: list[Record], request: Record) -> list[Record]:
     "session.id.header-name",
     "session.end.client-delete",
 )
-async def test_every_request_carries_what_the_revision_wants(accord_link: Any) -> None:
+async def test_every_request_carries_the_headers_of_its_revision(accord_link: Any) -> None:
     records = await talked(accord_link)
     opening, *others = sent(records)
     assert of(opening, "method") == "initialize"
@@ -124,7 +124,7 @@ async def test_every_response_has_the_status_and_the_form_that_its_request_calls
 
 
 @pytest.mark.requirement("http.post.related-requests-on-stream", "http.streams.multiple")
-async def test_what_belongs_to_a_request_comes_on_its_stream_and_on_no_other(
+async def test_messages_of_a_request_arrive_on_its_stream_only(
     accord_link: Any,
 ) -> None:
     asked: list[Any] = []
@@ -174,7 +174,7 @@ async def test_what_belongs_to_a_request_comes_on_its_stream_and_on_no_other(
     "http.get.client-may-listen",
     "http.streams.no-broadcast",
 )
-async def test_what_belongs_to_no_request_comes_once_on_the_stream_that_listens(
+async def test_messages_outside_of_requests_arrive_once_on_the_listening_stream(
     accord_link: Any,
 ) -> None:
     heard: list[str] = []
@@ -215,7 +215,7 @@ async def test_when_the_client_closes_the_session_and_every_stream_end(accord_li
     "sse.client.posts-to-endpoint",
     "lifecycle.shutdown.http-close",
 )
-async def test_in_the_older_form_all_answers_come_on_the_one_stream(accord_link: Any) -> None:
+async def test_in_the_older_form_all_answers_arrive_on_the_one_stream(accord_link: Any) -> None:
     records = await talked(accord_link)
     (opening, *_) = sent(records)
     assert http(opening).method == "GET"

@@ -1,4 +1,4 @@
-"""An ASGI server that is played by the test, message by message."""
+"""An ASGI server under the control of the test, message by message."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ class Exchange:
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
         if message.get("more_body") is False:
-            # What servers do when a response is complete.
+            # As ASGI servers do when a response is complete.
             self._incoming.put_nowait({"type": "http.disconnect"})
 
     def feed(self, body: bytes, *, more: bool = False) -> None:
@@ -61,7 +61,7 @@ class Exchange:
 
 
 class Asgi:
-    """A client of an app without any server between."""
+    """A client that calls an app directly."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -91,7 +91,7 @@ class Asgi:
         return await self.start("POST", body, **headers).done()
 
     async def get(self, **headers: Any) -> Exchange:
-        """Listen; the head has come when this returns."""
+        """Listen; return once the head has arrived."""
         exchange = self.start("GET", b"", **headers)
         await until(lambda: exchange.sent)
         return exchange

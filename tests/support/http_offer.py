@@ -1,4 +1,4 @@
-"""What the servers of the HTTP tests offer; clients hold and free calls by calls of their own."""
+"""The server of the HTTP tests; clients hold and free calls with other calls."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ class Name:
 
 
 def offer(**settings: Any) -> Server:
-    """Make a server; the tools that wait belong to it alone."""
+    """Make a server; held calls are its own."""
     server = Server("offer", version="1", instructions="Be kind.", **settings)
     gates: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
     log: list[str] = []
@@ -33,7 +33,7 @@ def offer(**settings: Any) -> Server:
 
     @server.tool
     async def count(ctx: Context, to: int, pause: float = 0.0, size: int = 0) -> int:
-        """Count, and tell each step."""
+        """Count, and report each step."""
         for step in range(1, to + 1):
             await ctx.progress(step, message="x" * size)
             if pause:
@@ -42,7 +42,7 @@ def offer(**settings: Any) -> Server:
 
     @server.tool
     async def hold(ctx: Context, name: str, steps: int = 1) -> str:
-        """Wait until somebody frees it, between two reports of progress."""
+        """Wait until `free` is called, between two reports of progress."""
         log.append(f"{name} begins")
         await ctx.progress(1)
         try:
@@ -57,26 +57,26 @@ def offer(**settings: Any) -> Server:
 
     @server.tool
     async def wait(name: str) -> str:
-        """Wait in silence until somebody frees it."""
+        """Wait in silence until `free` is called."""
         log.append(f"{name} begins")
         await gates[name].wait()
         return name
 
     @server.tool
     async def free(name: str) -> str:
-        """Free who is held under a name."""
+        """Free the calls held under a name."""
         gates[name].set()
         return "freed"
 
     @server.tool
     async def history() -> list[str]:
-        """Say what has happened to those who were held."""
+        """Return what has happened to held calls."""
         return list(log)
 
     @server.tool
     async def ask(ctx: Context) -> str:
         """Ask the user for a name."""
-        answer = await ctx.elicit("Who are you?", Name)
+        answer = await ctx.elicit("Your name?", Name)
         return f"hello {answer.name}"
 
     @server.tool

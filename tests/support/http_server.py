@@ -7,14 +7,14 @@ from typing import Any
 
 import uvicorn
 
-from accord.transports.uvicorn_protocol import BoundedProtocol
-from accord.transports.uvicorn_server import BoundedServer, listen
+from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
+from accord.transports.http.server.uvicorn_server import BoundedServer, listen
 from support.waiting import LONG, until_sync
 
 
 @contextmanager
 def serving(app: Any, **config: Any) -> Iterator[int]:
-    """Serve any ASGI app with a stock uvicorn; yields the port."""
+    """Serve any ASGI app with a plain uvicorn; yield the port."""
     with _running(uvicorn.Server(_config(app, **config))) as port:
         yield port
 
@@ -48,7 +48,7 @@ def _running(server: uvicorn.Server) -> Iterator[int]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A free port."""
     (taken,) = listen("127.0.0.1", 0)
     port: int = taken.getsockname()[1]
     taken.close()

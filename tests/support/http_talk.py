@@ -1,4 +1,4 @@
-"""A raw client over HTTP: every byte is the test's, and a monitor judges every message."""
+"""A raw client over HTTP: the test chooses every byte, and a monitor judges every message."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ REVISION = "2025-06-18"
 
 
 def call(id: Any, tool: str, *, token: Any = None, **arguments: Any) -> dict[str, Any]:
-    """A call of a tool; with a token its progress is wanted."""
+    """A call of a tool; a token asks for progress."""
     params: dict[str, Any] = {"name": tool, "arguments": arguments}
     if token is not None:
         params["_meta"] = {"progressToken": token}
@@ -50,7 +50,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 class Response:
-    """A response as it comes: the head at once, the body when it is read."""
+    """A response: the head at once, the body when it is read."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -202,13 +202,13 @@ class Talk:
         self.violations += self._monitor.observe(record)
 
     def observe_event(self, event: Event, facts: HttpFacts) -> None:
-        """Let the monitor see an event; what was asked for once more, only once."""
+        """Let the monitor see an event; replayed ones only once."""
         if event.id is None or event.id not in self._event_ids:
             self._event_ids.add(event.id)
             self.observe("server", event.data, facts)
 
     def broken(self) -> list[str]:
-        """What the server has broken so far, by requirement."""
+        """The requirements that the server has broken so far."""
         found = [each for each in self.violations if each.party == "server"]
         return [f"{each.requirement}: {each.why}" for each in found]
 
@@ -260,7 +260,7 @@ class Talk:
         return response
 
     async def get(self, **headers: Any) -> Response:
-        """Listen, or take up a stream again."""
+        """Listen, or resume a stream."""
         response = await self.send("GET", **headers)
         response.talk = self
         last = headers.get("Last_Event_ID")
@@ -279,10 +279,10 @@ class Talk:
         }
         return HttpFacts(method, status, sent, stream)
 
-    # -- what clients do
+    # -- sessions and calls
 
     async def open(self, **capabilities: Any) -> Any:
-        """Begin a session, and return what the server said of itself."""
+        """Begin a session, and return the result of initialize."""
         response = await self.post(initialize(self.revision, **capabilities))
         assert response.status == 200, await response.body()
         self.session = response.headers.get("mcp-session-id")
@@ -294,7 +294,7 @@ class Talk:
         return message["result"]
 
     async def answer(self, message: Any, **headers: Any) -> Any:
-        """Post a request and return its answer, whatever comes before it."""
+        """Post a request and return its answer, skipping messages before it."""
         response = await self.post(message, **headers)
         assert response.status == 200, await response.body()
         if "json" in response.kind:
@@ -303,7 +303,7 @@ class Talk:
 
 
 class Connection:
-    """A connection that is used again and again, for tests with thousands of requests."""
+    """A connection for many requests, for tests with thousands of them."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -330,7 +330,7 @@ class Connection:
         return session
 
     async def listen(self, session: str) -> None:
-        """Open a stream and leave it at that."""
+        """Open a stream and do not read it."""
         assert (await self.send("GET", session=session)).status == 200
 
     async def delete(self, session: str) -> None:

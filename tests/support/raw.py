@@ -1,4 +1,4 @@
-"""A peer made of plain messages, for what no well-behaved party would send.
+"""A peer made of plain messages, to send what no correct party would send.
 
 What the other side says is judged all the same: `check` fails for any breach of its own.
 """
@@ -78,7 +78,7 @@ class RawClient:
         ]
 
     async def open(self, revision: str = "2025-06-18", **capabilities: Any) -> Any:
-        """Shake hands; returns the server's answer."""
+        """Send initialize; return the server's answer."""
         params = {**OPENING, "protocolVersion": revision, "capabilities": capabilities}
         answer = await self.ask("open", "initialize", params)
         self.notify("notifications/initialized")
@@ -86,13 +86,13 @@ class RawClient:
 
 
 class RawServer:
-    """What a client connects to: `connect(RawServer(answers))`.
+    """A target for `connect`: `connect(RawServer(answers))`.
 
     `answers` maps methods to a result, or to a function of the raw server and the request that
     says what it likes. The opening is answered by itself unless `answers` does.
     """
 
-    congested = False
+    is_congested = False
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class RawServer:
     def abort(self) -> None:
         self.is_closed = True
 
-    # -- speaking
+    # -- sending
 
     def open_with(self, message: Any, **more: Any) -> None:
         result = {
@@ -151,7 +151,7 @@ class RawServer:
         self.put(id=message["id"], result=result)
 
     def put(self, **message: Any) -> None:
-        """Say something soon, as if it came over a wire."""
+        """Send a message soon, as if over a wire."""
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()
         asyncio.get_running_loop().call_soon(self._receive, data)
 

@@ -1,4 +1,4 @@
-"""An HTTP server that misbehaves as told: every byte of an answer is for the test to choose."""
+"""An HTTP server that can misbehave: the test chooses every byte of an answer."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 404: "Not Found", 405:
 
 
 class Request:
-    """One request as it came."""
+    """One request as received."""
 
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
@@ -21,7 +21,7 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The method of the message, or that of HTTP where there is none."""
+        """The method of the message, or the HTTP method without a message."""
         if isinstance(self.message, list):
             return "response"
         return self.message.get("method", "response") if self.message else self.method
@@ -32,7 +32,7 @@ class Request:
 
 
 class Reply:
-    """The answer to a request, written piece by piece; `limit` cuts it after so many bytes."""
+    """The answer to a request, written piece by piece; `limit` cuts it after some bytes."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

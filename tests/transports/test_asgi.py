@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord import Context, Principal, Server
-from accord.transports import http_sessions
-from accord.transports.asgi import HttpApp
-from accord.transports.http_exchange import HttpExchange
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.options import HttpOptions
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import run, until
 
-# -- life
+# -- starting and stopping
 
 
 class Lifespan:
@@ -58,7 +58,7 @@ def test_lifespan_events_start_and_stop_the_server():
     run(scenario())
 
 
-def test_a_lifespan_that_fails_is_told_to_the_server(caplog):
+def test_a_failing_lifespan_is_reported_to_the_asgi_server(caplog):
     @asynccontextmanager
     async def lifespan(server):
         raise RuntimeError("no database")
@@ -73,7 +73,7 @@ def test_a_lifespan_that_fails_is_told_to_the_server(caplog):
     assert "no database" in caplog.text
 
 
-def test_a_lifespan_that_ends_badly_is_logged(caplog):
+def test_a_lifespan_that_fails_at_its_end_is_logged(caplog):
     @asynccontextmanager
     async def lifespan(server):
         yield
@@ -142,7 +142,7 @@ def test_concurrent_first_requests_start_the_server_once():
     run(scenario())
 
 
-def test_websockets_are_turned_away():
+def test_websockets_are_refused():
     async def scenario():
         sent = []
 
@@ -233,20 +233,20 @@ def test_http_2_has_no_connection_header():
         ("", "mcp/"),
     ],
 )
-def test_the_endpoint_is_found_however_the_mount_is_told(root, path):
+def test_the_endpoint_is_found_for_each_form_of_mount(root, path):
     app = offer().asgi()
-    assert app._find({"path": path, "root_path": root}) == "/mcp"
+    assert app._resolve({"path": path, "root_path": root}) == "/mcp"
 
 
 @pytest.mark.parametrize(
     ("root", "path"), [("/x", "/x"), ("/x", "/y/mcp"), ("", "/mcp/x"), ("", "")]
 )
-def test_elsewhere_nothing_is_found(root, path):
+def test_other_paths_are_not_the_endpoint(root, path):
     app = offer().asgi()
-    assert app._find({"path": path, "root_path": root}) == path
+    assert app._resolve({"path": path, "root_path": root}) == path
 
 
-def test_a_fault_of_ours_is_answered_without_details(caplog):
+def test_an_internal_error_is_answered_without_details(caplog):
     async def scenario():
         app = offer().asgi(principal=lambda scope: scope["nobody"])
         client = Asgi(app)
@@ -260,7 +260,7 @@ def test_a_fault_of_ours_is_answered_without_details(caplog):
 
 
 class BrokenStore:
-    """Keeps one event, then nothing works any more."""
+    """Keeps one event, then raises."""
 
     def append(self, session, stream, number, event):
         if number == 1:
@@ -290,7 +290,7 @@ def test_a_store_that_fails_costs_no_message(caplog):
     assert "the disk is full" in caplog.text
 
 
-def test_a_fault_after_the_answer_has_begun_says_nothing_more(caplog):
+def test_an_error_after_the_answer_has_begun_sends_nothing_more(caplog):
     async def scenario():
         client = Asgi(offer().asgi())
         await client.open()
@@ -314,7 +314,7 @@ def test_a_fault_after_the_answer_has_begun_says_nothing_more(caplog):
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_what_is_complete_before_anything_was_sent_is_sent_at_once(revision):
+def test_a_stream_that_ends_before_it_is_sent_is_sent_at_once(revision):
     async def scenario():
         client = Asgi(offer().asgi(answers="stream"))
         await client.open(revision)
@@ -322,8 +322,8 @@ def test_what_is_complete_before_anything_was_sent_is_sent_at_once(revision):
         assert len(exchange.sent) == 2
         assert int(exchange.headers["content-length"]) == len(exchange.body)
         assert [text_of(each) for each in exchange.events] == ["3"]
-        # Only where the client has something to resume from, there is something to keep.
-        assert (client.app.events.size > 0) is (revision == "2025-11-25")
+        # Events are stored only if the client can resume.
+        assert (client.app.state.events.size > 0) is (revision == "2025-11-25")
 
     run(scenario())
 
@@ -338,7 +338,7 @@ def test_a_large_stream_is_complete_too():
     run(scenario())
 
 
-def test_middleware_may_speak_before_the_session_is_opened():
+def test_middleware_may_log_before_the_session_is_opened():
     async def greet(ctx, proceed):
         await asyncio.sleep(0)
         return await proceed()
@@ -352,12 +352,12 @@ def test_middleware_may_speak_before_the_session_is_opened():
     run(scenario())
 
 
-def test_a_session_that_ends_during_a_call_says_so():
+def test_a_call_whose_session_ends_is_answered_with_404():
     async def scenario():
         client = Asgi(offer().asgi())
         await client.open()
         waiting = client.start("POST", json.dumps(call(1, "wait", name="x")).encode())
-        await until(lambda: client.app.waiting)
+        await until(lambda: client.app.endpoint.waiting)
         streaming = client.start("POST", json.dumps(call(2, "hold", token=1, name="x")).encode())
         await until(lambda: streaming.sent)
         assert (await client.start("DELETE").done()).status == 204
@@ -367,7 +367,7 @@ def test_a_session_that_ends_during_a_call_says_so():
     run(scenario())
 
 
-def test_a_server_that_stops_begins_nothing_new_in_the_second_half_of_its_grace():
+def test_a_stopping_server_refuses_calls_in_the_second_half_of_its_grace():
     async def scenario():
         client = Asgi(offer().asgi(grace=1, sse=True))
         older = client.start("GET", b"", path="/sse")
@@ -378,13 +378,13 @@ def test_a_server_that_stops_begins_nothing_new_in_the_second_half_of_its_grace(
         await until(lambda: streaming.sent[1:])
         stopping = asyncio.create_task(client.app.stop())
         assert text_of((await client.post(call(2, "add", a=1, b=2))).json) == "3"
-        await until(lambda: client.app.is_draining)
+        await until(lambda: client.app.state.is_draining)
         refused = await client.post(call(3, "add", a=1, b=2))
         assert (refused.status, refused.headers.get("retry-after")) == (503, "1"), refused.body
         scope = client.scope("POST", "/messages") | {"query_string": f"session_id={place}".encode()}
         elsewhere = await Exchange(client.app, scope, json.dumps(call(3, "add")).encode()).done()
         assert elsewhere.status in (404, 503)
-        # What belongs to a call that is under way still comes through.
+        # Messages for a call under way are still accepted.
         told = await client.post(notification("notifications/cancelled", requestId=1))
         assert told.status == 202
         await stopping
@@ -394,7 +394,7 @@ def test_a_server_that_stops_begins_nothing_new_in_the_second_half_of_its_grace(
     run(scenario())
 
 
-def test_a_client_of_the_older_form_that_reads_nothing_is_let_go():
+def test_a_client_of_the_older_form_that_reads_nothing_loses_its_session():
     async def scenario():
         app = offer().asgi(sse=True)
         client = Asgi(app)
@@ -417,34 +417,34 @@ def test_a_client_of_the_older_form_that_reads_nothing_is_let_go():
     run(scenario())
 
 
-# -- what is kept, and how long
+# -- how long sessions and streams are kept
 
 
 @pytest.fixture
 def brief(monkeypatch):
     """Streams are kept for no time at all."""
-    monkeypatch.setattr(http_sessions, "_KEPT", -1.0)
+    monkeypatch.setattr("accord.transports.http.server.stream._RETIRED_FOR", -1.0)
 
 
-def test_streams_that_nobody_came_back_for_are_forgotten(brief):
+def test_streams_that_no_client_resumes_are_forgotten(brief):
     async def scenario():
         client = Asgi(offer().asgi())
         await client.open()
         exchange = await client.post(call(1, "count", token="t", to=2))
         app = client.app
         (session,) = app.sessions
-        assert app.events.size > 0
+        assert app.state.events.size > 0
         assert session.find_stream(1) is not None
-        app.sessions.sweep(app.now())
-        assert (app.events.size, session.streams) == (0, None)
+        app.state.retired.sweep(app.state.now())
+        assert (app.state.events.size, session.streams) == (0, None)
         again = await client.start("GET", b"", last_event_id=exchange.ids[0]).done()
         assert again.status == 400
 
     run(scenario())
 
 
-def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
-    monkeypatch.setattr(http_sessions, "_UNOPENED_MOST", 0.0)
+def test_a_session_never_used_after_initialize_ends_soon(monkeypatch):
+    monkeypatch.setattr("accord.transports.http.server.sessions._UNOPENED_MOST", 0.0)
 
     async def scenario():
         client = Asgi(offer().asgi(sessions=3))
@@ -453,9 +453,9 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
         app = client.app
         assert len(app.sessions) == 2
         await asyncio.sleep(0.01)
-        app.sessions.sweep(app.now())
+        app.sessions.sweep(app.state.now())
         assert [each.id for each in app.sessions] == [client.session]
-        # What has ended makes no room a second time.
+        # An ended session makes room only once.
         monkeypatch.undo()
         assert (await Asgi(app).post(initialize())).status == 200
         await Asgi(app).open()
@@ -466,23 +466,23 @@ def test_a_session_that_nobody_ever_used_ends_soon(monkeypatch):
     run(scenario())
 
 
-def test_a_session_that_was_just_begun_has_time_to_be_used():
+def test_a_session_that_was_just_opened_does_not_end():
     async def scenario():
         app = offer().asgi()
         await Asgi(app).post(initialize())
-        app.sessions.sweep(app.now() + 1)
+        app.sessions.sweep(app.state.now() + 1)
         assert len(app.sessions) == 1
 
     run(scenario())
 
 
-def test_a_session_that_is_used_now_and_then_goes_on():
+def test_each_use_extends_a_session():
     async def scenario():
         app = offer().asgi(session_idle=100.0)
         client = Asgi(app)
         await client.open()
-        began = app.now()
-        app.now = lambda: began + 90
+        began = app.state.now()
+        app.state.now = lambda: began + 90
         assert (await client.post(request(1, "ping"))).status == 200
         app.sessions.sweep(began + 180)
         assert (await client.post(request(2, "ping"))).status == 200
@@ -492,40 +492,38 @@ def test_a_session_that_is_used_now_and_then_goes_on():
     run(scenario())
 
 
-def test_what_a_request_asks_for_goes_on_as_long_as_its_token_is_good():
-    app = offer().asgi()
-
+def test_streams_of_a_request_last_until_its_token_expires():
     def seconds(expires_at):
         ann = Principal("ann", expires_at=expires_at)
         scope = {"method": "GET", "headers": [], "accord.principal": ann}
-        return app.sessions.lease(HttpExchange(app, scope, None, None)) - app.now()
+        return HttpExchange(HttpOptions(), scope, None, None).expiry(1000.0) - 1000.0
 
     assert seconds(None) == math.inf
     assert 100 < seconds(time.time() + 600) <= 600
-    # Whoever verified it allows for clocks that differ.
+    # Verifiers allow for clocks that differ.
     assert 0 < seconds(time.time() - 5) <= 60
 
 
-def test_a_token_that_is_over_ends_no_session_in_which_something_is_under_way():
+def test_an_expired_token_does_not_end_a_session_with_a_call_under_way():
     async def scenario():
         client = Asgi(offer().asgi())
         await client.open()
         (session,) = client.app.sessions
-        session.ends_at = now = client.app.now()
+        session.ends_at = now = client.app.state.now()
         waiting = client.start("POST", json.dumps(call(1, "wait", name="x")).encode())
         await until(lambda: session.session.dispatcher.running)
         assert not session.is_due(now)
         await client.post(call(2, "free", name="x"))
         await waiting.done()
         assert session.is_due(now)
-        assert not client.app.waiting
+        assert not client.app.endpoint.waiting
 
     run(scenario())
 
 
 @pytest.mark.parametrize("stateless", [True, False], ids=["without session", "of one who left"])
-def test_the_end_waits_for_calls(stateless, monkeypatch):
-    monkeypatch.setattr("accord.transports.asgi._LAST_WORDS", 0.0)
+def test_stopping_waits_for_calls(stateless, monkeypatch):
+    monkeypatch.setattr("accord.transports.http.server.app._LAST_RESPONSES", 0.0)
     server = Server("slow")
     began, may_end, ended = asyncio.Event(), asyncio.Event(), []
 
@@ -544,12 +542,12 @@ def test_the_end_waits_for_calls(stateless, monkeypatch):
         calling = client.start("POST", json.dumps(call(1, "slow", token="t")).encode())
         await began.wait()
         if not stateless:
-            next(iter(app.waiting)).open_stream()
+            next(iter(app.endpoint.waiting)).open_stream()
             await until(lambda: calling.sent)
             calling.disconnect()
             await calling.done()
         stopping = asyncio.create_task(app.stop())
-        await until(lambda: app.is_stopping)
+        await until(lambda: app.state.is_stopping)
         await asyncio.sleep(0.05)
         may_end.set()
         await stopping
@@ -558,7 +556,7 @@ def test_the_end_waits_for_calls(stateless, monkeypatch):
     run(scenario())
 
 
-def test_who_takes_no_stream_gets_none_however_long_the_call_takes():
+def test_a_client_that_accepts_only_json_never_gets_a_stream():
     async def scenario():
         client = Asgi(offer().asgi(keep_alive=0.02))
         await client.open()
@@ -574,7 +572,7 @@ def test_who_takes_no_stream_gets_none_however_long_the_call_takes():
     run(scenario())
 
 
-def test_a_verifier_that_fails_keeps_nobody_and_lets_nobody_go(caplog):
+def test_a_verifier_that_raises_ends_no_stream(caplog):
     async def fails():
         raise RuntimeError("out of order")
 
@@ -608,7 +606,12 @@ def test_an_ended_session_leaves_nothing_behind():
         await client.start("DELETE").done()
         await listening.done()
         app = client.app
-        assert (len(app.sessions), app.events.size, app.readers, app.under_way) == (0, 0, set(), 0)
+        assert (len(app.sessions), app.state.events.size, app.state.readers, app.under_way) == (
+            0,
+            0,
+            set(),
+            0,
+        )
         assert len(app.server.sessions) <= 1  # until it is collected
 
     run(scenario())
@@ -619,24 +622,24 @@ def test_options_have_defaults():
     assert app.options.path == "/mcp"
 
 
-def test_what_was_said_too_late_goes_nowhere_without_a_session():
+def test_without_a_session_messages_after_the_answer_are_dropped():
     async def scenario():
         client = Asgi(offer().asgi(stateless=True))
         assert text_of((await client.post(call(1, "note_later", name="x"))).json) == "soon"
         await client.post(call(1, "free", name="x"))
         await asyncio.sleep(0)
-        assert client.app.events.size == 0
+        assert client.app.state.events.size == 0
 
     run(scenario())
 
 
-def test_a_message_about_a_cancelled_call_is_left_out():
+def test_messages_of_a_cancelled_call_are_dropped():
     server = offer()
     contexts = []
 
     @server.tool
     async def stubborn(ctx: Context) -> str:
-        """Say something although nobody wants to know."""
+        """Log after the cancellation."""
         contexts.append(ctx)
         try:
             await asyncio.sleep(10)

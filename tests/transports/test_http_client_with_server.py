@@ -12,9 +12,9 @@ import uvloop
 from accord import Context, Server
 from accord.client import connect
 from accord.protocol.revisions import REVISIONS
-from accord.transports.asgi import HttpApp
-from accord.transports.http import HttpClientOptions
-from accord.transports.http_options import HttpOptions
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.options import HttpOptions
+from accord.transports.http_wire import HttpClientOptions
 from accord.types import TextContent
 from support.waiting import LONG, run, until
 

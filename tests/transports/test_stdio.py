@@ -30,7 +30,7 @@ def text_of(answer: Any) -> str:
     return answer["result"]["content"][0]["text"]
 
 
-# -- nothing but messages
+# -- only messages on stdout
 
 
 @pytest.mark.requirement(
@@ -45,8 +45,8 @@ def text_of(answer: Any) -> str:
         pytest.param(python(NOISY), {}, id="python"),
     ],
 )
-def test_whatever_is_printed_only_messages_reach_stdout(command: Any, env: Any) -> None:
-    # Unbuffered, what is printed before run() is gone before anybody could divert it.
+def test_only_messages_reach_stdout_whatever_is_printed(command: Any, env: Any) -> None:
+    # Unbuffered prints before run() reach stdout before it is claimed.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Child(*command, env={**inherited, **env}) as child:
         child.open()
@@ -69,7 +69,7 @@ def test_whatever_is_printed_only_messages_reach_stdout(command: Any, env: Any) 
 
 
 def test_clients_in_sequence_share_one_process_behind_a_bridge() -> None:
-    # As supergateway does: one process, and each of its clients sends what it would send alone.
+    # As supergateway does: one process, and each client sends its own initialize.
     with Child(*accord_run(NOISY)) as child:
         for revision in ("2025-06-18", "2025-11-25", "2024-11-05"):
             child.request(0, "initialize", {**OPENING, "protocolVersion": revision})
@@ -111,7 +111,7 @@ def test_user_code_cannot_read_the_messages() -> None:
 # -- input
 
 
-def test_what_is_no_message_is_answered_and_the_session_goes_on() -> None:
+def test_an_invalid_message_is_answered_and_the_session_goes_on() -> None:
     with Child(*python(BULK)) as child:
         child.open()
         child.write(b"garbage\n\n   \n\xff\xfe\n{}\n")
@@ -140,7 +140,7 @@ def test_the_loop_may_be_uvloop() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b" \n"])
-def test_lines_may_end_as_they_like(end: bytes) -> None:
+def test_lines_may_end_with_lf_or_crlf(end: bytes) -> None:
     with Child(*python(BULK)) as child:
         child.open()
         child.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}' + end)
@@ -183,7 +183,7 @@ def test_long_messages_pass_both_ways(size: int) -> None:
 
 
 @pytest.mark.parametrize("source", ["file", "pipe"])
-def test_everything_in_a_finished_input_is_answered_before_the_end(source: str) -> None:
+def test_all_requests_of_a_finished_input_are_answered_before_the_exit(source: str) -> None:
     messages = [
         {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": OPENING},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -226,7 +226,7 @@ def test_a_terminal_is_served_and_stays_as_it_was() -> None:
 
 
 @reads_proc
-def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing() -> None:
+def test_messages_of_a_client_that_does_not_read_wait_and_none_is_lost() -> None:
     with Child(*python(BULK)) as opened:
         opened.open()
         baseline = opened.memory()
@@ -261,7 +261,7 @@ def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing() -> Non
 
 @reads_proc
 @pytest.mark.parametrize("tool", ["flood", "flood_in_thread", "flood_heedlessly"])
-def test_a_tool_that_tells_much_to_a_client_that_does_not_read_costs_little(tool: str) -> None:
+def test_a_tool_that_logs_much_to_a_client_that_does_not_read_costs_little(tool: str) -> None:
     with Child(*python(BULK), reading=False) as child:
         child.request("open", "initialize", OPENING)
         child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -315,7 +315,7 @@ def test_requests_of_one_read_wait_while_their_answers_are_not_read(
 
 
 def waiting_bytes(child: Child) -> int:
-    """How much of its output a child has written that is not read yet."""
+    """How many bytes of a child's output are unread."""
     assert child.process.stdout is not None
     held = array.array("i", [0])
     fcntl.ioctl(child.process.stdout.fileno(), termios.FIONREAD, held)
@@ -341,7 +341,7 @@ def test_a_client_that_closes_its_end_ends_the_server() -> None:
 
 
 @pytest.mark.parametrize("configured", [False, True], ids=["default", "root handler"])
-def test_log_lines_that_nobody_reads_hold_up_no_request(configured: bool) -> None:
+def test_an_unread_stderr_delays_no_request(configured: bool) -> None:
     setup = "import logging; logging.basicConfig(); " if configured else ""
     code = f"{setup}import runpy; runpy.run_path({str(CHATTY)!r}, run_name='__main__')"
     with subprocess.Popen(
@@ -364,7 +364,7 @@ def test_log_lines_that_nobody_reads_hold_up_no_request(configured: bool) -> Non
             process.stdin.flush()
             if "id" in message:
                 assert json.loads(process.stdout.readline())["id"] == message["id"]
-        # Now somebody reads: the first lines come, and then how many are missing.
+        # Once stderr is read, the first lines arrive, then the number of dropped ones.
         for line in process.stderr:
             if b"log lines were dropped" in line:
                 break
@@ -375,7 +375,7 @@ def test_log_lines_that_nobody_reads_hold_up_no_request(configured: bool) -> Non
         assert process.wait(LONG) == 0
 
 
-def test_a_full_stderr_delays_no_end() -> None:
+def test_a_full_stderr_does_not_delay_the_exit() -> None:
     with subprocess.Popen(
         python(CHATTY),
         stdin=subprocess.PIPE,
@@ -428,7 +428,7 @@ def test_a_server_under_nohup_outlives_its_terminal() -> None:
 
 @pytest.mark.requirement("stdio.shutdown.server-exits", "practice.shutdown.signals")
 @pytest.mark.parametrize("end", ENDS)
-def test_an_idle_server_ends_in_good_order(end: Any) -> None:
+def test_an_idle_server_exits_cleanly(end: Any) -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         end(child)
@@ -439,7 +439,7 @@ def test_an_idle_server_ends_in_good_order(end: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_sync_tool_that_blocks_delays_no_end(end: Any) -> None:
+def test_a_sync_tool_that_blocks_does_not_delay_the_exit(end: Any) -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "block")
@@ -451,7 +451,7 @@ def test_a_sync_tool_that_blocks_delays_no_end(end: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_tools_learn_of_the_end(end: Any) -> None:
+def test_running_tools_are_cancelled_when_the_server_stops(end: Any) -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "cooperate")
@@ -466,7 +466,7 @@ def test_tools_learn_of_the_end(end: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_an_async_tool_that_ignores_its_cancellation_delays_no_end(end: Any) -> None:
+def test_an_async_tool_that_ignores_its_cancellation_does_not_delay_the_exit(end: Any) -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "ignore")
@@ -477,7 +477,7 @@ def test_an_async_tool_that_ignores_its_cancellation_delays_no_end(end: Any) -> 
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_tool_that_blocks_the_loop_cannot_hold_up_the_end(end: Any) -> None:
+def test_a_tool_that_blocks_the_loop_does_not_delay_the_exit(end: Any) -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "block_loop")
@@ -509,7 +509,7 @@ def test_a_signal_cuts_short_the_wait_for_answers() -> None:
         assert "CLEANED UP" in child.stderr
 
 
-def test_answers_that_are_on_their_way_at_the_end_of_input_get_out() -> None:
+def test_answers_under_way_at_the_end_of_input_are_sent() -> None:
     with Child(*python(ENDING, "10")) as child:
         child.open()
         child.call(1, "soon")
@@ -532,7 +532,7 @@ sys.exit(7 if is_free and signal.getitimer(signal.ITIMER_REAL) == (0, 0) else 8)
         assert child.wait() == 7
 
 
-def test_a_thread_that_user_code_left_behind_delays_no_end() -> None:
+def test_a_thread_left_by_user_code_does_not_delay_the_exit() -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "leave_a_thread")
@@ -542,7 +542,7 @@ def test_a_thread_that_user_code_left_behind_delays_no_end() -> None:
 
 
 @pytest.mark.parametrize("tool", ["block", "block_loop"])
-def test_the_death_of_the_parent_ends_the_server(tool: str) -> None:
+def test_the_server_exits_when_its_parent_dies(tool: str) -> None:
     # The input stays open: the test itself holds its other end.
     parent = f"import subprocess, time; subprocess.Popen({list(python(ENDING))}); time.sleep(60)"
     with Child(sys.executable, "-c", parent) as child:
@@ -552,7 +552,7 @@ def test_the_death_of_the_parent_ends_the_server(tool: str) -> None:
         child.call(2, tool)
         child.until_stderr("BLOCKING")
         child.process.kill()
-        assert child.receive() is None  # nobody holds its stdout any more
+        assert child.receive() is None  # its stdout is closed
         until_sync(lambda: _is_gone(server))
 
 
@@ -570,7 +570,7 @@ def _is_gone(pid: int) -> bool:
 
 @pytest.mark.requirement("practice.startup.fatal-exit-code", "practice.errors.unhandled-exit")
 @pytest.mark.parametrize("when", ["fail-at-start", "fail-at-end"])
-def test_an_unhandled_error_is_logged_and_ends_with_1(when: str) -> None:
+def test_an_unhandled_error_is_logged_and_exits_with_1(when: str) -> None:
     with Child(*python(ENDING, "0.4", when)) as child:
         child.close_input()
         assert child.wait() == 1
@@ -578,7 +578,7 @@ def test_an_unhandled_error_is_logged_and_ends_with_1(when: str) -> None:
         assert child.output == []
 
 
-def test_a_tool_that_exits_ends_nothing_but_itself() -> None:
+def test_a_tool_that_calls_exit_ends_only_its_call() -> None:
     with Child(*python(ENDING)) as child:
         child.open()
         child.call(1, "quit_process")

@@ -7,14 +7,14 @@ from hypothesis import strategies as some
 
 from accord.bindings.sse import Decoder
 from accord.stores import MemoryEventStore
-from accord.transports.streams import Reader, Stream, place_of
+from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 from support.waiting import run, until
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": []}
 
 
 class Client:
-    """The other end of a response: reads as fast as the test lets it, leaves when told."""
+    """The client of a response: the test decides how fast it reads and when it leaves."""
 
     def __init__(self, stream, among=None):
         self.sent = []
@@ -73,11 +73,11 @@ def say(stream, *numbers):
         ("١-٠", None),
     ],
 )
-def test_event_ids_name_their_stream_and_their_place(text, place):
-    assert place_of(text) == place
+def test_event_ids_name_their_stream_and_number(text, place):
+    assert parse_event_id(text) == place
 
 
-def test_a_reader_writes_what_there_is_and_then_nothing_runs():
+def test_a_reader_writes_unread_events_and_then_no_task_runs():
     async def scenario():
         stream = kept()
         say(stream, 1, 2)
@@ -97,7 +97,7 @@ def test_a_reader_writes_what_there_is_and_then_nothing_runs():
     run(scenario())
 
 
-def test_the_head_leaves_before_there_is_any_message():
+def test_the_head_is_sent_before_any_message():
     async def scenario():
         client = Client(kept())
         await until(lambda: client.body)
@@ -122,7 +122,7 @@ def test_a_stream_that_is_not_kept_has_no_ids():
     run(scenario())
 
 
-def test_what_is_said_while_nobody_reads_waits():
+def test_events_wait_while_no_response_follows():
     async def scenario():
         stream = kept()
         client = Client(stream)
@@ -142,7 +142,7 @@ def test_what_is_said_while_nobody_reads_waits():
 
 @settings(max_examples=60, deadline=None)
 @given(some.lists(some.sampled_from(["say", "cut", "turn"]), max_size=40))
-def test_however_it_is_cut_a_resumed_stream_loses_and_doubles_nothing(steps):
+def test_a_resumed_stream_loses_and_doubles_no_event_wherever_it_was_cut(steps):
     async def scenario():
         stream = kept()
         stream.prime()
@@ -158,7 +158,7 @@ def test_however_it_is_cut_a_resumed_stream_loses_and_doubles_nothing(steps):
                 found += client.messages()
                 last = client.ids()[-1]
                 client.is_gone.set()
-                assert stream.resume(place_of(last)[1])
+                assert stream.resume(parse_event_id(last)[1])
                 client = Client(stream)
         stream.end()
         await client.task
@@ -185,7 +185,7 @@ def test_the_newest_reader_has_the_stream_alone():
     run(scenario())
 
 
-def test_resuming_needs_everything_that_came_later():
+def test_resuming_needs_all_later_events():
     async def scenario():
         stream = kept(store=MemoryEventStore(session_bytes=300))
         say(stream, *range(20))
@@ -203,7 +203,7 @@ class ForgetfulStore(MemoryEventStore):
         super().append(session, stream, number, event)
 
 
-def test_a_stream_of_which_an_event_was_not_kept_is_not_resumed_any_more():
+def test_a_stream_with_a_dropped_event_cannot_be_resumed():
     async def scenario():
         stream = kept(store=ForgetfulStore())
         say(stream, *range(4))
@@ -212,7 +212,7 @@ def test_a_stream_of_which_an_event_was_not_kept_is_not_resumed_any_more():
     run(scenario())
 
 
-def test_nothing_is_missing_for_who_has_everything_even_if_nothing_is_kept():
+def test_resuming_after_the_last_event_works_with_an_empty_store():
     async def scenario():
         store = MemoryEventStore()
         stream = kept(store=store)
@@ -223,7 +223,7 @@ def test_nothing_is_missing_for_who_has_everything_even_if_nothing_is_kept():
     run(scenario())
 
 
-def test_a_slow_reader_slows_down_who_waits_for_it():
+def test_a_slow_reader_slows_down_a_writer_that_waits():
     async def scenario():
         stream = kept()
         client = Client(stream)
@@ -232,9 +232,9 @@ def test_a_slow_reader_slows_down_who_waits_for_it():
         stream.append(b"1" * 50_000)
         await until(lambda: not stream.unread)  # it is being written, and not read
         await stream.writable()
-        while not stream.congested:
+        while not stream.is_congested:
             stream.append(b"1" * 50_000)
-        assert stream.backlog > 64 * 1024
+        assert stream.unread > 64 * 1024
         waiting = asyncio.create_task(stream.writable())
         done, _ = await asyncio.wait([waiting], timeout=0.05)
         assert not done
@@ -246,7 +246,7 @@ def test_a_slow_reader_slows_down_who_waits_for_it():
     run(scenario())
 
 
-def test_who_waits_for_a_reader_does_not_wait_for_one_that_is_gone():
+def test_a_writer_does_not_wait_for_a_reader_that_is_gone():
     async def scenario():
         stream = kept()
         client = Client(stream)
@@ -265,7 +265,7 @@ def test_who_waits_for_a_reader_does_not_wait_for_one_that_is_gone():
     run(scenario())
 
 
-def test_nothing_is_held_for_a_reader_that_left_as_long_as_the_store_has_it():
+def test_events_for_a_reader_that_left_are_only_in_the_store():
     async def scenario():
         stream = kept()
         client = Client(stream)
@@ -291,7 +291,7 @@ def test_nothing_is_held_for_a_reader_that_left_as_long_as_the_store_has_it():
     run(scenario())
 
 
-def test_nothing_is_held_for_a_reader_that_left_where_there_is_no_way_back():
+def test_without_a_store_events_for_a_reader_that_left_are_dropped():
     async def scenario():
         stream = Stream()
         client = Client(stream)
@@ -305,7 +305,7 @@ def test_nothing_is_held_for_a_reader_that_left_where_there_is_no_way_back():
     run(scenario())
 
 
-def test_little_is_held_for_a_reader_that_stands_still():
+def test_few_events_are_held_for_a_stalled_reader():
     async def scenario():
         store = MemoryEventStore(session_bytes=100_000_000, bytes=100_000_000)
         stream = kept(store=store)
@@ -326,7 +326,7 @@ def test_little_is_held_for_a_reader_that_stands_still():
     run(scenario())
 
 
-def test_a_reader_that_stood_still_for_too_long_is_let_go_rather_than_misled():
+def test_a_reader_stalled_for_too_long_is_disconnected_instead_of_losing_events():
     async def scenario():
         stream = kept(store=MemoryEventStore(session_bytes=500_000))
         client = Client(stream)
@@ -346,7 +346,7 @@ def test_a_reader_that_stood_still_for_too_long_is_let_go_rather_than_misled():
     run(scenario())
 
 
-def test_a_listener_begins_with_the_oldest_message_that_is_kept():
+def test_a_listener_begins_with_the_oldest_event_in_the_store():
     async def scenario():
         stream = kept(store=MemoryEventStore(session_bytes=100_000), is_lossy=True)
         for number in range(100):
@@ -364,7 +364,7 @@ def test_a_listener_begins_with_the_oldest_message_that_is_kept():
     run(scenario())
 
 
-def test_a_listener_whose_messages_are_all_gone_hears_the_next():
+def test_a_listener_whose_events_were_all_dropped_gets_the_next():
     async def scenario():
         store = MemoryEventStore()
         stream = kept(store=store, is_lossy=True)
@@ -391,7 +391,7 @@ class Failing(MemoryEventStore):
 
 
 @pytest.mark.parametrize("is_lossy", [True, False], ids=["listening", "answer"])
-def test_a_store_that_fails_while_nobody_follows_costs_what_it_had_alone(is_lossy, caplog):
+def test_a_store_that_fails_without_a_reader_loses_only_its_own_events(is_lossy, caplog):
     async def scenario():
         store = Failing()
         stream = kept(store=store, is_lossy=is_lossy)
@@ -418,7 +418,7 @@ def held(stream):
     return sum(map(len, stream._unread))
 
 
-def test_a_lot_is_written_in_parts():
+def test_many_bytes_are_written_in_chunks():
     async def scenario():
         stream = kept()
         for number in range(100):
@@ -432,14 +432,14 @@ def test_a_lot_is_written_in_parts():
     run(scenario())
 
 
-def test_everything_can_be_taken_at_once():
+def test_take_all_returns_all_unread_events():
     stream = Stream()
     for _ in range(100):
         stream.append(b"1" * 5_000)
     assert (len(stream.take_all()) > 500_000, stream.unread, stream.take_all()) == (True, 0, b"")
 
 
-def test_what_belongs_to_no_request_is_kept_within_bounds():
+def test_a_lossy_stream_keeps_a_limited_number_of_bytes():
     async def scenario():
         stream = kept(is_lossy=True)
         for number in range(300):
@@ -453,7 +453,7 @@ def test_what_belongs_to_no_request_is_kept_within_bounds():
     run(scenario())
 
 
-def test_a_listener_that_is_overtaken_is_let_go_and_so_knows():
+def test_a_listener_that_misses_events_is_disconnected():
     async def scenario():
         stream = kept(is_lossy=True)
         client = Client(stream)
@@ -470,7 +470,7 @@ def test_a_listener_that_is_overtaken_is_let_go_and_so_knows():
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("gone")])
-def test_a_server_may_say_by_any_error_that_the_client_is_gone(error):
+def test_any_error_of_send_means_that_the_client_is_gone(error):
     async def scenario():
         stream = kept()
         client = Client(stream)
@@ -484,16 +484,16 @@ def test_a_server_may_say_by_any_error_that_the_client_is_gone(error):
     run(scenario())
 
 
-def test_silence_is_broken_now_and_then():
+def test_a_silent_stream_gets_comments():
     async def scenario():
         stream = kept()
         client = Client(stream)
         await until(lambda: client.body)
-        spoke = client.reader.spoke
-        client.reader.tick(spoke + 14, keep_alive=15, write_timeout=60)
+        written = client.reader.last_write
+        client.reader.tick(written + 14, keep_alive=15, write_timeout=60)
         await asyncio.sleep(0)
         assert client.body.count(b"keep-alive") == 1
-        client.reader.tick(spoke + 15, keep_alive=15, write_timeout=60)
+        client.reader.tick(written + 15, keep_alive=15, write_timeout=60)
         await until(lambda: client.body.count(b"keep-alive") == 2)
         client.is_gone.set()
         await client.task
@@ -501,17 +501,17 @@ def test_silence_is_broken_now_and_then():
     run(scenario())
 
 
-def test_a_client_that_reads_nothing_is_given_up():
+def test_a_client_that_reads_nothing_is_disconnected():
     async def scenario():
         stream = kept()
         client = Client(stream)
         client.may_read.clear()
         say(stream, 1)
         await asyncio.sleep(0)
-        spoke = client.reader.spoke
-        client.reader.tick(spoke + 59, keep_alive=15, write_timeout=60)
+        written = client.reader.last_write
+        client.reader.tick(written + 59, keep_alive=15, write_timeout=60)
         assert not client.reader.is_done
-        client.reader.tick(spoke + 60, keep_alive=15, write_timeout=60)
+        client.reader.tick(written + 60, keep_alive=15, write_timeout=60)
         await client.task
         assert stream.resume(-1)
         again = Client(stream)
@@ -534,7 +534,7 @@ def test_a_response_may_end_before_its_stream():
     run(scenario())
 
 
-def test_whoever_cancels_the_request_ends_its_response_but_not_the_stream():
+def test_cancelling_the_request_ends_its_response_but_not_the_stream():
     async def scenario():
         stream = kept()
         client = Client(stream)

@@ -1,11 +1,11 @@
 import asyncio
 import socket
 
-from accord.transports.uvicorn_server import listen
+from accord.transports.http.server.uvicorn_server import listen
 from support.waiting import run
 
 
-def test_responses_are_not_held_back_until_the_client_confirms_their_beginning() -> None:
+def test_responses_are_sent_without_waiting_for_acknowledgements() -> None:
     async def main() -> int:
         delays: asyncio.Queue[int] = asyncio.Queue()
 

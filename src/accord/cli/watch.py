@@ -173,7 +173,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     try:
         import uvicorn
 
-        from accord.transports.uvicorn_server import listen
+        from accord.transports.http.server.uvicorn_server import listen
     except ImportError:
         raise MissingExtra("http", needed_for="watching over HTTP") from None
     from urllib.parse import urlsplit

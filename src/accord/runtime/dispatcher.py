@@ -79,7 +79,7 @@ class Origin(Protocol):
         """How many bytes on it have yet to be read."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether that is a lot."""
 
     async def writable(self) -> None:
@@ -88,7 +88,7 @@ class Origin(Protocol):
     def reject(self, reply: bytes) -> None:
         """Take the answer to what was no request that could be served."""
 
-    def left(self) -> None:
+    def finish(self) -> None:
         """Take note that work for a request has ended; without an answer, if none was written."""
 
 
@@ -214,7 +214,7 @@ class Dispatcher:
             if self.watchdog is not None:
                 self.watchdog.leave()
             if exchange.origin is not None:
-                exchange.origin.left()
+                exchange.origin.finish()
 
     def _is_stopped(self, exchange: Exchange, error: BaseException) -> bool:
         """Whether a handler was stopped from outside, rather than raising by itself."""
@@ -471,7 +471,7 @@ class Dispatcher:
     def _open_requests(self) -> list[Exchange]:
         return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
 
-    async def drained(self, timeout: float | None = None) -> bool:
+    async def drain(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that came about in time."""
         working = [*self.running.values(), *(self._background or ())]
         if not working:

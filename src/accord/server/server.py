@@ -30,7 +30,6 @@ from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.details import checked, checked_name, warn_about_tool
-from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
 from accord.server.registry import Registry, place_of
@@ -42,6 +41,7 @@ from accord.server.resources import (
     TemplateEntry,
     resource,
 )
+from accord.server.serving import HttpSettings
 from accord.server.session import Session
 from accord.server.settings import Settings, ToolDetails, check_settings, check_texts
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
@@ -64,7 +64,7 @@ from accord.types._base import RevisionId
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.singles import Singles
-    from accord.transports.asgi import HttpApp
+    from accord.transports.http.server.app import HttpApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -320,7 +320,7 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def singles(self) -> "Singles":
+    def stateless_sessions(self) -> "Singles":
         """What serves messages that stand alone."""
         from accord.server.singles import Singles
 
@@ -409,8 +409,8 @@ class Server(Generic[State]):
 
     def asgi(self, *, grace: float = 5.0, **options: Unpack[HttpSettings]) -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
-        from accord.transports.asgi import HttpApp
-        from accord.transports.http_options import HttpOptions
+        from accord.transports.http.server.app import HttpApp
+        from accord.transports.http.server.options import HttpOptions
 
         if self.auth is None:
             return HttpApp(self, HttpOptions(grace=grace, **options))
@@ -466,11 +466,11 @@ class Server(Generic[State]):
 
         with log_in_background():
             if transport == "stdio":
-                from accord.server.stdio import run
+                from accord.server.serving import run_stdio
 
-                run(self, grace=grace)
+                run_stdio(self, grace=grace)
             else:
-                from accord.server.http import run as run_http
+                from accord.server.serving import run_http
 
                 run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
 

@@ -1,6 +1,5 @@
 """State that may live outside the process, behind small interfaces."""
 
-from accord.stores.interfaces import EventStore
-from accord.stores.memory import MemoryEventStore
+from accord.stores.events import EventStore, MemoryEventStore
 
 __all__ = ["EventStore", "MemoryEventStore"]

@@ -14,7 +14,7 @@ from accord.client.connect import connect
 from accord.client.options import Settings
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.testing.wires import TappedWire
-from accord.transports.asgi import HttpApp
+from accord.transports.http.server.app import HttpApp
 from accord.transports.memory import MemoryWire
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire

@@ -10,12 +10,12 @@ from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
 from accord.testing.http_tap import TappedSender
 from accord.testing.recording import Recording
-from accord.transports.asgi import HttpApp
-from accord.transports.http_two_endpoints import STREAM
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.two_endpoints import STREAM
 from accord.transports.wire import Lost, Receive, Watcher
 
 if TYPE_CHECKING:
-    from accord.transports.http import HttpWire
+    from accord.transports.http_wire import HttpWire
 
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -47,9 +47,9 @@ class TappedHttpWire:
         self._watcher = watcher
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether too many messages are under way."""
-        return self.inner is not None and self.inner.congested
+        return self.inner is not None and self.inner.is_congested
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Serve the app where there is one, and make the connection."""
@@ -101,8 +101,8 @@ class _Served:
         try:
             import uvicorn
 
-            from accord.transports.uvicorn_protocol import BoundedProtocol
-            from accord.transports.uvicorn_server import listen
+            from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
+            from accord.transports.http.server.uvicorn_server import listen
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app

@@ -1,4 +1,4 @@
-"""The heads of requests over HTTP/1.1: where a URL leads to, and what is sent there."""
+"""The heads of requests over HTTP/1.1: the target of a URL, and the bytes of the head."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -6,14 +6,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["Place", "place_of", "write_head"]
-
 _REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
-class Place(NamedTuple):
-    """Where a URL leads to."""
+class RequestTarget(NamedTuple):
+    """The parts of a URL that a request needs, and the headers that every request has."""
 
     host: str
     port: int
@@ -25,8 +23,8 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def place_of(url: str) -> Place:
-    """Find out where a URL leads to.
+def parse_target(url: str) -> RequestTarget:
+    """Return the target of a URL.
 
     Raises:
         ValueError: its host or port is malformed.
@@ -38,17 +36,19 @@ def place_of(url: str) -> Place:
     target = path = quote(parts.path or "/", safe=_UNQUOTED)
     if parts.query:
         target += "?" + quote(parts.query, safe=_UNQUOTED)
-    # Proxies that compress hold back what should flow.
+    # Without compression, since proxies that compress hold back events.
     name = f"[{host}]" if ":" in host else host.encode("idna").decode()
     named = name if parts.port is None or port == (443 if is_safe else 80) else f"{name}:{port}"
     usual = {"Host": named, "Accept-Encoding": "identity", "User-Agent": "accord"}
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return Place(host, port, is_safe, target, path, usual, url)
+    return RequestTarget(host, port, is_safe, target, path, usual, url)
 
 
-def write_head(method: str, place: Place, headers: Mapping[str, str], cookies: str) -> bytes:
+def write_head(
+    method: str, place: RequestTarget, headers: Mapping[str, str], cookies: str
+) -> bytes:
     """Write the head of a request, without its length and the blank line.
 
     Raises:

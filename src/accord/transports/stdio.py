@@ -1,7 +1,7 @@
-"""A server over standard input and output, done so that nothing but messages ever reaches stdout.
+"""A server over standard input and output, such that nothing but messages reaches stdout.
 
-`claim()` takes both descriptors away from the rest of the process: whatever else is printed goes to
-stderr, whatever else reads gets nothing. It may be called early, before user code is imported.
+`claim()` takes both descriptors away from the rest of the process: other output goes to stderr, and
+other readers of stdin read nothing. It may be called early, before user code is imported.
 """
 
 import asyncio
@@ -21,21 +21,19 @@ from typing import Final, cast
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
 
-__all__ = ["StdioConnection", "claim"]
-
 log = logging.getLogger("accord.stdio")
 
 # asyncio's 256 KiB reads cost a third of the rate: the buffer falls out of the cache.
 _READ_SIZE: Final = 64 * 1024
-# What a pipe holds: more than that gains nothing from being written together.
+# What a pipe holds by default; joining more into one write gains nothing.
 _WRITE_SIZE: Final = 64 * 1024
-# Holds nearly every message; the kernel takes memory only for what is in it.
+# Holds nearly every message (Linux's pipe-max-size); memory is used only for the content.
 _PIPE_SIZE: Final = 1024 * 1024
 # As much as the longest message; the numbers are those of malloc.h.
 _KEPT: Final = 16 * 1024 * 1024
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-# A client that does not read what it is sent is not read from either, above this backlog.
+# Above this backlog, messages of a client that does not read are not read either.
 _BACKLOG_HIGH: Final = 1024 * 1024
 _BACKLOG_LOW: Final = 256 * 1024
 
@@ -43,7 +41,7 @@ _claimed: tuple[int, int] | None = None
 
 
 def claim() -> tuple[int, int]:
-    """Take stdin and stdout for messages; returns their private descriptors. Idempotent."""
+    """Take stdin and stdout for messages; return their private descriptors. Idempotent."""
     global _claimed  # noqa: PLW0603  # the process has one pair
     if _claimed is None:
         try:
@@ -57,7 +55,7 @@ def claim() -> tuple[int, int]:
         except OSError:
             os.dup2(nothing, 1)
         os.close(nothing)
-        # What was printed but not yet written must not reach the wire either.
+        # Buffered prints must not reach the wire either.
         with suppress(Exception):
             sys.stdout.flush()
         _claimed = reading, writing
@@ -67,7 +65,7 @@ def claim() -> tuple[int, int]:
 
 
 def _leave_to_parent() -> None:
-    """Take the messages away from a forked child: not a byte of them is its own."""
+    """Take the descriptors away from a forked child: all messages belong to the parent."""
     assert _claimed is not None
     with suppress(OSError):
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -103,7 +101,7 @@ class _Writer:
             return
         if len(message) > _WRITE_SIZE:
             _keep_memory()
-            # To copy it for the sake of its end would cost as much as to encode it.
+            # Copying it to add a line break would cost as much as encoding it.
             self.flush()
             self._send(message)
             message = b""
@@ -116,11 +114,11 @@ class _Writer:
             self._loop.call_soon(self.flush)
 
     def cork(self) -> None:
-        """Collect what is written until it is flushed."""
+        """Collect messages until `flush`."""
         self._scheduled = True
 
     def flush(self) -> None:
-        """Write what is pending, as far as the reader has room."""
+        """Write pending messages, as far as the pipe has room."""
         self._scheduled = False
         if not self._pending:
             return
@@ -167,7 +165,7 @@ class _Writer:
             self._wake()
 
     def _break(self) -> None:
-        """Let go of what nobody will read."""
+        """Drop all messages: the reader is gone."""
         self._is_broken = True
         self._drop()
         self._on_broken()
@@ -187,14 +185,14 @@ class _Writer:
         self._waiting.clear()
 
     async def writable(self) -> None:
-        """Wait until most has been read, or will never be."""
+        """Wait until most has been read, or the reader is gone."""
         while self.backlog > _BACKLOG_HIGH:
             future = self._loop.create_future()
             self._waiting.append(future)
             await future
 
     def finish(self, seconds: float) -> None:
-        """Write what is left, for a while: the process is about to end."""
+        """Write pending messages for at most some seconds: the process is about to end."""
         self.flush()
         left = [bytes(view) for view in self._queue]
         self._drop()
@@ -208,12 +206,12 @@ class _Writer:
                     with suppress(BlockingIOError):
                         data = data[os.write(self._descriptor, data) :]
         with suppress(OSError):
-            # The pipe may be shared, and whoever shares it expects to be blocked.
+            # Other processes may share the pipe, and expect it to block.
             os.set_blocking(self._descriptor, True)
 
 
 class _Reader(asyncio.Protocol):
-    """Cuts what arrives into lines and hands them on."""
+    """Splits the input into lines and passes them on."""
 
     def __init__(
         self,
@@ -234,7 +232,7 @@ class _Reader(asyncio.Protocol):
         self.ended: asyncio.Event = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Those of uvloop are no subclass of it.
+        # uvloop's transports are not a subclass.
         self.transport = transport = cast(asyncio.ReadTransport, transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ_SIZE
@@ -242,15 +240,15 @@ class _Reader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         lines = self._lines.feed(data)
         if self._rest is not None:
-            # Some transports still hand over what they had read when they were paused.
+            # Some transports deliver data that they had read before they were paused.
             self._rest = chain(self._rest, lines)
             return
         self._serve(lines)
 
     def _serve(self, lines: Iterator[bytes | LineTooLong]) -> None:
-        """Take in lines, as long as the client reads what it is answered."""
+        """Receive lines, as long as the client reads the answers."""
         writer = self._writer
-        # Most answers are there at the end of this; they leave with one write, in this turn.
+        # Most answers are complete at the end of this loop; one write sends all of them.
         writer.cork()
         for line in lines:
             if line.__class__ is bytes:
@@ -258,15 +256,15 @@ class _Reader(asyncio.Protocol):
             else:
                 self._refuse(line)  # type: ignore[arg-type]  # the only other class
             if writer.backlog > _BACKLOG_HIGH:
-                # One read may hold a thousand requests whose answers have a megabyte each.
+                # One read may hold a thousand requests with answers of a megabyte each.
                 self._rest = lines
                 break
         writer.flush()
         if self._rest is not None and writer.backlog < _BACKLOG_LOW:
-            self._go_on_soon()  # a broken pipe keeps no backlog
+            self._go_on_soon()  # a broken pipe has no backlog
 
     def _go_on(self) -> None:
-        """Take in what was left of the last read."""
+        """Receive the rest of the last read."""
         rest, self._rest = self._rest, None
         if rest is not None:
             self._serve(rest)
@@ -280,7 +278,7 @@ class _Reader(asyncio.Protocol):
         try:
             self._receive(line)
         except Exception:  # one message must not end the connection
-            log.exception("a message could not be taken in")
+            log.exception("receiving a message failed")
 
     def eof_received(self) -> None:
         self._is_at_end = True
@@ -300,7 +298,7 @@ class _Reader(asyncio.Protocol):
             self.ended.set()
 
     def hold(self, backlog: int) -> None:
-        """Stop reading while the client does not read, and go on when it does."""
+        """Pause reading while the client does not read."""
         if backlog > _BACKLOG_HIGH and not self._paused:
             self._paused = True
             if self._is_open():
@@ -320,11 +318,11 @@ class _Reader(asyncio.Protocol):
 
 
 class StdioConnection:
-    """The process's own pipes as a connection.
+    """The process's own stdin and stdout as a connection.
 
     Args:
-        receive: takes one message.
-        refuse: told of a line that was too long, and is lost.
+        receive: called with each message.
+        refuse: called for a line that is too long, and dropped.
         limit: the longest line in bytes.
     """
 
@@ -353,7 +351,7 @@ class StdioConnection:
         return self._writer.backlog
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the client is slow to read; `writable` waits until it has caught up."""
         return self._writer.backlog > _BACKLOG_HIGH
 
@@ -368,7 +366,7 @@ class StdioConnection:
             pipe = os.fdopen(self._reading, "rb", buffering=0, closefd=False)
             await loop.connect_read_pipe(lambda: self._reader, pipe)
         else:
-            # Files cannot be polled. Terminals could, but their other users would be unblocked too.
+            # Files cannot be polled. Terminals can, but would become non-blocking for all users.
             threading.Thread(
                 target=self._read_in_thread, args=(loop,), name="accord-stdin", daemon=True
             ).start()
@@ -377,15 +375,15 @@ class StdioConnection:
         with suppress(RuntimeError):  # the loop is closed: the process ends
             with suppress(OSError):
                 while chunk := os.read(self._reading, _READ_SIZE):
-                    asyncio.run_coroutine_threadsafe(self._taken(chunk), loop).result()
+                    asyncio.run_coroutine_threadsafe(self._take_chunk(chunk), loop).result()
             loop.call_soon_threadsafe(self._reader.eof_received)
 
-    async def _taken(self, chunk: bytes) -> None:
+    async def _take_chunk(self, chunk: bytes) -> None:
         self._reader.data_received(chunk)
         await self._writer.writable()
 
     def finish(self, seconds: float) -> None:
-        """Write what is left, for at most so long, and stop reading."""
+        """Write pending messages for at most some seconds, and stop reading."""
         self._writer.finish(seconds)
         if self._reader.transport is not None:
             self._reader.transport.close()
@@ -395,10 +393,10 @@ class StdioConnection:
 def _keep_memory() -> None:
     """Keep freed memory for the next long message.
 
-    Otherwise glibc gives it back to the kernel each time, and a third of the time that 1 MB takes
-    goes into page faults.
+    Otherwise glibc gives it back to the kernel each time, and a third of the time for a message of
+    1 MB is page faults.
     """
-    with suppress(ImportError, AttributeError, OSError):  # other C libraries do as they like
+    with suppress(ImportError, AttributeError, OSError):  # not glibc
         from ctypes import CDLL
 
         libc = CDLL(None)
@@ -407,8 +405,8 @@ def _keep_memory() -> None:
 
 
 def _widen(descriptor: int) -> None:
-    """Let a pipe hold a long message: one write instead of a turn of the loop per 64 KiB."""
-    with suppress(ImportError, AttributeError, OSError):  # Linux alone can, within its limits
+    """Let a pipe hold a long message: one write instead of one loop turn per 64 KiB."""
+    with suppress(ImportError, AttributeError, OSError):  # not Linux, or above its limit
         from fcntl import F_SETPIPE_SZ, fcntl
 
         fcntl(descriptor, F_SETPIPE_SZ, _PIPE_SIZE)

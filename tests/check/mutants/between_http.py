@@ -14,7 +14,7 @@ import uvicorn
 from accord.bindings.sse import Decoder, Event, encode
 from accord.check.probing.subject import Subject
 from accord.protocol.catalogue import catalogue
-from accord.transports.uvicorn_server import listen
+from accord.transports.http.server.uvicorn_server import listen
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Making, elsewhere
 

@@ -1,4 +1,4 @@
-"""A server that asks without end and reads no answers, until it has asked enough."""
+"""A server that sends many requests and reads no answers meanwhile."""
 
 import json
 import sys

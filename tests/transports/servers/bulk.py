@@ -1,4 +1,4 @@
-"""Gives and takes much."""
+"""Sends and receives large messages."""
 
 import time
 
@@ -9,19 +9,19 @@ server = Server("bulk")
 
 @server.tool(inline=True)
 def echo(text: str) -> str:
-    """Return what came."""
+    """Return the argument."""
     return text
 
 
 @server.tool(inline=True)
 def size(text: str) -> int:
-    """Measure what came."""
+    """Return the length of the argument."""
     return len(text)
 
 
 @server.tool(inline=True)
 def much(size: int) -> str:
-    """Return much for little."""
+    """Return a long text."""
     return "x" * size
 
 
@@ -55,7 +55,7 @@ def flood_in_thread(ctx: Context, count: int, bytes: int) -> str:
 
 @server.tool
 async def flood_heedlessly(ctx: Context, count: int, bytes: int) -> str:
-    """Log much without waiting for anybody."""
+    """Log much without waiting for the client."""
     for _ in range(count):
         ctx.info("x" * bytes)
     return "done"

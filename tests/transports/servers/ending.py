@@ -1,4 +1,4 @@
-"""Ends in every way: `python ending.py [GRACE]`."""
+"""Tools for every way to end: `python ending.py [GRACE]`."""
 
 import asyncio
 import os
@@ -101,7 +101,7 @@ def quit_process() -> str:
 
 @server.tool
 def pid() -> int:
-    """Say who we are."""
+    """Return the process id."""
     return os.getpid()
 
 

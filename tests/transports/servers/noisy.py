@@ -1,4 +1,4 @@
-"""Prints wherever it can."""
+"""Prints in every way."""
 
 import atexit
 import os
@@ -49,7 +49,7 @@ async def shout_async() -> str:
 
 @server.tool
 def listen() -> str:
-    """Read what is not ours to read."""
+    """Read from stdin."""
     return repr(sys.stdin.readline()) + repr(os.read(0, 10))
 
 

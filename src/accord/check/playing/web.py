@@ -189,7 +189,7 @@ class WebStage:
         try:
             import uvicorn
 
-            from accord.transports.uvicorn_server import listen
+            from accord.transports.http.server.uvicorn_server import listen
         except ImportError:
             raise MissingExtra("http", needed_for="checking clients over HTTP") from None
         sockets = listen("127.0.0.1", 0)

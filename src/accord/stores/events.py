@@ -1,18 +1,32 @@
-"""Stores within the process: bounded, and gone with it."""
+"""Where the events of resumable streams are kept: the interface, and a store in memory."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
-__all__ = ["MemoryEventStore"]
-
-# Clients come back within seconds, and want the few messages they missed. The first bound keeps one
-# session from costing more than its share, the second all of them together.
+# Clients come back within seconds, and want the few messages that they missed.
 _SESSION_BYTES: Final = 4 * 1024 * 1024
 _BYTES: Final = 24 * 1024 * 1024
-# What an event costs beside its bytes, so that many empty ones are bounded too.
+# What an event costs beside its bytes; so many empty events are limited too.
 _OVERHEAD: Final = 64
+
+
+class EventStore(Protocol):
+    """Keeps what was sent on resumable streams, for clients that come back.
+
+    Events are ready to be sent. Streams are numbered within their session, events within their
+    stream, from 0 and without gaps.
+    """
+
+    def append(self, session: str, stream: int, number: int, event: bytes) -> None:
+        """Keep the next event of a stream; older events, of any stream, may be dropped for it."""
+
+    def after(self, session: str, stream: int, number: int) -> Sequence[bytes] | None:
+        """Return the events of a stream after a number; None if any of them was dropped."""
+
+    def forget(self, session: str, stream: int | None = None) -> None:
+        """Drop the events of a stream, or of all streams of a session."""
 
 
 class _Log:
@@ -26,7 +40,7 @@ class _Log:
         self.size = 0
 
     def drop(self) -> int:
-        """Drop the oldest event; returns what that gives back."""
+        """Drop the oldest event; return how many bytes that frees."""
         gone = len(self.events.popleft()) + _OVERHEAD
         self.first += 1
         self.size -= gone
@@ -42,11 +56,11 @@ class _Session:
 
 
 class MemoryEventStore:
-    """Keeps the newest events of each session, and of the sessions that were used last.
+    """Keeps the newest events of each session, for the sessions that were used last.
 
     Args:
-        session_bytes: what one session may keep; its newest event stays whatever its size.
-        bytes: what all sessions may keep together.
+        session_bytes: limit for one session; its newest event is kept whatever its size.
+        bytes: limit for all sessions together.
     """
 
     def __init__(self, *, session_bytes: int = _SESSION_BYTES, bytes: int = _BYTES) -> None:
@@ -56,7 +70,7 @@ class MemoryEventStore:
         self.size = 0
 
     def append(self, session: str, stream: int, number: int, event: bytes) -> None:
-        """Keep the next event of a stream; the oldest of the session make room."""
+        """Keep the next event of a stream; beyond the limits, the oldest are dropped."""
         kept = self._sessions.get(session)
         if kept is None:
             kept = self._sessions[session] = _Session()
@@ -77,7 +91,7 @@ class MemoryEventStore:
             self.size -= oldest.size
 
     def _shrink(self, kept: _Session, newest: _Log) -> None:
-        """Make room in a session: the streams that began first lose their oldest events first."""
+        """Drop events of a session: the oldest of the stream that began first, then of the next."""
         for number in list(kept.logs):
             log = kept.logs[number]
             while kept.size > self._session_limit and len(log.events) > (log is newest):
@@ -89,7 +103,7 @@ class MemoryEventStore:
             del kept.logs[number]
 
     def after(self, session: str, stream: int, number: int) -> Sequence[bytes] | None:
-        """Return the events of a stream after one of them; None unless all of them are there."""
+        """Return the events of a stream after a number; None if any of them was dropped."""
         kept = self._sessions.get(session)
         log = None if kept is None else kept.logs.get(stream)
         if log is None:

@@ -1,36 +1,35 @@
-"""uvicorn, with an end to every wait: for a head, for a reader, for the last call."""
+"""uvicorn, with a limit to every wait: for a head, for a client to read, for the last call."""
 
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 
 from accord.errors import TransportError
 from accord.runtime.main_task import run_to_end
-from accord.transports.ending import exit_at_once, exit_later, take_signals
-from accord.transports.uvicorn_protocol import BoundedProtocol
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
+from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
-__all__ = ["END_SLACK", "BoundedServer", "listen", "serve"]
-
-# What must be left for files and connections of the server's own.
+# How many open files are left to the server's own files and connections.
 _FILES_SPARED: Final = 64
-# Seconds after which a client that reads nothing stands still.
+# Seconds without reading after which a client counts as stalled.
 _STALLED: Final = 1.0
-# How long the last bytes may take to leave.
+# How many seconds the last bytes may take to leave.
 _FLUSH: Final = 0.25
-# What the end takes beyond the grace period: the last words, and leaving the lifespan. With the
-# grace period of `server.run`, a server that hangs is gone within 3 s.
+# What a shutdown takes beyond the grace period: last responses, and leaving the lifespan. With the
+# grace period of `server.run`, a server that hangs exits within 3 s.
 END_SLACK: Final = 1.25
 
 
 class BoundedServer(uvicorn.Server):
-    """Runs an app until a signal comes; lets calls finish, and then really ends."""
+    """Runs an app until a signal arrives; lets calls finish within limits, and ends."""
 
-    def __init__(self, config: uvicorn.Config, app: Any) -> None:
+    def __init__(self, config: uvicorn.Config, app: HttpApp) -> None:
         super().__init__(config)
         self._app = app
 
@@ -40,8 +39,8 @@ class BoundedServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _tick_connections(self) -> None:
-        """Give up connections that take too long, and some of those that leave much unread."""
-        now, options = self._app.now(), self._app.options
+        """Abort connections that take too long, and stalled ones while too much is unread."""
+        now, options = self._app.state.now(), self._app.options
         unread: list[tuple[float, int, BoundedProtocol]] = []
         for connection in list(self.server_state.connections):
             if isinstance(connection, BoundedProtocol):
@@ -66,12 +65,12 @@ class BoundedServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _end_connections(self) -> None:
-        """Let the last responses leave, and then end what is left without a trace in the log."""
+        """Let the last responses leave, then abort the rest; uvicorn would log errors for them."""
         state = self.server_state
         for connection in list(state.connections):
             connection.shutdown()
-        end = self._app.now() + _FLUSH
-        while state.connections and self._app.now() < end:
+        end = self._app.state.now() + _FLUSH
+        while state.connections and self._app.state.now() < end:
             await asyncio.sleep(0.01)
         for connection in list(state.connections):
             connection.transport.abort()
@@ -83,20 +82,20 @@ class BoundedServer(uvicorn.Server):
     # -- signals
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes, or `should_exit` is set.
+        """Serve until a signal arrives, or `should_exit` is set.
 
-        Signals are taken for longer than the loop lives: what hangs may keep the loop from ending.
+        Signals are handled for longer than the loop lives: code that hangs may keep it from ending.
         """
         with take_signals(self.handle_exit):
             run_to_end(self.serve(sockets), loop_factory=_loop_factory(self.config))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to `run`; whoever sent one has got what they wanted."""
+        """Leave the signals to `run`; uvicorn would raise them again at the end."""
         yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the end with the first signal; a second one does not wait for it."""
+        """Begin to stop at the first signal; exit at once at the second."""
         if self.should_exit:
             exit_at_once(0)
         self.should_exit = True
@@ -112,10 +111,10 @@ def _loop_factory(config: uvicorn.Config) -> Callable[[], asyncio.AbstractEventL
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Open the sockets for an address: one of each family that it has.
+    """Open listening sockets for an address: one for each family that it has.
 
     Raises:
-        TransportError: that is not possible.
+        TransportError: the address cannot be listened on.
     """
     opened: list[socket.socket] = []
     try:
@@ -123,11 +122,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
         )
         for family, _, _, _, address in dict.fromkeys(found):
-            # Any free port, but the same for all.
+            # With port 0 any free port, the same for all families.
             free = opened[0].getsockname()[1] if opened else port
             made = socket.create_server((*address[:1], free), family=family, backlog=2048)
-            # asyncio sends at once only on sockets that name their protocol. Otherwise the second
-            # part of a response waits for the client to confirm the first, some 40 ms.
+            # asyncio sets TCP_NODELAY only on sockets that name their protocol. Without it the
+            # second part of a response waits some 40 ms for the client to acknowledge the first.
             kind = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             opened.append(socket.socket(*kind, fileno=made.detach()))
     except OSError as error:
@@ -138,7 +137,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-def _connections_most(wanted: int) -> int:
+def _limit_connections(wanted: int) -> int:
     with suppress(ImportError):
         import resource
 
@@ -148,12 +147,12 @@ def _connections_most(wanted: int) -> int:
     return wanted
 
 
-def serve(app: Any, sockets: list[socket.socket]) -> None:
-    """Serve an app on open sockets until a signal comes."""
+def serve(app: HttpApp, sockets: list[socket.socket]) -> None:
+    """Serve an app on open sockets until a signal arrives."""
     options = app.options
 
     class Protocol(BoundedProtocol):
-        connections_most = _connections_most(options.connections)
+        connections_most = _limit_connections(options.connections)
 
     config = uvicorn.Config(
         app,

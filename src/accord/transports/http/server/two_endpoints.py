@@ -1,35 +1,42 @@
-"""The older HTTP form: a stream for everything the server says, and a URL for what it is told."""
+"""The older HTTP form: one endpoint for the stream of the server, one for the client's messages."""
 
-from typing import Any, Final
+from functools import partial
+from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
-
-import msgspec
 
 from accord.bindings import http, sse
 from accord.bindings.gate import Verdict
-from accord.transports.http_endpoint import DRAINING, asks, refused_by
-from accord.transports.http_exchange import HttpExchange, Scope
-from accord.transports.http_session import Post
-from accord.transports.streams import Reader, Stream
-
-__all__ = ["MESSAGES", "STREAM", "TwoEndpointForm"]
+from accord.transports.http.server.asgi import Scope
+from accord.transports.http.server.bodies import Bodies
+from accord.transports.http.server.endpoint import (
+    DRAINING,
+    is_request,
+    read_errors,
+    refusal_reason,
+)
+from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.post import PostResponse
+from accord.transports.http.server.sessions import HttpSessions
+from accord.transports.http.server.state import AppState
+from accord.transports.http.server.stream import Reader, Stream
 
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
 
 
-class _Head(msgspec.Struct):
-    id: int | str | None = None
-
-
-_read_head: Final = msgspec.json.Decoder(_Head).decode
-
-
 class TwoEndpointForm:
-    """Serves the form that has an endpoint for the stream and one for messages."""
+    """Serves the form that has an endpoint for the stream and one for messages.
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
+    Args:
+        state: of the app.
+        sessions: those of the app.
+        bodies: reads the bodies of requests.
+    """
+
+    def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._bodies = bodies
 
     async def serve_stream(self, exchange: HttpExchange, verdict: Verdict) -> None:
         """Serve the endpoint that a client connects to."""
@@ -39,36 +46,36 @@ class TwoEndpointForm:
             return await exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
         if verdict.refusal is not None:
             return await exchange.refuse(verdict.refusal)
-        sessions = self._app.sessions
+        state, sessions = self._state, self._sessions
         session = sessions.begin(exchange)
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
-        stream = session.only_stream = Stream()
-        place = f"{self._above(exchange.scope)}{MESSAGES}?session_id={session.id}"
-        stream.put_first(sse.encode(place.encode(), name="endpoint"))  # sse.connect.endpoint-event
+        stream = session.only_stream = Stream(on_overflow=partial(sessions.end, session))
+        url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
+        stream.put_first(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
         sessions.keep(session)
-        reader = Reader(stream, exchange.send, exchange.stream_head(), self._app.readers)
-        # The session is its stream: every message with a later token lets it live on.
-        session.ends_at = sessions.lease(exchange)
+        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        # The session lasts as long as its stream; each message with a later token extends it.
+        session.ends_at = exchange.expiry(state.now())
         session.admits = exchange.is_admitted
         reader.is_due = session.is_due
         reader.is_admitted = session.is_admitted
         stream.attach(reader)
-        self._app.lasting += 1
+        state.listening += 1
         try:
             await reader.follow(exchange.receive)
         finally:
-            self._app.lasting -= 1
+            state.listening -= 1
             sessions.end(session)
         return None
 
-    def _above(self, scope: Scope) -> str:
-        """Return what stands before our paths where clients reach us.
+    def _base_path(self, scope: Scope) -> str:
+        """Return the path before ours, as clients see it.
 
-        Clients put the path that the stream names after their origin; not all of them resolve one
-        that does not begin at the root.
+        Clients append the path in the first event to their origin; some of them cannot resolve a
+        relative one.
         """
-        options = self._app.options
+        options = self._state.options
         public = urlsplit(options.public_url or "").path.rstrip("/")
         path = options.path.rstrip("/")
         if options.public_url is not None and public.endswith(path):
@@ -76,47 +83,45 @@ class TwoEndpointForm:
         root: str = quote(scope.get("root_path", "").rstrip("/"))
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         above = raw.decode("latin-1").partition("?")[0].rstrip("/").removesuffix(STREAM)
-        # Some servers tell the whole path, others what a mount or a proxy has left of it.
+        # Some ASGI servers give the whole path, others the part below the mount or the proxy.
         return above if above.startswith(root) else f"{root}{above}"
 
     async def serve_messages(self, exchange: HttpExchange, verdict: Verdict) -> None:
         """Serve the endpoint that takes messages."""
         if exchange.method == "OPTIONS":
             return await exchange.preflight("POST, OPTIONS")
-        if not isinstance(exchange, Post):
+        if exchange.method != "POST":
             return await exchange.refuse(_not_allowed("send with POST", "POST, OPTIONS"))
         if verdict.refusal is not None and verdict.refusal.status == 415:
             return await exchange.refuse(verdict.refusal)
         query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
-        named = (query.get("session_id") or [""])[0]
-        session = self._app.sessions.find(named.encode(), exchange)
+        id = (query.get("session_id") or [""])[0]
+        session = self._sessions.find(id.encode(), exchange)
         if isinstance(session, http.Refusal):
             return await exchange.refuse(session)
         if session.only_stream is None:
             return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
-        session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
+        session.ends_at = max(session.ends_at, exchange.expiry(self._state.now()))
         session.admits = exchange.is_admitted
-        exchange.is_known = True
-        read = exchange.body()
+        exchange.has_session = True
+        read = self._bodies.read(exchange)
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
-        if self._app.is_draining and asks(body):
+        if self._state.is_draining and is_request(body):
             return await exchange.refuse(DRAINING)
-        why = refused_by(exchange.begin(session, "stream", body))
-        if exchange.refusal is not None:
-            if not _answers_request(exchange.refusal):
-                return await exchange.json(exchange.refusal, status=400)
-            # Who sent a request waits for its answer on the stream, and looks nowhere else.
-            session.only_stream.append(exchange.refusal)
+        post = PostResponse(exchange, session, "stream")
+        why = refusal_reason(session.session.dispatcher.receive(body, post))
+        if post.refusals:
+            if all(error.id is None for error in read_errors(post.refusals)):
+                return await exchange.json(post.refusal, status=400)
+            # The client waits for the answer to its request on the stream, and looks nowhere else.
+            for reply in post.refusals:
+                session.only_stream.append(reply)
             return await exchange.empty(202)
         if why is not None:
             return await exchange.refuse(http.Refusal(400, why))
         return await exchange.empty(202)
-
-
-def _answers_request(refusal: bytes) -> bool:
-    return _read_head(refusal).id is not None
 
 
 def _not_allowed(why: str, allowed: str) -> http.Refusal:

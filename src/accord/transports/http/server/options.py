@@ -1,4 +1,4 @@
-"""How a server is reached over HTTP: settings."""
+"""The settings of a server over HTTP."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeAlias
@@ -6,47 +6,46 @@ from typing import Any, TypeAlias
 import msgspec
 
 from accord.bindings.http import Form
-from accord.stores.interfaces import EventStore
+from accord.stores.events import EventStore
 
-__all__ = ["HttpOptions", "Principal"]
-
-Principal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
-"""Says who sends a request, from its ASGI scope; None is nobody in particular."""
+FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
+"""Returns the caller of a request from its ASGI scope; None for an anonymous caller."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a server is reached over HTTP.
 
     Attributes:
-        path: of the endpoint, within where the app is mounted.
-        answers: "auto" answers as JSON unless there is more to say; "json" and "stream" always so.
+        path: path of the endpoint, below the path where the app is mounted.
+        answers: "json" or "stream" for one form always; "auto" sends JSON unless progress, logs or
+            requests precede the answer.
         sse: whether the older two-endpoint form is served too, at `/sse` and `/messages`.
-        stateless: whether every request stands alone, without sessions.
-        public_url: where clients reach it, if not on loopback.
+        stateless: whether every request is served alone, without sessions.
+        public_url: the URL that clients use, if not on loopback.
         allowed_hosts: further Host headers that are served; "*" for all.
         allowed_origins: further Origin headers that are served; "*" for all.
-        cors: whether browsers of allowed origins may read answers.
-        principal: says who sends a request; a session serves nobody but whoever opened it.
+        cors: whether web pages of allowed origins may read responses.
+        principal: returns the caller of a request; a session serves only the caller that opened it.
         resumable: whether streams can be resumed.
-        events: keeps what was sent on resumable streams; within the process by default.
-        retry: milliseconds after which clients should come back when a stream is closed.
+        events: keeps what was sent on resumable streams; in memory by default.
+        retry: milliseconds after which clients should reconnect when a stream is closed.
         sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
-        sessions_per_caller: how many of them one caller may have: one principal, or one address
-            where requests have no principal.
+        sessions_per_caller: how many of them one caller may have: one principal, or one address for
+            requests without a principal.
         session_idle: seconds after which an unused session ends.
-        connections: how many requests and streams may be under way.
-        listeners: how many streams of its own one session may have open.
-        keep_alive: seconds of silence after which a stream gets a comment; as often, the tokens of
-            those who listen are verified again.
+        connections: how many requests and streams may be open.
+        listeners: how many streams opened with GET one session may have.
+        keep_alive: seconds of silence after which a comment is sent on a stream; as often, the
+            tokens of listening clients are verified again.
         body_timeout: seconds without a byte after which an incomplete request is refused; its head
             must be complete within them.
         body_rate: bytes a second that a body must arrive at; it may be slower for three times
             `body_timeout`.
         bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
-        opening_bytes: how many bytes a message may have as long as there is no session for it.
-        write_timeout: seconds after which a client that reads nothing is let go.
+        opening_bytes: how many bytes a message may have before its client has a session.
+        write_timeout: seconds after which a client that reads nothing is disconnected.
         unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
-            have read nothing for longest are let go at once.
+            have not read for the longest time are disconnected at once.
         grace: seconds that calls get to finish when the server stops.
     """
 
@@ -58,7 +57,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: Iterable[str] = ()
     allowed_origins: Iterable[str] = ()
     cors: bool = False
-    principal: Principal | None = None
+    principal: FindPrincipal | None = None
     resumable: bool = True
     events: EventStore | None = None
     retry: int = 1000
@@ -78,15 +77,15 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
-            raise ValueError(f"path is {self.path!r}, expected one that begins with /, no query")
+            raise ValueError(f"path is {self.path!r}, expected a path that begins with /, no query")
         if self.answers not in ("auto", "json", "stream"):
             raise ValueError(f"answers is {self.answers!r}, expected 'auto', 'json' or 'stream'")
         for name in ("allowed_hosts", "allowed_origins"):
             if isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} is one text, expected a list of them")  # noqa: TRY004
+                raise ValueError(f"{name} is a string, expected a list of strings")  # noqa: TRY004
             msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
-        if self.cors not in (True, False):  # elsewhere that is where origins are listed
-            why = "expected True or False; allowed_origins says whose pages"
+        if self.cors not in (True, False):  # in other frameworks it is a list of origins
+            why = "expected True or False; list the origins in allowed_origins"
             raise ValueError(f"cors is {self.cors!r}, {why}")
         for name in _POSITIVE:
             if not getattr(self, name) > 0:

@@ -1,31 +1,28 @@
-"""Whose the sessions of an app are: which one makes room for another."""
+"""The sessions of an app by caller: which session makes room for a new one."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from heapq import nlargest
 from ipaddress import IPv6Address, ip_address
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from accord.transports.http_session import HttpSession
+from accord.transports.http.server.session import HttpSession
 
-__all__ = ["Callers", "caller_of"]
-
-# How many sessions are looked at to find one that can end; a caller with more that are all busy
-# would hold up the others.
-_LOOKED_AT: Final = 1_000
-# How many of the largest callers are asked for a session that can end.
-_ASKED: Final = 8
-# A provider gives each customer as many addresses as these bits leave.
+# How many sessions of a caller are searched for an idle one; more would take too long.
+_SEARCHED: Final = 1_000
+# How many of the callers with most sessions are searched for an idle one.
+_LARGEST: Final = 8
+# Providers give each customer at least a /64 network (RFC 6177).
 _NETWORK_BITS: Final = 64
 
 
-def caller_of(principal: Hashable, peer: Any) -> Hashable:
-    """Return whose quota a session counts in.
+def caller_key(principal: Hashable, peer: Sequence[object] | None) -> Hashable:
+    """Return the key of the quota that a session counts in.
 
     Args:
-        principal: who sends the request, where that is known.
-        peer: the address it comes from, as ASGI has it.
+        principal: the caller, if it is known.
+        peer: the address and port of the client, as in the ASGI scope.
     """
     if principal is not None:
         try:
@@ -45,10 +42,10 @@ def caller_of(principal: Hashable, peer: Any) -> Hashable:
 
 
 class _Caller:
-    """The sessions of one caller: those never used after they were opened, and the others.
+    """The sessions of one caller: those never used after `initialize`, and the others.
 
-    Both begin with the session that was placed there first. A session that was used since then is
-    placed anew when it is met, so that using a session costs nothing.
+    Both are in the order in which sessions were added. A session that was used since then is moved
+    to the end when a search finds it, so that using a session costs nothing.
     """
 
     __slots__ = ("unused", "used")
@@ -62,16 +59,16 @@ class _Caller:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """Tells who has to make room first: the caller with the most, or the longest idle."""
+        """The order in which callers make room: most sessions first, then longest idle."""
         oldest = next(iter(self.unused), None) or next(iter(self.used), None)
         return len(self), 0.0 if oldest is None else -oldest.used
 
     def find_idle(self) -> HttpSession | None:
-        """Return the session that can end first; None where all are in use."""
+        """Return the session to end first; None if all are in use."""
         for session in self.unused:
             if session.is_idle(inf):
                 return session
-        for _ in range(min(len(self.used) + 1, _LOOKED_AT) if self.used else 0):
+        for _ in range(min(len(self.used) + 1, _SEARCHED) if self.used else 0):
             session, placed = next(iter(self.used.items()))
             if session.used <= placed and session.is_idle(inf):
                 return session
@@ -90,7 +87,7 @@ class Callers:
         return len(self._callers)
 
     def add(self, session: HttpSession) -> None:
-        """Count a session in."""
+        """Add a session."""
         caller = self._callers.get(session.caller)
         if caller is None:
             caller = self._callers[session.caller] = _Caller()
@@ -100,14 +97,14 @@ class Callers:
             caller.unused[session] = None
 
     def open(self, session: HttpSession) -> None:
-        """Take note that a session is used for the first time."""
+        """Mark a session as used."""
         caller = self._callers.get(session.caller)
         if caller is not None and session in caller.unused:
             del caller.unused[session]
             caller.used[session] = session.used
 
     def remove(self, session: HttpSession) -> None:
-        """Count a session out."""
+        """Remove a session."""
         caller = self._callers.get(session.caller)
         if caller is not None:
             caller.unused.pop(session, None)
@@ -121,18 +118,17 @@ class Callers:
         return 0 if found is None else len(found)
 
     def find_idle(self, caller: Hashable) -> HttpSession | None:
-        """Return the session of a caller that can end first; None where all are in use."""
+        """Return the session of a caller to end first; None if all are in use."""
         found = self._callers.get(caller)
         return None if found is None else found.find_idle()
 
     def find_idle_of_others(self, caller: Hashable, before: float) -> HttpSession | None:
-        """Return a session that can end for one of a caller that has none to give.
+        """Return a session of another caller to end, for a caller whose own are all in use.
 
-        Callers that have more sessions give one at any time, others only one that was not used
-        since `before`.
+        Callers with more sessions lose any idle one; others only one not used since `before`.
         """
         own = self.count(caller)
-        for each in nlargest(_ASKED, self._callers.values(), key=lambda each: each.rank):
+        for each in nlargest(_LARGEST, self._callers.values(), key=lambda each: each.rank):
             session = each.find_idle()
             if session is not None and (len(each) > own + 1 or session.used < before):
                 return session

@@ -1,47 +1,48 @@
 """Streams of messages over HTTP, and the responses that follow them.
 
-A stream has one list of what is yet to be read. Whoever follows it takes from there; whoever comes
-back has the list filled again from the store. So what is live and what is replayed take the same
-way: nothing is lost, doubled, or shown to another session, and an unread stream delays nobody else.
+A stream has one list of unread events. The response that follows it takes events from there; for a
+client that comes back, the list is filled again from the store. So live and replayed events take
+the same way: none is lost, doubled or sent to another session, and a client that does not read
+delays no other.
 
-While no response follows a stream, or one that stands still, events go to the store alone. The
+While no response follows a stream, or its client has stalled, events go to the store alone. The
 stream is *behind* then: the list is filled from the store, part by part, once it is read again.
 """
 
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from accord.bindings import sse
-
-if TYPE_CHECKING:
-    from accord.stores.interfaces import EventStore
-
-__all__ = ["Reader", "Receive", "Send", "Stream", "place_of"]
+from accord.stores.events import EventStore
+from accord.transports.http.server.asgi import Message, Receive, Send
 
 log = logging.getLogger("accord.http")
 
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-# As much as a socket takes at once; more would be copied for nothing.
+# As much as a socket takes at once (Linux: 64 KiB and more); the rest would be copied for nothing.
 _CHUNK: Final = 64 * 1024
-# From here on, whoever tells the client something and awaits it is slowed down.
-_CONGESTED: Final = 64 * 1024
-# What clients that do not listen may leave unread of messages that belong to no request, where
-# there is no store.
-_UNREAD_MOST: Final = 1024 * 1024
-# What the list keeps for a client that does not read, and takes from the store at once.
+# Above this, handlers that await what they send have to wait.
+CONGESTED: Final = 64 * 1024
+# How many unread bytes a lossy stream keeps without a store.
+_LOSSY_MOST: Final = 1024 * 1024
+# How many unread bytes a stream that cannot be resumed keeps; its client will not read so much.
+_OVERFLOW: Final = 32 * 1024 * 1024
+# How many bytes the list keeps for a client that does not read, and takes from the store at once.
 _LIST_MOST: Final = 256 * 1024
-# Seconds after which a client that takes nothing stands still.
+# Seconds without reading after which a client counts as stalled.
 _STALLED: Final = 1.0
+# How many seconds an ended stream can be resumed: as long as a client may take to come back.
+_RETIRED_FOR: Final = 120.0
+# However few events it has, a stream costs a KB.
+_RETIRED_MOST: Final = 10_000
 _EVENT_ID: Final = re.compile(r"(\d{1,12})-(\d{1,12})", re.ASCII)
 
 
-def place_of(event_id: str) -> tuple[int, int] | None:
-    """Return the stream that an event id names, and its number there; None where it is none."""
+def parse_event_id(event_id: str) -> tuple[int, int] | None:
+    """Return the number of the stream and of the event in it; None for an invalid event id."""
     found = _EVENT_ID.fullmatch(event_id)
     return None if found is None else (int(found[1]), int(found[2]))
 
@@ -51,16 +52,18 @@ class Stream:
 
     Args:
         name: unique within the session.
-        session: whose it is.
-        store: what makes it resumable.
+        session: the id of the session.
+        store: makes it resumable.
         retry: milliseconds after which the client should come back.
         is_lossy: whether the oldest unread messages may be dropped.
+        on_overflow: called when far too much is unread.
     """
 
     __slots__ = (
         "_first",
         "_is_behind",
         "_is_lossy",
+        "_on_overflow",
         "_retry",
         "_room",
         "_session",
@@ -78,22 +81,24 @@ class Stream:
         name: int = 0,
         *,
         session: str = "",
-        store: "EventStore | None" = None,
+        store: EventStore | None = None,
         retry: int | None = None,
         is_lossy: bool = False,
+        on_overflow: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self._session = session
         self._store = store
         self._retry = retry
         self._is_lossy = is_lossy
+        self._on_overflow = on_overflow
         self.count = 0
         self.unread = 0
         self.is_ended = False
         self.reader: Reader | None = None
         self._unread: list[bytes] = []
         # The number of the first event that no response has taken: the first in the list, or the
-        # next to come from the store.
+        # next in the store.
         self._first = 0
         self._is_behind = is_lossy and store is not None
         self._room: list[asyncio.Future[None]] | None = None
@@ -105,29 +110,29 @@ class Stream:
         if self._store is None:
             self._put(sse.encode(data, name="message"))
         else:
-            self._put(self._numbered(data, name="message"))
+            self._put(self._store_event(data, name="message"))
 
     def prime(self) -> None:
         """Give the client something to resume from before there is any message."""
         if self._store is not None:  # http.sse.priming-event
-            self._put(self._numbered(b""))
+            self._put(self._store_event(b""))
 
-    def _numbered(self, data: bytes, name: str | None = None) -> bytes:
+    def _store_event(self, data: bytes, name: str | None = None) -> bytes:
         assert self._store is not None
         number = self.count
         retry = None if number else self._retry
         event = sse.encode(data, name=name, id=f"{self.name}-{number}", retry=retry)
         try:
             self._store.append(self._session, self.name, number, event)
-        except Exception:  # a store may be anybody's, and no message may be lost with it
-            log.exception("the event store failed; a stream cannot be resumed any more")
+        except Exception:  # the user's store may raise anything; the message must not be lost
+            log.exception("the event store failed; a stream can no longer be resumed")
             self._store = None
             self._catch_up_without_store()
         self.count = number + 1
         return event
 
     def _catch_up_without_store(self) -> None:
-        """Go on without what only the store had."""
+        """Go on without the events that only the store had."""
         if self._is_behind and self._is_lossy:
             self._is_behind = False
         if self._is_behind and self.reader is not None:
@@ -148,18 +153,20 @@ class Stream:
 
     def _relieve(self) -> None:
         """Keep the list short while the client takes nothing."""
-        if self._is_lossy and self.unread > _UNREAD_MOST:
-            while self.unread > _UNREAD_MOST // 2 and len(self._unread) > 1:
+        if self._is_lossy and self.unread > _LOSSY_MOST:
+            while self.unread > _LOSSY_MOST // 2 and len(self._unread) > 1:
                 self.unread -= len(self._unread.pop(0))
                 self._first += 1
             if self.reader is not None:
-                # It must not take what follows for all there was: it may come back and be told.
+                # The client must notice the gap: it is disconnected, and may resume.
                 self.reader.let_go()
         elif self._store is not None:
             self._is_behind = self.reader is not None and self.reader.is_stalled()
+        elif self._on_overflow is not None and self.unread > _OVERFLOW:
+            self._on_overflow()
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """Mark the stream as complete."""
         self.is_ended = True
         if self.reader is not None:
             self.reader.wake()
@@ -167,7 +174,7 @@ class Stream:
     # -- reading
 
     def take(self) -> bytes:
-        """Return what is unread, as one chunk; of a lot, the beginning."""
+        """Return unread events as one chunk of limited size."""
         if self._is_behind and not self._unread:
             self._refill()
         unread = self._unread
@@ -184,22 +191,22 @@ class Stream:
             chunk = b"".join(unread[:count])
             del unread[:count]
         self.unread -= len(chunk)
-        if self._room is not None and not self.congested:
+        if self._room is not None and not self.is_congested:
             self._make_room()
         return chunk
 
     @property
     def is_read(self) -> bool:
-        """Whether all there is has been taken."""
+        """Whether every event so far has been taken."""
         return not self.unread and not self._is_behind
 
     def _refill(self) -> None:
         """Take the next events from the store."""
-        missed = () if self._first >= self.count else self._missed(self._first - 1)
+        missed = () if self._first >= self.count else self._read_store(self._first - 1)
         if missed is not None:
             self._load(missed)
         elif self.reader is not None:
-            # It may come back, and be told that something is lost.
+            # The client may resume, and is refused then because events are lost.
             self.reader.let_go()
 
     def _load(self, missed: Sequence[bytes]) -> None:
@@ -212,13 +219,13 @@ class Stream:
         self._is_behind = count < len(missed)
 
     def skip_lost(self) -> None:
-        """Let the next reader begin with the oldest event that is kept."""
-        if not self._is_behind or self._missed(self._first - 1) is not None:
+        """Let the next reader begin with the oldest event that the store still has."""
+        if not self._is_behind or self._read_store(self._first - 1) is not None:
             return
         lost, self._first = self._first, self.count
         while lost + 1 < self._first:
             middle = (lost + self._first) // 2
-            if self._missed(middle - 1) is None:
+            if self._read_store(middle - 1) is None:
                 lost = middle
             else:
                 self._first = middle
@@ -228,35 +235,35 @@ class Stream:
         return b"".join(iter(self.take, b""))
 
     def attach(self, reader: "Reader") -> None:
-        """Let a response follow; one that did so before is ended."""
+        """Let a response follow the stream; the one before it ends."""
         previous, self.reader = self.reader, reader
         if previous is not None:
             previous.wake()
         reader.wake()
 
     def detach(self, reader: "Reader") -> None:
-        """Take note that a response follows no more."""
+        """Stop a response from following the stream."""
         if self.reader is reader:
             self.reader = None
             self._make_room()
             if self._store is not None or not self._is_lossy:
-                # Whoever comes back says from where; without a store, there is no way back.
+                # A client that comes back says from where; without a store, it cannot.
                 self._unread.clear()
                 self.unread = 0
                 self._is_behind = True
 
     def resume(self, number: int) -> bool:
-        """Let the next reader begin after an event; false where what follows is not there."""
+        """Let the next reader begin after an event; False if later events were dropped."""
         missed: Sequence[bytes] | None = ()
         if self._store is None or number != self.count - 1:
-            missed = self._missed(number)
+            missed = self._read_store(number)
         if missed is None:
             return False
         self._first = number + 1
         self._load(missed)
         return True
 
-    def _missed(self, number: int) -> Sequence[bytes] | None:
+    def _read_store(self, number: int) -> Sequence[bytes] | None:
         if self._store is None:
             return None
         try:
@@ -265,21 +272,16 @@ class Stream:
             log.exception("the event store failed")
             return None
 
-    # -- how well it is read
+    # -- flow control
 
     @property
-    def backlog(self) -> int:
-        """How many bytes are unread."""
-        return self.unread
-
-    @property
-    def congested(self) -> bool:
-        """Whether that is a lot."""
-        return self.unread > _CONGESTED
+    def is_congested(self) -> bool:
+        """Whether so much is unread that handlers have to wait."""
+        return self.unread > CONGESTED
 
     async def writable(self) -> None:
-        """Wait until the client has read enough, or does not read at all."""
-        while self.congested and self.reader is not None:
+        """Wait until the client has read enough, or is gone."""
+        while self.is_congested and self.reader is not None:
             if self._room is None:
                 self._room = []
             waiter = asyncio.get_running_loop().create_future()
@@ -299,10 +301,10 @@ class Reader:
     In between nothing runs: a silent stream costs no task beside that of its request, and no timer.
 
     Args:
-        stream: what to follow.
+        stream: the stream.
         send: writes the response.
-        head: its beginning, sent before anything else.
-        among: the readers that are open; this one is among them until it is done.
+        head: its status and headers, sent before anything else.
+        among: the open readers; this one is added, and removed when it is done.
     """
 
     __slots__ = (
@@ -317,61 +319,59 @@ class Reader:
         "is_admitted",
         "is_done",
         "is_due",
+        "last_write",
         "send",
-        "spoke",
         "stream",
     )
 
-    def __init__(
-        self, stream: Stream, send: Send, head: MutableMapping[str, Any], among: "set[Reader]"
-    ) -> None:
+    def __init__(self, stream: Stream, send: Send, head: Message, among: "set[Reader]") -> None:
         self.stream = stream
         self.send = send
         self._among = among
-        self._head: MutableMapping[str, Any] | None = head
+        self._head: Message | None = head
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._owner: asyncio.Task[Any] | None = None
-        # Servers may hold back the head until there is something of the body.
+        self._owner: asyncio.Task[object] | None = None
+        # Servers may hold back the head until the first bytes of the body.
         self._comment = True
         self._is_ending = False
         self._is_let_go = False
-        # Says whether it is time to end the response, where it may not be followed for ever.
+        # Whether it is time to end the response: its token has expired.
         self.is_due: Callable[[float], bool] | None = None
-        # Says whether who follows may still do so, where that can change.
+        # Whether the token is still accepted: it may have been revoked.
         self.is_admitted: Callable[[], Awaitable[bool]] | None = None
         self.is_done = False
-        self.spoke = self._loop.time()
+        self.last_write = self._loop.time()
         among.add(self)
 
     def wake(self) -> None:
-        """Write what there is to write."""
+        """Begin to write."""
         if self._task is None and not self.is_done:
             self._task = self._loop.create_task(self._write())
 
     def tick(self, now: float, *, keep_alive: float, write_timeout: float) -> None:
-        """Break a long silence, ours or the client's; end what is due."""
+        """Send a comment after a long silence; end a response that is due or is not read."""
         if self.is_due is not None and self.is_due(now):
             self.is_due = None
             self.end()
         if self._task is None:
-            if now - self.spoke >= keep_alive:
+            if now - self.last_write >= keep_alive:
                 self._comment = True
                 self.wake()
-        elif now - self.spoke >= write_timeout:
+        elif now - self.last_write >= write_timeout:
             self.let_go()
 
     def is_stalled(self) -> bool:
-        """Whether the client takes nothing of what is written."""
-        return self._task is not None and self._loop.time() - self.spoke >= _STALLED
+        """Whether the client has not read for a while."""
+        return self._task is not None and self._loop.time() - self.last_write >= _STALLED
 
     def end(self) -> None:
-        """End the response, though not the stream: the client may come back."""
+        """End the response, but not the stream: the client may come back."""
         self._is_ending = True
         self.wake()
 
     def let_go(self) -> None:
-        """Give up a client that does not read."""
+        """Disconnect a client that does not read."""
         self._is_let_go = True
         self._finish()
         if self._task is not None:
@@ -387,7 +387,7 @@ class Reader:
                 chunk, is_last = self._next()
                 if not chunk and not is_last:
                     break
-                self.spoke = self._loop.time()
+                self.last_write = self._loop.time()
                 message = {"type": "http.response.body", "body": chunk, "more_body": not is_last}
                 await send(message)
                 if is_last:
@@ -395,14 +395,14 @@ class Reader:
         except asyncio.CancelledError:
             if not self._is_let_go:
                 raise
-        except Exception as error:  # servers differ in what they raise when the client is gone
+        except Exception as error:  # ASGI servers raise different errors when the client is gone
             log.debug("a client is gone: %r", error)
             self._finish()
         finally:
             self._task = None
 
     def _next(self) -> tuple[bytes, bool]:
-        """Return what to write next, and whether that is the end."""
+        """Return the next chunk, and whether it is the last."""
         stream = self.stream
         if stream.reader is not self:  # another response has taken over
             return b"", True
@@ -417,7 +417,7 @@ class Reader:
         self._among.discard(self)
         self.stream.detach(self)
         if self._owner is not None:
-            # Servers end the wait for a disconnect themselves, now that the response is complete.
+            # First the ASGI server may end the wait for a disconnect itself: the response is done.
             self._loop.call_soon(self._free)
 
     def _free(self) -> None:
@@ -442,3 +442,29 @@ class Reader:
             if self._task is not None and not self.is_done:
                 self.is_done = self._is_let_go = True
                 self._task.cancel()
+
+
+class RetiredStreams:
+    """Streams that have ended, and are kept for a while for clients that missed something."""
+
+    def __init__(self) -> None:
+        self._streams: deque[tuple[float, Callable[[int], None], int]] = deque()
+
+    def add(self, now: float, stream: Stream, forget: Callable[[int], None]) -> None:
+        """Keep a stream for a while; `forget` is called with its name after that."""
+        self._streams.append((now + _RETIRED_FOR, forget, stream.name))
+        if len(self._streams) > _RETIRED_MOST:
+            self._forget_oldest()
+
+    def sweep(self, now: float) -> None:
+        """Forget streams whose time is over."""
+        while self._streams and self._streams[0][0] < now:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, forget, name = self._streams.popleft()
+        forget(name)
+
+    def clear(self) -> None:
+        """Let go of all of them."""
+        self._streams.clear()

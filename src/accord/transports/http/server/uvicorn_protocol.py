@@ -1,24 +1,25 @@
-"""One connection of uvicorn, with a bound on everything that its client sends or leaves unread."""
+"""One connection of uvicorn, with a limit to everything that its client sends or leaves unread."""
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["BoundedProtocol"]
+from accord.transports.http.server.asgi import Message, Receive, Scope, Send
 
 _HEAD_MOST: Final = 64 * 1024
-# What may come between two parts of a body, or after its last: a line with the size, trailers.
+# How many bytes may arrive between two chunks of a body, or after the last: sizes, trailers.
 _FRAMING_MOST: Final = 16 * 1024
-# More than the app serves.
+# More than the app accepts, so that the app refuses in its own words.
 _HEADERS_MOST: Final = 250
 _TRAILERS_MOST: Final = 100
-# Clients hardly ever send a request before the last one is answered, and never many.
+# Clients hardly ever send a request before the last one is answered (RFC 9112, 9.3.2).
 _PIPELINED_MOST: Final = 32
-# A client that goes on sending after it was refused is cut off here; sooner where what it sends is
-# not a request.
+# After how many bytes a client is cut off that goes on sending after a refusal: complete requests,
+# or something that is not HTTP.
 _IGNORED_MOST: Final = 4 * 1024 * 1024
 _NONSENSE_MOST: Final = 256 * 1024
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
@@ -31,15 +32,15 @@ _ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%
 
 
 class _StopParsing(Exception):
-    """Raised where nothing that follows should be parsed."""
+    """Raised to stop the parser."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is given up when its client sends too much or takes too long.
+    """A connection that ends when its client sends too much or takes too long.
 
     Three rules beyond those of uvicorn hold for every request. Trailers are counted and dropped. A
     response that begins before the end of the request's body is the last of its connection. So is
-    the response to a request with `Upgrade`, which is served as if it had not asked.
+    the response to a request with `Upgrade`, which is served without upgrading.
     """
 
     connections_most = 10_000
@@ -50,45 +51,46 @@ class BoundedProtocol(HttpToolsProtocol):
     # A request has begun and not ended; its head is complete.
     _is_open = False
     _is_in_body = False
-    # Bytes since the head began, or since the last part of the body; what came with that is left
-    # out.
+    # Bytes since the head began, or since the last chunk of the body; without the data in which
+    # that arrived.
     _size = 0
     _trailers = 0
     _is_new = False
     _is_upgrade = False
     _rest: httptools.HttpRequestParser | None = None
-    _is_deaf = False
-    # Requests that were not answered yet when the next one came.
-    _earlier: Sequence[Any] = ()
+    _is_ignoring = False
+    # Requests that were not answered yet when the next one arrived.
+    _earlier: Sequence[RequestResponseCycle] = ()
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._served: Any = self.app
         self.app = self._serve
 
-    def _serve(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        cycle = receive.__self__
+    def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        cycle: RequestResponseCycle = receive.__self__  # type: ignore[attr-defined]  # a method
         if cycle.more_body:
             send = partial(self._send_early, cycle)
         served: Awaitable[None] = self._served(scope, receive, send)
         return served
 
-    async def _send_early(self, cycle: Any, message: Any) -> None:
+    async def _send_early(self, cycle: RequestResponseCycle, message: Message) -> None:
         """Send a response that may begin before the end of the request's body.
 
-        What is left of the body would be read as the next request, or waited for without end.
+        The rest of the body would be read as the next request, or waited for without end.
         """
         if cycle.more_body and not cycle.response_started:
             self._make_last(cycle)
-        await cycle.send(message)
+        await cycle.send(message)  # type: ignore[arg-type]  # uvicorn has a type for each kind
 
-    def _make_last(self, cycle: Any) -> None:
+    def _make_last(self, cycle: RequestResponseCycle) -> None:
+        """Let the connection end after a response."""
         cycle.keep_alive = False
-        cycle.transport = _LastTransport(self)
+        cycle.transport = _LastTransport(self)  # type: ignore[assignment]  # all that it uses
 
-    # -- what arrives
+    # -- data
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._head_since = self.loop.time()
         if len(self.connections) > self.connections_most:
@@ -96,7 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf:
+        if self._is_ignoring:
             self._ignore(data)
             return
         if self.transport.is_closing():
@@ -111,11 +113,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_open:
             self._count(len(data))
         elif self._head_since is None and not self._is_serving():
-            # Empty lines before a head: what should follow them is not waited for any longer.
+            # Empty lines before a head do not extend the time for the head.
             self._head_since = self.loop.time()
 
     def _is_serving(self) -> bool:
-        cycle: Any = self.cycle  # there is none before the first request
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete
 
     def _count(self, size: int) -> None:
@@ -129,7 +131,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.refuse(_TOO_LARGE, b"%b exceed %d bytes" % (what, most))
 
     def _ignore(self, data: bytes) -> None:
-        """Read what comes after the last response: unread, it would destroy the response."""
+        """Read and drop data after the last response: unread, it would reset the connection."""
         self._size += len(data)
         if self._size > _IGNORED_MOST:
             self.transport.abort()
@@ -137,14 +139,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def _read_rest(self, data: bytes) -> None:
         """Read the body of a request that asked for an upgrade.
 
-        httptools takes the body of such a request for the other protocol, and parses whatever comes
-        later as the next request. A second parser, which does not know of the upgrade, reads it.
+        httptools takes the body of such a request for the other protocol, and parses later data as
+        the next request. A second parser, which does not see the upgrade, reads the body.
         """
         framing = [b"%b: %b\r\n" % each for each in self.headers if each[0] in _FRAMING]
         self._rest = httptools.HttpRequestParser(_Rest(self))
         try:
             self._rest.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
-            if data and not self._is_deaf:
+            if data and not self._is_ignoring:
                 self._rest.feed_data(data)
         except httptools.HttpParserError as error:
             self._refuse_invalid(error)
@@ -158,7 +160,7 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
 
-    # -- what the parser finds
+    # -- events of the parser
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -172,14 +174,14 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_in_body or len(headers) >= _HEADERS_MOST:
             self._drop_header()
             return
-        # As uvicorn has it: a call more for each header would cost more than this class otherwise.
+        # Repeated from uvicorn: a call for each header would cost more than the rest of this class.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         headers.append((name, value))
 
     def _drop_header(self) -> None:
-        """Drop a trailer: whoever checks headers has not seen it."""
+        """Drop a trailer, which the checks of headers have not seen; refuse too many headers."""
         self._trailers += 1
         if not self._is_in_body or self._trailers > _TRAILERS_MOST:
             raise _StopParsing
@@ -188,11 +190,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_since = None
         self._is_new = True
         self._size = self._trailers = 0
-        if self._is_deaf or len(self.pipeline) >= _PIPELINED_MOST:
+        if self._is_ignoring or len(self.pipeline) >= _PIPELINED_MOST:
             self._end_after(self.cycle)
             raise _StopParsing
         self._is_upgrade = self.parser.should_upgrade()
-        before: Any = self.cycle
+        before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
         self._is_in_body = True
         if before is not None and not before.response_complete:
@@ -204,40 +206,40 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._is_new = True
         self._size = 0
-        if not self._is_deaf:
+        if not self._is_ignoring:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._is_deaf or (self._is_upgrade and self._rest is None):
+        if self._is_ignoring or (self._is_upgrade and self._rest is None):
             return
         self._is_open = self._is_in_body = False
         super().on_message_complete()
         if self._is_upgrade:
-            self._is_deaf = True
+            self._is_ignoring = True
 
-    # -- how it ends
+    # -- ending
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        for cycle in self._earlier:  # uvicorn tells the newest alone
+        for cycle in self._earlier:  # uvicorn informs only the newest
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
 
     def refuse(self, status: bytes, why: bytes) -> None:
-        """Refuse what arrives, and read no more of it."""
-        if self._is_deaf or self.transport.is_closing():
+        """Refuse the request that is arriving, and read no more."""
+        if self._is_ignoring or self.transport.is_closing():
             return
         cycle = self.cycle
         is_served = self._is_serving()
         if is_served and self._is_in_body:
-            cycle.disconnected = True  # the rest of its body does not come
+            cycle.disconnected = True  # the rest of its body will not be read
             cycle.message_event.set()
         if not is_served or (self._is_in_body and not self.pipeline and not cycle.response_started):
             self._write_refusal(status, why)
             self.linger()
             self._size = _IGNORED_MOST - _NONSENSE_MOST
         elif self._is_in_body:
-            # In the midst of another response, or of this one, nothing can be said.
+            # A response is being sent already: a refusal would end up inside it.
             self.transport.close()
         else:
             self._end_after(cycle)
@@ -246,18 +248,18 @@ class BoundedProtocol(HttpToolsProtocol):
         body = _ERROR % why
         self.transport.write(_REFUSAL % (status, len(body), body))
 
-    def _end_after(self, cycle: Any) -> None:
-        """Let the requests that are complete be answered, and read no more."""
-        self._is_deaf = True
+    def _end_after(self, cycle: RequestResponseCycle) -> None:
+        """Let complete requests be answered, and read no more."""
+        self._is_ignoring = True
         self._make_last(cycle)
 
     def linger(self) -> None:
         """End the connection once the client has read the last response, or soon.
 
-        A socket that is closed with something unread is reset, and what the client has not read yet
-        is lost with it. (RFC 9112, 9.6)
+        Closing a socket with unread data resets it, and the client loses the part of the response
+        that it has not read. (RFC 9112, 9.6)
         """
-        self._is_deaf = True
+        self._is_ignoring = True
         self._size = 0
         self._unset_keepalive_if_required()
         if self.transport.is_closing():
@@ -269,7 +271,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
 
-    # -- what is not read
+    # -- clients that do not read
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -281,7 +283,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._paused_since = None
 
     def unread(self, now: float) -> tuple[float, int]:
-        """Return since when the client has read nothing, and how many bytes wait for it."""
+        """Return since when the client has not read, and how many bytes wait for it."""
         if self._paused_since is None:
             return now, 0
         left = self.transport.get_write_buffer_size()
@@ -291,7 +293,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._paused_since, left
 
     def tick(self, now: float, *, head_timeout: float, write_timeout: float) -> None:
-        """Give up what takes too long."""
+        """End a connection that takes too long."""
         if self.transport.is_closing():
             if self._closing_since is None:
                 self._closing_since = now
@@ -305,7 +307,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _LastTransport:
-    """Stands for the transport in a response after which the connection ends."""
+    """Replaces the transport of a response after which the connection ends."""
 
     __slots__ = ("close", "is_closing", "write")
 
@@ -316,7 +318,7 @@ class _LastTransport:
 
 
 class _Rest:
-    """Takes the body of a request that asked for an upgrade."""
+    """Receives the body of a request that asked for an upgrade."""
 
     __slots__ = ("_protocol", "on_body")
 
@@ -325,6 +327,6 @@ class _Rest:
         self.on_body = protocol.on_body
 
     def on_message_complete(self) -> None:
-        """Take note of the end; what comes after it is not for this connection."""
+        """End the request; later data is not for this connection."""
         self._protocol.on_message_complete()
         raise _StopParsing

@@ -1,4 +1,4 @@
-"""What ends a process that serves, and how it leaves whatever still runs in it."""
+"""Signals and the shutdown of a process that serves, whatever still hangs in it."""
 
 import _thread
 import asyncio
@@ -15,23 +15,23 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["Stop", "cancel_alarm", "exit_at_once", "exit_later", "leave_threads", "take_signals"]
-
 log = logging.getLogger("accord.stdio")
 
 _HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # not on Windows
 _PARENT_CHECK: Final = 1.0
-# Whoever should read the last words may not.
-_LAST_WORDS: Final = 0.5
-# The end in good order takes the whole grace period; only what hangs needs the alarm.
+# How many seconds the log gets to be written: its reader may be stuck.
+_LOG_FLUSH: Final = 0.5
+# An orderly shutdown may take the whole grace period; the alarm is only for one that hangs.
 _SLACK: Final = 0.25
+# The modules of event loops that install their own handler for signals they listen to.
+_LOOPS: Final = ("asyncio.unix_events", "uvloop.loop")
 
 
 class Stop:
-    """Notices what ends the process: end of input, a signal, the death of the parent.
+    """Notices why the process should stop: end of input, a signal, or its parent has exited.
 
-    From the moment it is noticed, the process has the grace period left. The alarm that sees to it
-    needs neither the loop nor a thread, since either may hang.
+    From then on the process has the grace period left. An alarm enforces it without the loop and
+    without a thread, since either may hang.
     """
 
     def __init__(self, *, grace: float) -> None:
@@ -44,13 +44,13 @@ class Stop:
         self._seen_at = math.inf
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """How many seconds of the grace period are left."""
         return max(0.0, min(self._grace, self._end - time.monotonic()))
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Take the signals, and give them back at the end."""
+        """Handle the signals within a block."""
         with take_signals(self._on_signal):
             yield
 
@@ -60,7 +60,7 @@ class Stop:
         self._signalled = True
         self._arm()
         if self._loop is not None and self._stopped is not None:
-            # A handler of the loop's own would never run while something blocks the loop.
+            # `loop.add_signal_handler` would not run while a handler blocks the loop.
             self._loop.call_soon_threadsafe(self._stopped.set)
 
     def _arm(self) -> None:
@@ -68,11 +68,11 @@ class Stop:
             self._end = time.monotonic() + self._grace
             exit_later(self._grace, self._grace + _SLACK)
 
-    def look(self, descriptor: int) -> None:
-        """Notice for a loop that is blocked what it cannot: called while it is, in a thread.
+    def look_for_end(self, descriptor: int) -> None:
+        """Look for the end of the input on behalf of a blocked loop; called in a thread.
 
         Args:
-            descriptor: where the input comes from.
+            descriptor: the input.
         """
         now = time.monotonic()
         if self._seen_at == math.inf and (os.getppid() != self._parent or _has_hung_up(descriptor)):
@@ -82,7 +82,7 @@ class Stop:
             exit_at_once(0)
 
     async def wait(self, input_ended: asyncio.Event) -> bool:
-        """Wait for the end; returns whether it is the input that ended, and nothing else."""
+        """Wait for a reason to stop; return whether it is only that the input ended."""
         stopped = self._begin()
         waits = [asyncio.ensure_future(each.wait()) for each in (input_ended, stopped)]
         while not (input_ended.is_set() or stopped.is_set()):
@@ -101,8 +101,10 @@ class Stop:
             stopped.set()
         return stopped
 
-    async def unless_signalled(self, work: Coroutine[Any, Any, Any], seconds: float) -> None:
-        """Wait for some work, but no longer once a signal has come."""
+    async def wait_unless_signalled(
+        self, work: Coroutine[object, object, object], seconds: float
+    ) -> None:
+        """Wait for some work, but no longer than until a signal."""
         assert self._stopped is not None
         waits = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -112,9 +114,9 @@ class Stop:
 
 @contextmanager
 def take_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the signals that end a process, where that is possible; give them back at the end.
+    """Handle the signals that end a process, within a block of the main thread.
 
-    SIGHUP stays ignored where it is: `nohup` lets a process outlive its terminal that way.
+    An ignored SIGHUP stays ignored: that is how `nohup` lets a process outlive its terminal.
     """
     if not _is_main():
         yield
@@ -136,7 +138,7 @@ def _is_main() -> bool:
 
 
 def exit_later(grace: float, seconds: float) -> None:
-    """Exit after some seconds, whatever hangs in the process, unless the alarm is cancelled."""
+    """Exit after some seconds, whatever hangs by then; `cancel_alarm` prevents it."""
 
     def exit_now(*_: object) -> None:
         log.warning("something did not stop within %g s and is left behind", grace)
@@ -148,13 +150,13 @@ def exit_later(grace: float, seconds: float) -> None:
 
 
 def cancel_alarm() -> None:
-    """Let the process go on."""
+    """Prevent the exit that `exit_later` planned."""
     if _is_main() and hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _has_hung_up(descriptor: int) -> bool:
-    """Tell whether nobody writes to a pipe any more, whatever is still to be read from it."""
+    """Whether the last writer of a pipe is gone, even if bytes are left to read."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()
@@ -163,12 +165,12 @@ def _has_hung_up(descriptor: int) -> bool:
 
 
 def exit_at_once(code: int) -> None:
-    """End the process although threads still run; what is logged gets out first, if it can."""
+    """Exit although threads still run; the log is written first, if that does not hang."""
     done = _thread.allocate_lock()
     done.acquire()
 
     def flush() -> None:
-        # Our own first: whatever configured logging anew made `shutdown` forget them.
+        # Our own first: `logging.shutdown` forgets them when logging is configured anew.
         for handler in logging.getLogger("accord").handlers:
             with suppress(Exception):
                 handler.flush()
@@ -179,15 +181,15 @@ def exit_at_once(code: int) -> None:
                 stream.flush()
         done.release()
 
-    with suppress(RuntimeError):  # no thread begins any more: all has been said
-        # A bare one: we may stand in a signal handler, within a lock of the threading module.
+    with suppress(RuntimeError):  # at interpreter exit no thread can start
+        # A bare thread: a signal handler may run while the threading module holds its lock.
         _thread.start_new_thread(flush, ())
-        done.acquire(timeout=_LAST_WORDS)
+        done.acquire(timeout=_LOG_FLUSH)
     os._exit(code)
 
 
 def leave_threads(seconds: float) -> None:
-    """See to it that no thread keeps the process alive for long once the main thread has ended."""
+    """Exit some seconds after the main thread has ended, although other threads still run."""
 
     def reap() -> None:
         threading.main_thread().join()
@@ -196,3 +198,33 @@ def leave_threads(seconds: float) -> None:
 
     if threading.current_thread() is threading.main_thread():
         threading.Thread(target=reap, name="accord-reaper", daemon=True).start()
+
+
+class _SignalNotice:
+    """Takes note of a signal, and passes it on."""
+
+    should_exit = False
+
+    def __init__(self, before: Callable[[int, FrameType | None], Any]) -> None:
+        self._before = before
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        self.should_exit = True
+        self._before(number, frame)
+
+
+def is_host_stopping() -> bool:
+    """Whether the ASGI server that runs us is waiting for responses to end; False if unknown.
+
+    ASGI servers send the shutdown event only after all responses have ended, and event streams do
+    not end by themselves. uvicorn's handler for SIGTERM is a method of its server, which knows.
+    granian and hypercorn let their event loop listen; a notice is put before the loop's handler.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler) and getattr(handler, "__module__", "") in _LOOPS:
+        with suppress(ValueError):  # outside of the main thread
+            signal.signal(signal.SIGTERM, _SignalNotice(handler).take)
+            signal.siginterrupt(signal.SIGTERM, False)
+        return False
+    server = getattr(handler, "__self__", None)
+    return getattr(server, "should_exit", False) is True

@@ -10,7 +10,7 @@ def fill(store, session="s", stream=1, count=5, *, start=0, size=1):
         store.append(session, stream, number, b"%d" % number * size)
 
 
-def test_what_came_after_an_event_is_returned_in_order():
+def test_later_events_are_returned_in_order():
     store: EventStore = MemoryEventStore()
     fill(store)
     assert store.after("s", 1, 1) == [b"2", b"3", b"4"]
@@ -19,7 +19,7 @@ def test_what_came_after_an_event_is_returned_in_order():
 
 
 @pytest.mark.parametrize(("session", "stream", "number"), [("x", 1, 0), ("s", 9, 0), ("s", 1, 5)])
-def test_what_is_not_known_is_not_made_up(session, stream, number):
+def test_unknown_sessions_and_events_give_none(session, stream, number):
     store = MemoryEventStore()
     fill(store)
     assert store.after(session, stream, number) is None
@@ -60,7 +60,7 @@ def test_older_streams_make_room_first():
     assert store.after("s", 2, 0) == [b"%d" % number for number in range(1, 8)]
 
 
-def test_numbers_go_on_where_everything_was_dropped():
+def test_a_stream_goes_on_after_all_its_events_were_dropped():
     store = MemoryEventStore(session_bytes=200)
     fill(store, stream=1, count=2)
     fill(store, stream=2, count=9)
@@ -70,7 +70,7 @@ def test_numbers_go_on_where_everything_was_dropped():
     assert store.after("s", 1, 0) is None
 
 
-def test_all_sessions_together_are_bounded_too():
+def test_all_sessions_together_are_limited_too():
     store = MemoryEventStore(bytes=1_000)
     for session in map(str, range(50)):
         fill(store, session, count=4)
@@ -94,7 +94,7 @@ def test_a_session_alone_may_be_larger_than_all_together():
     assert store.after("s", 1, -1) == [b"0" * 1_000, b"1" * 1_000]
 
 
-def test_who_is_used_is_kept_before_who_is_not():
+def test_the_session_used_last_is_kept_before_others():
     store = MemoryEventStore(bytes=1_000)
     fill(store, "used", count=1)
     fill(store, "unused", count=1)
@@ -131,7 +131,7 @@ def test_a_session_without_streams_is_forgotten_as_well():
     some.integers(100, 2_000),
     some.integers(100, 4_000),
 )
-def test_whatever_is_replayed_is_all_that_came_later(steps, session_bytes, total):
+def test_replay_returns_all_later_events_or_none(steps, session_bytes, total):
     store = MemoryEventStore(session_bytes=session_bytes, bytes=total)
     sent: dict[tuple[str, int], list[bytes]] = {}
     for session, stream, size in steps:

@@ -1,0 +1,158 @@
+"""A process that serves: over stdio or HTTP, until the input ends or a signal arrives."""
+
+import logging
+import sys
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from accord.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from accord.bindings.lines import LineTooLong
+    from accord.server.server import Server
+    from accord.server.session import Session
+    from accord.stores import EventStore
+    from accord.transports.http.server.app import HttpApp
+    from accord.transports.shutdown import Stop
+
+_stdio_log = logging.getLogger("accord.stdio")
+_http_log = logging.getLogger("accord.http")
+
+
+class HttpSettings(TypedDict, total=False):
+    """How a server is reached over HTTP; `HttpOptions` documents each setting."""
+
+    path: str
+    answers: Literal["auto", "json", "stream"]
+    sse: bool
+    stateless: bool
+    public_url: str | None
+    allowed_hosts: Iterable[str]
+    allowed_origins: Iterable[str]
+    cors: bool
+    principal: Callable[[Mapping[str, Any]], Hashable] | None
+    resumable: bool
+    events: "EventStore | None"
+    retry: int
+    sessions: int
+    sessions_per_caller: int
+    session_idle: float
+    connections: int
+    listeners: int
+    keep_alive: float
+    body_timeout: float
+    body_rate: int
+    bodies_bytes: int
+    opening_bytes: int
+    write_timeout: float
+    unread_bytes: int
+
+
+def run_stdio(server: "Server[Any]", *, grace: float) -> None:
+    """Serve until the input ends, a signal arrives or the parent exits.
+
+    A tool that does not end delays the exit by no more than the grace period.
+    """
+    from accord.runtime.main_task import run_to_end
+    from accord.transports.shutdown import Stop, exit_at_once
+    from accord.transports.stdio import claim
+
+    server.was_run = True
+    claim()
+    stop = Stop(grace=grace)
+    try:
+        with stop.signals():
+            run_to_end(_serve_stdio(server, stop))
+    except BaseException:
+        _stdio_log.critical("the server stopped", exc_info=True)
+        exit_at_once(1)
+    _leave(server, _stdio_log, grace=grace, seconds=grace)
+
+
+async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
+    from accord.runtime import forks
+    from accord.server.threads import finished
+    from accord.transports.stdio import StdioConnection, claim
+
+    generation = forks.generation
+    async with server.running() as state:
+        session: Session
+        if forks.generation != generation:
+            forks.end_child()
+
+        def receive(line: bytes) -> None:
+            session.dispatcher.receive(line)
+
+        def refuse(error: "LineTooLong") -> None:
+            session.dispatcher.receive_malformed(error)
+
+        connection = StdioConnection(receive, refuse, limit=server.limits.message_bytes)
+        session = server.session(lambda message, _: connection.write(message), state)
+        session.flow = connection
+        await connection.start()
+        server.watchdog().while_blocked = partial(stop.look_for_end, claim()[0])
+        only_input_ended = await stop.wait(connection.ended)
+        session.dispatcher.end_of_input()
+        if only_input_ended:
+            # A client that closed the input may still wait for its answers. The last quarter is
+            # for handlers that clean up when they are cancelled.
+            await stop.wait_unless_signalled(session.dispatcher.drain(), stop.seconds_left * 3 / 4)
+        session.close()
+        await session.dispatcher.drain(stop.seconds_left)
+        await finished(stop.seconds_left)
+        connection.finish(max(stop.seconds_left, 0.1))
+
+
+def run_http(server: "Server[Any]", app: "HttpApp", *, host: str, port: int) -> None:
+    """Serve until a signal arrives; calls under way get the grace period.
+
+    Code that hangs, on the loop or in a thread, delays the exit by about a second more.
+
+    Raises:
+        MissingExtra: what serves HTTP is not installed.
+        TransportError: the address cannot be listened on.
+    """
+    try:
+        from accord.transports.http.server.uvicorn_server import END_SLACK, listen, serve
+    except ImportError:
+        raise MissingExtra("http", needed_for="serving over HTTP") from None
+    server.was_run = True
+    sockets = listen(host, port)
+    _announce(server, app, sockets[0].getsockname())
+    serve(app, sockets)
+    _leave(server, _http_log, grace=app.options.grace, seconds=END_SLACK / 2)
+
+
+def _announce(server: "Server[Any]", app: "HttpApp", address: tuple[Any, ...]) -> None:
+    """Print the server's URL; warn if it listens for other machines but refuses them."""
+    from ipaddress import ip_address
+
+    from accord.transports.http.server.two_endpoints import STREAM
+
+    host, port = address[:2]
+    bracketed = f"[{host}]" if ":" in host else host
+    origin, options = f"http://{bracketed}:{port}", app.options
+    older = f", and in the older form at {origin}{STREAM}" if options.sse else ""
+    where = f"{server.info.name} is served at {origin}{options.path}{older}; Ctrl-C ends"
+    print(where, file=sys.stderr, flush=True)
+    is_open = options.public_url is not None or any(options.allowed_hosts)
+    if not is_open and not ip_address(host).is_loopback:
+        _http_log.warning(
+            "only requests to localhost are served; set public_url or allowed_hosts for others, "
+            "as in server.run('http', public_url=...)"
+        )
+
+
+def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds: float) -> None:
+    """Exit although threads may still run: at once if they work, else some seconds from now."""
+    from accord.server.threads import is_working
+    from accord.transports.shutdown import exit_at_once, leave_threads
+
+    if is_working():
+        log.warning("sync work did not stop within %g s and is left behind", grace)
+        exit_at_once(0)
+    executor = vars(server).pop("threads", None)
+    if executor is not None:
+        executor.shutdown(wait=False, cancel_futures=True)
+    leave_threads(seconds)

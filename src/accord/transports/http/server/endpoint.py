@@ -1,0 +1,306 @@
+"""Streamable HTTP: the one endpoint with POST, GET and DELETE."""
+
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from accord.bindings import http
+from accord.bindings.gate import Verdict
+from accord.protocol.events import Event, Refused, RequestReceived
+from accord.transports.http.server.bodies import Bodies
+from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange
+from accord.transports.http.server.post import PostResponse
+from accord.transports.http.server.session import HttpSession
+from accord.transports.http.server.sessions import HttpSessions
+from accord.transports.http.server.state import AppState
+from accord.transports.http.server.stream import Reader, Stream, parse_event_id
+
+_STATELESS: Final = "POST, OPTIONS"
+# Seconds after which a silent call becomes a stream, if clients could resume that stream.
+_LONG: Final = 1.0
+
+# A request that has not begun can be sent to another server, or later.
+DRAINING: Final = http.Refusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
+
+
+class _Peek(msgspec.Struct):
+    method: str | None = None
+    id: int | str | None = None
+
+
+_peek: Final = msgspec.json.Decoder(_Peek).decode
+
+
+class _Fault(msgspec.Struct):
+    code: int
+
+
+class ErrorReply(msgspec.Struct):
+    """An error as far as its meaning for the response goes."""
+
+    error: _Fault
+    id: int | str | None = None
+
+
+_read_errors: Final = msgspec.json.Decoder(ErrorReply | list[ErrorReply]).decode
+# The codes of errors for messages that are malformed, or not allowed at this point.
+_MALFORMED: Final = (-32700, -32600)
+
+
+def read_errors(replies: Iterable[bytes]) -> Iterator[ErrorReply]:
+    """Return the errors in replies; a reply to a batch has several."""
+    for reply in replies:
+        found = _read_errors(reply)
+        yield from found if isinstance(found, list) else (found,)
+
+
+def _answers_request(error: ErrorReply) -> bool:
+    """Whether an error answers a request that could be read."""
+    return error.id is not None and error.error.code not in _MALFORMED
+
+
+def _is_initialize(body: bytes) -> bool | None:
+    """Whether a message is `initialize`; None if it cannot be read."""
+    try:
+        return _peek(body).method == "initialize"
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_request(body: bytes) -> bool:
+    """Whether a message is a request that can be read."""
+    try:
+        peek = _peek(body)
+    except (ValueError, RecursionError):
+        return False
+    return peek.method is not None and peek.id is not None
+
+
+def refusal_reason(events: Sequence[Event]) -> str | None:
+    """Return why every message of a body was refused; None if one was accepted."""
+    reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
+    return reasons[0] if reasons and len(reasons) == len(events) else None
+
+
+class HttpEndpoint:
+    """The endpoint of Streamable HTTP.
+
+    Args:
+        state: of the app.
+        sessions: those of the app.
+        bodies: reads the bodies of requests.
+
+    Attributes:
+        waiting: the responses that wait for their answer, and when a tick first saw them.
+    """
+
+    def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._bodies = bodies
+        self._is_stateless = state.options.stateless
+        self._allowed = _STATELESS if self._is_stateless else http.ALLOWED
+        self.waiting: dict[PostResponse, float | None] = {}
+
+    def serve(self, exchange: HttpExchange, verdict: Verdict) -> Awaitable[None]:
+        """Serve a request from an allowed origin."""
+        method = exchange.method
+        if method == "POST":
+            if verdict.refusal is not None:
+                return exchange.refuse(verdict.refusal)
+            return self._post(exchange, verdict)
+        if method == "OPTIONS":
+            return exchange.preflight(self._allowed)
+        if method not in ("GET", "DELETE") or self._is_stateless:
+            why = f"{method[:20]} is not allowed here"
+            return exchange.refuse(http.Refusal(405, why, headers=(("allow", self._allowed),)))
+        refusal = verdict.refusal
+        if refusal is None and isinstance(verdict.revision, http.Refusal):
+            refusal = verdict.revision
+        if refusal is not None:
+            return exchange.refuse(refusal)
+        return self._get(exchange) if method == "GET" else self._delete(exchange)
+
+    def tick(self, now: float) -> None:
+        """Answer long silent calls as streams: comments keep those open."""
+        for post, noticed in list(self.waiting.items()):
+            if noticed is None:
+                self.waiting[post] = now
+            elif post.form != "json" and now - noticed >= self._patience(post):
+                post.open_stream()
+
+    def _patience(self, post: PostResponse) -> float:
+        keep_alive = self._state.options.keep_alive
+        return min(_LONG, keep_alive) if post.is_primed else keep_alive
+
+    # -- POST
+
+    async def _post(self, exchange: HttpExchange, verdict: Verdict) -> None:
+        read = self._bodies.read(exchange)
+        body = read if isinstance(read, bytes) else await read
+        if body is None:
+            return None
+        session = self._session_for(exchange, body, verdict)
+        if type(session) is http.Refusal:
+            return await exchange.refuse(session)
+        post = PostResponse(exchange, session, verdict.form)
+        events = session.session.dispatcher.receive(body, post)
+        post.is_received = True
+        if len(events) != 1:
+            post.is_batch = True
+            if not any(event.__class__ is RequestReceived for event in events):
+                return await self._accept(post, events)
+            if not post.is_over and not session.has_open(post):
+                post.give_up()
+        elif events[0].__class__ is not RequestReceived:
+            return await self._accept(post, events)
+        if not post.is_over and post.stream is None:
+            self.waiting[post] = None
+            try:
+                await post.wait()
+            finally:
+                del self.waiting[post]
+        if session.is_kept:
+            return await self._answer(post)
+        if session.id:
+            return await self._answer_first(post)
+        try:
+            return await self._answer(post)
+        finally:
+            session.let_go()
+
+    def _session_for(
+        self, exchange: HttpExchange, body: bytes, verdict: Verdict
+    ) -> HttpSession | http.Refusal:
+        """Find the session of a request, or begin one for `initialize`."""
+        state, revision = self._state, verdict.revision
+        if state.is_draining and is_request(body):
+            return DRAINING
+        key = None if self._is_stateless else exchange.headers.get(SESSION)
+        if key is not None:
+            if type(revision) is http.Refusal:
+                return revision
+            return self._sessions.find(key, exchange)
+        opens = _is_initialize(body)
+        if opens and not self._is_stateless:
+            # `initialize` negotiates the revision; the header is ignored.
+            return self._sessions.begin(exchange)
+        if isinstance(revision, http.Refusal):
+            if opens is False:
+                return revision
+        elif self._is_stateless and not opens:
+            return HttpSession(state, revision=revision.id)
+        elif opens is False:  # session.id.missing-400
+            return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
+        # `initialize` without sessions, or an unreadable message: a session of one message
+        # answers it.
+        return HttpSession(state)
+
+    async def _accept(self, post: PostResponse, events: Sequence[Event]) -> None:
+        """Respond to a POST without requests."""
+        exchange = post.exchange
+        if not post.owner.is_kept:
+            post.owner.let_go()
+        if post.refusals:
+            if not any(map(_answers_request, read_errors(post.refusals))):
+                return await exchange.json(post.refusal, status=400)
+            # Clients take an error status for a failure of the transport, and read no further.
+            post.reply = post.refusal
+            return await self._answer(post)
+        why = refusal_reason(events)
+        if why is not None and not self._is_stateless:  # http.post.refused-status
+            return await exchange.refuse(http.Refusal(400, why))
+        return await exchange.empty(202)  # http.post.accepted-202
+
+    async def _answer_first(self, post: PostResponse) -> None:
+        """Answer the first request of a session; keep the session if that opened it."""
+        session = post.owner
+        if session.session.is_begun and session.session.dispatcher.closed is None:
+            session.is_kept = True
+            self._sessions.keep(session)
+            await self._answer(post, session.id)
+            return
+        try:
+            await self._answer(post)
+        finally:
+            session.let_go()
+
+    def _answer(self, post: PostResponse, new_session: str | None = None) -> Awaitable[None]:
+        stream, reply, exchange = post.stream, post.reply, post.exchange
+        if stream is not None and not stream.is_ended:
+            head = exchange.stream_head(new_session)
+            reader = Reader(stream, exchange.send, head, self._state.readers)
+            stream.attach(reader)
+            return reader.follow(exchange.receive)
+        if stream is not None or (
+            reply is not None and post.form == "stream" and exchange.denial is None
+        ):
+            return exchange.whole_stream(post.complete_stream(), session=new_session)
+        if reply is not None:
+            return exchange.json(reply, session=new_session)
+        return self._end_unanswered(post)
+
+    def _end_unanswered(self, post: PostResponse) -> Awaitable[None]:
+        """Respond to a request that was cancelled, or whose session has ended."""
+        exchange = post.exchange
+        if post.owner.session.dispatcher.closed is None:
+            return exchange.empty(202) if post.form == "json" else exchange.whole_stream(b"")
+        if self._state.is_stopping:
+            return exchange.refuse(http.Refusal(503, "the server is stopping", code=-32000))
+        return exchange.refuse(http.Refusal(404, "the session has ended; initialize anew"))
+
+    # -- GET and DELETE
+
+    async def _get(self, exchange: HttpExchange) -> None:
+        session = self._find_session(exchange)
+        if isinstance(session, http.Refusal):
+            return await exchange.refuse(session)
+        last = exchange.header(LAST_EVENT)
+        stream = session.listen() if last is None else self._resume(session, last)
+        if isinstance(stream, http.Refusal):
+            return await exchange.refuse(stream)
+        if stream.count == 0 and session.session.endpoint.revision.priming_event:
+            stream.prime()
+        state = self._state
+        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        if session.is_standing(stream):
+            # The client comes back with its next token, and resumes the stream.
+            expiry = exchange.expiry(state.now())
+            reader.is_due = lambda now: now >= expiry
+            reader.is_admitted = exchange.is_admitted
+        stream.attach(reader)
+        state.listening += 1
+        try:
+            await reader.follow(exchange.receive)
+        finally:
+            state.listening -= 1
+            session.used = state.now()
+        return None
+
+    def _resume(self, session: HttpSession, last: str) -> Stream | http.Refusal:
+        """Return the stream of an event, to be read from there on."""
+        found = parse_event_id(last)
+        stream = None if found is None else session.find_stream(found[0])
+        if found is None or stream is None or not stream.resume(found[1]):
+            why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
+            return http.Refusal(400, why)
+        if stream.is_ended and not stream.unread:
+            # A cancelled call has no answer. Some clients ask for it over and over while they get
+            # a stream; so they get none. (http.get.stream-or-405)
+            why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
+            return http.Refusal(405, why, headers=(("allow", self._allowed),))
+        return stream
+
+    async def _delete(self, exchange: HttpExchange) -> None:
+        session = self._find_session(exchange)
+        if isinstance(session, http.Refusal):
+            return await exchange.refuse(session)
+        self._sessions.end(session)
+        return await exchange.empty(204)
+
+    def _find_session(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+        key = exchange.headers.get(SESSION)
+        if key is None:
+            return http.Refusal(400, "Mcp-Session-Id is missing")
+        return self._sessions.find(key, exchange)

@@ -1,0 +1,255 @@
+"""One client over HTTP: its protocol session and its streams."""
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from accord.bindings import http
+from accord.protocol.exchange import Exchange
+from accord.transports.http.server.state import AppState, ServedSession
+from accord.transports.http.server.stream import Stream
+from accord.types import RevisionId
+
+if TYPE_CHECKING:
+    from accord.types._base import RequestId
+
+log = logging.getLogger("accord.http")
+
+
+class _Response(Protocol):
+    """What a session needs of the response to a POST."""
+
+    is_over: bool
+
+    def say(self, data: bytes) -> None:
+        """Send a message before the answer."""
+
+    def answer(self, data: bytes) -> None:
+        """Send the answer."""
+
+
+class HttpSession:
+    """One client over HTTP: its protocol session and its streams.
+
+    Args:
+        state: of the app that serves it.
+        id: the value of the session header; empty for a session of one message.
+        principal: the caller that opened it.
+        caller: the key of the quota that it counts in.
+        revision: for a session of one message; without it, `initialize` is expected.
+
+    Attributes:
+        session: the protocol session.
+        used: when a request last named it.
+        ends_at: when the last token expires, of a session in the older form.
+        admits: verifies that token again.
+        is_kept: whether clients can come back to it.
+        is_opened: whether a request has named it since `initialize`.
+        only_stream: the stream for all messages, of a session in the older form.
+        streams: the streams that can be resumed, by name; None if empty.
+    """
+
+    __slots__ = (
+        "_names",
+        "_open",
+        "_standing",
+        "_state",
+        "admits",
+        "caller",
+        "ends_at",
+        "id",
+        "is_kept",
+        "is_opened",
+        "only_stream",
+        "principal",
+        "session",
+        "streams",
+        "used",
+    )
+
+    def __init__(
+        self,
+        state: AppState,
+        id: str = "",
+        *,
+        principal: Hashable = None,
+        caller: Hashable = None,
+        revision: RevisionId | None = None,
+    ) -> None:
+        self._state = state
+        self.id = id
+        self.principal = principal
+        self.caller = caller
+        self.used = state.now()
+        self.ends_at = inf
+        self.admits: Callable[[], Awaitable[bool]] | None = None
+        self.is_kept = False
+        self.is_opened = False
+        self.only_stream: Stream | None = None
+        # An idle session owns no lists.
+        self.streams: dict[int, Stream] | None = None
+        # The streams for messages outside of any POST.
+        self._standing: tuple[Stream, ...] = ()
+        self._names = 0
+        self.session: ServedSession
+        if revision is None:
+            self.session = state.server.session(self.write, state.lifespan, is_lasting=bool(id))
+        else:
+            self.session = state.server.stateless_sessions.begin(
+                self.write, state.lifespan, revision
+            )
+        self._open: Mapping[RequestId, Exchange] = self.session.client.open
+
+    # -- streams
+
+    def make_stream(self, *, is_lossy: bool = False) -> Stream:
+        """Make a stream, which can be resumed if the session lasts."""
+        options = self._state.options
+        if not self.id or not options.resumable:
+            return Stream(is_lossy=is_lossy)
+        self._names += 1
+        stream = Stream(
+            self._names,
+            session=self.id,
+            store=self._state.events,
+            retry=options.retry,
+            is_lossy=is_lossy,
+        )
+        if self.streams is None:
+            self.streams = {}
+        self.streams[stream.name] = stream
+        return stream
+
+    def find_stream(self, name: int) -> Stream | None:
+        """Return a stream that can be resumed."""
+        return None if self.streams is None else self.streams.get(name)
+
+    def end_stream(self, stream: Stream) -> None:
+        """End a stream; it can be resumed for a while."""
+        stream.end()
+        if stream.name:
+            self._state.retired.add(self._state.now(), stream, self.forget_stream)
+
+    def forget_stream(self, name: int) -> None:
+        """Drop a stream and its events."""
+        if self.streams is not None:
+            self.streams.pop(name, None)
+            if not self.streams:
+                self.streams = None
+        self._forget_events(name)
+
+    def _forget_events(self, stream: int | None = None) -> None:
+        try:
+            self._state.events.forget(self.id, stream)
+        except Exception:  # the user's store may raise anything
+            log.exception("the event store failed")
+
+    def listen(self) -> Stream | http.Refusal:
+        """Return a stream for a client that listens: one without a reader, or a new one."""
+        for stream in reversed(self._standing):
+            if stream.reader is None and not stream.is_ended:
+                stream.skip_lost()
+                return stream
+        most = self._state.options.listeners
+        if len(self._standing) >= most:
+            return http.Refusal(
+                429, f"{most} streams of this session are open (listeners)", code=-32000
+            )
+        return self._make_standing()
+
+    def _make_standing(self) -> Stream:
+        stream = self.make_stream(is_lossy=True)
+        self._standing = (*self._standing, stream)
+        return stream
+
+    def is_standing(self, stream: Stream) -> bool:
+        """Whether a stream is for messages outside of any POST."""
+        return stream in self._standing
+
+    def _all_streams(self) -> Iterator[Stream]:
+        if self.streams is not None:
+            yield from self.streams.values()
+        yield from self._standing
+        if self.only_stream is not None:
+            yield self.only_stream
+
+    # -- whether it is in use
+
+    def is_idle(self, before: float) -> bool:
+        """Whether no request has named the session since then, and nothing is under way."""
+        if self.used >= before or self.session.dispatcher.running:
+            return False
+        return all(stream.reader is None for stream in self._all_streams())
+
+    def is_due(self, now: float) -> bool:
+        """Whether the last token has expired, and nothing is under way."""
+        return now >= self.ends_at and not self.session.dispatcher.running
+
+    async def is_admitted(self) -> bool:
+        """Whether the last token is still accepted, or something is under way."""
+        return bool(self.admits is None or self.session.dispatcher.running or await self.admits())
+
+    def has_open(self, response: object) -> bool:
+        """Whether requests of a POST still wait for their answer."""
+        return any(each.origin is response for each in self._open.values())
+
+    # -- messages of the server
+
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
+        """Put a message on the one stream that it belongs to."""
+        response: _Response | None = None if exchange is None else exchange.origin
+        if exchange is None or response is None or self.only_stream is not None:
+            self._write_outside(data)
+        elif self._is_answer(data, exchange, response):
+            response.answer(data)
+        elif response.is_over:
+            self._write_outside(data)
+        elif not exchange.cancelled:
+            response.say(data)
+
+    def _is_answer(self, data: bytes, exchange: Exchange, response: _Response) -> bool:
+        if exchange.batch is not None:
+            return data.startswith(b"[")
+        if response.is_over or exchange.cancelled:
+            return False
+        # An exchange is closed before its answer is written, and no sooner.
+        return self._open.get(exchange.id) is not exchange
+
+    def _write_outside(self, data: bytes) -> None:
+        """Write a message outside of any POST."""
+        if self.only_stream is not None:
+            self.only_stream.append(data)
+        elif self.id:
+            self._choose_standing().append(data)
+
+    def _choose_standing(self) -> Stream:
+        """Choose the one stream for a message: of those with a reader, the newest."""
+        chosen = None
+        for stream in self._standing:
+            if chosen is None or stream.reader is not None or chosen.reader is None:
+                chosen = stream
+        return chosen or self._make_standing()
+
+    # -- ending
+
+    def end_standing(self) -> None:
+        """End the responses to clients that only listen; they come back."""
+        for stream in self._standing:
+            if stream.reader is not None:
+                stream.reader.end()
+        older = self.only_stream
+        if older is not None and older.reader is not None and not self.session.dispatcher.running:
+            older.reader.end()
+
+    def let_go(self) -> None:
+        """End a session that clients cannot come back to; work that goes on is not cancelled."""
+        self._state.server.stateless_sessions.end(self.session)
+
+    def close(self) -> None:
+        """End the session and its streams."""
+        self.session.close()
+        for stream in self._all_streams():
+            stream.end()
+        if self.streams is not None:
+            self._forget_events()
