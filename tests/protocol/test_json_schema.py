@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from accord.errors import MissingExtra
-from accord.protocol import json_schema
-from accord.protocol.json_schema import compile_schema
+from accord.json_schema import validation
+from accord.json_schema.validation import compile_schema
 
 POINT = {
     "type": "object",
@@ -93,7 +93,7 @@ def test_an_instance_that_nests_too_deep_is_not_valid():
 
 def test_without_a_validator_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    json_schema._KEPT.clear()
+    validation._KEPT.clear()
     with pytest.raises(MissingExtra, match="the extra 'schema'"):
         compile_schema({"type": "string"})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.protocol.schema_cost import Cost, SchemaRefused
+from accord.json_schema.cost import Cost, SchemaRefused
 
 TOO_LONG = "the schema and the size of the value make it take too long"
 

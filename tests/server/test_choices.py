@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from typing_extensions import TypeAliasType
 
-from accord.server.schemas import schema_of
+from accord.server.schema.conversion import schema_of
 
 Pace = TypeAliasType("Pace", Literal["slow", "fast"])
 

@@ -14,7 +14,7 @@ from accord.server.completion import Completions, matching, trim
 from accord.server.prompts import PromptEntry, prompt
 from accord.server.registry import Registry
 from accord.server.resources import Resources, resource
-from accord.server.signature import inspect
+from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.server.docstrings import parse
+from accord.server.schema.docstrings import parse
 
 GOOGLE = """Find things.
 

@@ -9,7 +9,7 @@ import pytest
 from annotated_types import Ge
 from msgspec import Meta, json
 
-from accord.server.signature import ArgumentsError, Signature, inspect
+from accord.server.schema.signature import ArgumentsError, Signature, inspect
 
 T = TypeVar("T")
 Key = TypeVar("Key")

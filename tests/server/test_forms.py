@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.forms import form_of
+from accord.server.schema.forms import form_of
 
 
 class Size(Enum):

@@ -10,8 +10,8 @@ import pytest
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server.prompts import PromptEntry, messages, prompt, unknown
-from accord.server.results import Audio, Image
-from accord.server.signature import inspect
+from accord.server.schema.results import Audio, Image
+from accord.server.schema.signature import inspect
 from accord.types import (
     AudioContent,
     EmbeddedResource,

@@ -25,9 +25,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from accord.errors import RegistrationError
-from accord.server.results import ResultError, ReturnType
-from accord.server.schemas import schema_of
-from accord.server.signature import ArgumentsError, Signature, inspect
+from accord.server.schema.conversion import schema_of
+from accord.server.schema.results import ResultError, ReturnType
+from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
 
 

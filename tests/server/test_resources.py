@@ -21,8 +21,8 @@ from accord.server.resources import (
     not_found,
     resource,
 )
-from accord.server.results import Audio, Image
-from accord.server.signature import inspect
+from accord.server.schema.results import Audio, Image
+from accord.server.schema.signature import inspect
 from accord.types import (
     Annotations,
     ReadResourceResult,

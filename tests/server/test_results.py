@@ -12,7 +12,7 @@ import pytest
 from msgspec import Meta, json
 
 from accord.errors import AccordError, RegistrationError
-from accord.server.results import Audio, Image, ResultError, ReturnType, inspect
+from accord.server.schema.results import Audio, Image, ResultError, ReturnType, inspect
 from accord.types import (
     AudioContent,
     CallToolResult,

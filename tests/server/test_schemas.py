@@ -14,9 +14,8 @@ import pytest
 from msgspec import Meta
 
 from accord.errors import RegistrationError
-from accord.server.mismatch import explain, path_text
-from accord.server.natives import native
-from accord.server.schemas import (
+from accord.json_schema.mismatch import explain, path_text
+from accord.server.schema.conversion import (
     Collector,
     Mismatch,
     admits,
@@ -28,6 +27,7 @@ from accord.server.schemas import (
     stand_in,
     to_plain,
 )
+from accord.server.schema.msgspec_types import native
 
 
 @dataclass

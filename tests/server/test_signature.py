@@ -21,8 +21,8 @@ from msgspec import Meta, json
 from typing_extensions import TypeAliasType
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.schemas import encode
-from accord.server.signature import ArgumentsError, Signature, inspect
+from accord.server.schema.conversion import encode
+from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
 from support.type_corpus import NAMED_TUPLES, ROWS, Row
 

@@ -9,8 +9,8 @@ import pytest
 
 from accord import Choices, Context, Server
 from accord.errors import RegistrationError, ToolError
-from accord.server.forms import form_of
-from accord.server.schemas import schema_of
+from accord.server.schema.conversion import schema_of
+from accord.server.schema.forms import form_of
 from support.links import IN_MEMORY, over, text
 
 pytestmark = IN_MEMORY

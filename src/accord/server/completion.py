@@ -13,7 +13,7 @@ from accord.server import prompts
 from accord.server.prompts import PromptEntry
 from accord.server.registry import Registry, place_of
 from accord.server.resources import Resources, TemplateEntry
-from accord.server.signature import Signature
+from accord.server.schema.signature import Signature
 from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
 
 __all__ = ["Completer", "Completions", "Source", "matching", "trim", "unknown"]

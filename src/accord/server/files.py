@@ -22,7 +22,6 @@ import msgspec
 
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
-from accord.server import signature
 from accord.server.access import words
 from accord.server.details import checked
 from accord.server.media import BINARY, PLAIN, guess, is_textual
@@ -34,6 +33,7 @@ from accord.server.resources import (
     not_found,
     resource,
 )
+from accord.server.schema import signature
 from accord.types import Resource, ResourceContents
 
 __all__ = ["MAX_BYTES", "MAX_FILES", "DirectoryResource", "FileResource", "safe_parts"]

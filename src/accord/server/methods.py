@@ -34,8 +34,8 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.listing import Listing
+    from accord.server.schema.signature import Bound
     from accord.server.session import Session
-    from accord.server.signature import Bound
 
 Handler = Callable[["Session", Exchange, Any], Any]
 

@@ -9,8 +9,8 @@ from accord.errors import InvalidParams, ToolError
 from accord.server.access import words
 from accord.server.details import checked, checked_name
 from accord.server.registry import place_of
-from accord.server.results import Audio, Image
-from accord.server.signature import Bound, Signature
+from accord.server.schema.results import Audio, Image
+from accord.server.schema.signature import Bound, Signature
 from accord.types import (
     AudioContent,
     ContentBlock,

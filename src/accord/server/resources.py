@@ -15,14 +15,14 @@ from accord.errors import InvalidParams, RegistrationError, ResourceNotFound, To
 from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
-from accord.server import schemas
 from accord.server.access import words
 from accord.server.details import checked
 from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
 from accord.server.path_escapes import path_escape
 from accord.server.registry import Registry, Snapshot, place_of
-from accord.server.results import Audio, Image
-from accord.server.signature import Bound, Parameter, Signature
+from accord.server.schema import conversion
+from accord.server.schema.results import Audio, Image
+from accord.server.schema.signature import Bound, Parameter, Signature
 from accord.types import (
     Annotations,
     Icon,
@@ -169,7 +169,7 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
 
 def _is_list(parameter: Parameter, signature: Signature) -> bool:
     definitions = signature.input_schema.get("$defs", {})
-    return schemas.admits(parameter.schema, ("array",), definitions) and not schemas.admits(
+    return conversion.admits(parameter.schema, ("array",), definitions) and not conversion.admits(
         parameter.schema, ("string",), definitions
     )
 
@@ -440,7 +440,7 @@ def _mime_type(entry: ResourceEntry | TemplateEntry, uri: str, *, text: bool) ->
 
 def _json(uri: str, value: object) -> str:
     try:
-        return schemas.encode(value).decode()
+        return conversion.encode(value).decode()
     except TypeError as error:
         raise TypeError(
             f"the reader of {uri!r} returned a {type(value).__name__}; expected text, bytes, "

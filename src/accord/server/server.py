@@ -25,7 +25,6 @@ from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.forks import end_children_of
 from accord.runtime.watchdog import Watchdog
-from accord.server import results, signature
 from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
@@ -42,6 +41,7 @@ from accord.server.resources import (
     TemplateEntry,
     resource,
 )
+from accord.server.schema import results, signature
 from accord.server.session import Session
 from accord.server.settings import Settings, ToolDetails, check_settings, check_texts
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
@@ -63,7 +63,7 @@ from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
-    from accord.server.singles import Singles
+    from accord.server.stateless import Singles
     from accord.transports.asgi import HttpApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -322,7 +322,7 @@ class Server(Generic[State]):
     @cached_property
     def singles(self) -> "Singles":
         """What serves messages that stand alone."""
-        from accord.server.singles import Singles
+        from accord.server.stateless import Singles
 
         return Singles(self)
 

@@ -13,8 +13,8 @@ from msgspec import UNSET
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
-from accord.server.results import ResultError, ReturnType
-from accord.server.signature import Signature
+from accord.server.schema.results import ResultError, ReturnType
+from accord.server.schema.signature import Signature
 from accord.server.threads import OutOfTime, in_thread
 from accord.types import CallToolResult, TextContent, Tool
 

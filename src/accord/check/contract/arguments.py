@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from accord.check.contract.resolving import merged, resolved
-from accord.check.probing.samples import hasty, sample
-from accord.protocol.json_schema import compile_schema
+from accord.json_schema.references import merged, resolved
+from accord.json_schema.samples import hasty, sample
+from accord.json_schema.validation import compile_schema
 
 __all__ = ["Invalid", "Shape"]
 

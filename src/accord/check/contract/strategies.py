@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any, Final
 
-from accord.check.contract.resolving import merged, resolved
-from accord.check.probing.samples import sample
 from accord.errors import MissingExtra
+from accord.json_schema.references import merged, resolved
+from accord.json_schema.samples import sample
 
 try:
     from hypothesis import strategies as draw

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.errors import MissingExtra
+from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.exchange import Step
-from accord.protocol.json_schema import UNDECIDED, compile_schema
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.content import has_its_members, is_of_known_type

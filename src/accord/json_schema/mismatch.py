@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from accord.server.schemas import Mismatch, Path, kind_of
+from accord.server.schema.conversion import Mismatch, Path, kind_of
 from accord.types import JsonObject
 
 __all__ = ["explain", "path_text"]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.choices import Choices
-from accord.server.mismatch import explain, path_text
-from accord.server.schemas import convert, schema_of
+from accord.json_schema.mismatch import explain, path_text
+from accord.server.schema.choices import Choices
+from accord.server.schema.conversion import convert, schema_of
 from accord.types._base import JsonObject
 
 # What the field is called where only one value is asked for.

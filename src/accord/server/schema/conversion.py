@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.server.choices import put_in_order
+from accord.server.schema.choices import put_in_order
 from accord.types import JsonObject
 
 __all__ = ["Adapter", "Collector", "Mismatch", "convert", "encode", "schema_of"]
@@ -106,9 +106,9 @@ def adapter_of(type_: Any) -> Adapter | None:
         return None
     found = _ADAPTERS.get(type_) or _text_adapter(type_)
     if found is None and "pydantic" in sys.modules:
-        from accord.server import pydantic
+        from accord.server.schema import pydantic_types
 
-        found = pydantic.adapter_of_class(type_)
+        found = pydantic_types.adapter_of_class(type_)
     if found is not None:
         _ADAPTERS[type_] = found
     return found
@@ -141,9 +141,9 @@ def enc_hook(value: Any) -> Any:
     if type(value).__module__ in _TEXT_FORMATS:
         return str(value)
     if "pydantic" in sys.modules:
-        from accord.server import pydantic
+        from accord.server import pydantic_types
 
-        return pydantic.encode(value)
+        return pydantic_types.encode(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
@@ -239,7 +239,7 @@ def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
     Raises:
         RegistrationError: the type has no meaning in JSON.
     """
-    from accord.server.natives import native
+    from accord.server.schema.msgspec_types import native
 
     collector = Collector(output=output)
     (schema,) = collector.schemas([native(type_, output=output)])

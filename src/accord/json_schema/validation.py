@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from accord.errors import MissingExtra
+from accord.json_schema.cost import Cost, SchemaRefused
 from accord.protocol.memory import Bounded
-from accord.protocol.schema_cost import Cost, SchemaRefused
 
 Validate = Callable[[Any], str | None]
 

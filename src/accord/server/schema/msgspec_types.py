@@ -18,7 +18,6 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from accord.errors import RegistrationError
-from accord.server.choices import Choices
 from accord.server.fields import (
     Field,
     fields_of,
@@ -28,7 +27,8 @@ from accord.server.fields import (
     key_of,
     written_doc,
 )
-from accord.server.schemas import (
+from accord.server.schema.choices import Choices
+from accord.server.schema.conversion import (
     LIMITS,
     Collector,
     Mismatch,
@@ -162,9 +162,9 @@ class _Rewriter:
     def _annotated(self, annotation: Any) -> Any:
         base, *metadata = get_args(annotation)
         if "pydantic" in sys.modules:
-            from accord.server import pydantic
+            from accord.server import pydantic_types
 
-            adapter = pydantic.adapter_of_annotation(annotation)
+            adapter = pydantic_types.adapter_of_annotation(annotation)
             if adapter is not None:
                 return stand_in(adapter, getattr(base, "__name__", "value"))
         metas = [meta for each in metadata for meta in _metas(each)]
@@ -242,9 +242,9 @@ def _is_foreign(annotation: Any, metadata: Iterable[Any]) -> bool:
         return True
     if "pydantic" not in sys.modules:
         return False
-    from accord.server import pydantic
+    from accord.server.schema import pydantic_types
 
-    return pydantic.adapter_of_annotation(annotation) is not None
+    return pydantic_types.adapter_of_annotation(annotation) is not None
 
 
 # Metadata of Annotated
@@ -284,9 +284,9 @@ def _metas(metadata: Any) -> list[Meta]:
     if (limits := limits_of(metadata)) is not None:
         return [Meta(**limits)] if limits else []
     if type(metadata).__module__.startswith("pydantic."):
-        from accord.server import pydantic
+        from accord.server import pydantic_types
 
-        return pydantic.metas(metadata)
+        return pydantic_types.metas(metadata)
     return []
 
 

@@ -15,11 +15,10 @@ import msgspec
 from msgspec import UNSET
 
 from accord.errors import RegistrationError, ToolError
-from accord.server import docstrings
-from accord.server.annotations import callable_name
-from accord.server.mismatch import explain, path_text
-from accord.server.parameters import EMPTY, Parameters, Slot, doc_of, is_async
-from accord.server.schemas import (
+from accord.json_schema.mismatch import explain, path_text
+from accord.server.schema import docstrings
+from accord.server.schema.annotations import callable_name
+from accord.server.schema.conversion import (
     Collector,
     Mismatch,
     admits,
@@ -29,6 +28,7 @@ from accord.server.schemas import (
     inline,
     json_default,
 )
+from accord.server.schema.parameters import EMPTY, Parameters, Slot, doc_of, is_async
 from accord.types import JsonObject
 
 __all__ = ["ArgumentsError", "Bound", "Parameter", "Signature", "inspect"]
@@ -266,7 +266,7 @@ def inspect(
     """
     if written_schema is None:
         return Signature(function, context_type)
-    from accord.server.written_schema import SignatureWithSchema
+    from accord.server.schema.written_schema import SignatureWithSchema
 
     return SignatureWithSchema(function, context_type, written_schema)
 

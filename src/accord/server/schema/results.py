@@ -18,11 +18,11 @@ import msgspec
 from msgspec import UNSET
 
 from accord.errors import AccordError, RegistrationError
-from accord.server.annotations import Resolver, callable_name
+from accord.json_schema.mismatch import explain, path_text
 from accord.server.media import guess
-from accord.server.mismatch import explain, path_text
-from accord.server.natives import native
-from accord.server.schemas import Collector, Mismatch, dec_hook, encode, inline, to_plain
+from accord.server.schema.annotations import Resolver, callable_name
+from accord.server.schema.conversion import Collector, Mismatch, dec_hook, encode, inline, to_plain
+from accord.server.schema.msgspec_types import native
 from accord.types import (
     AudioContent,
     CallToolResult,

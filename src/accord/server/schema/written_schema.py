@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.protocol.json_schema import compile_schema
-from accord.server.parameters import Parameters
-from accord.server.signature import ArgumentsError, Bound, Signature, plain_object, shorten
+from accord.json_schema.validation import compile_schema
+from accord.server.schema.parameters import Parameters
+from accord.server.schema.signature import ArgumentsError, Bound, Signature, plain_object, shorten
 from accord.types import JsonObject
 
 __all__ = ["SignatureWithSchema"]

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET
 
 from accord.errors import RegistrationError
-from accord.server.annotations import Resolver, callable_name, core_of
-from accord.server.natives import constrained, native
-from accord.server.schemas import convert, json_default
+from accord.server.schema.annotations import Resolver, callable_name, core_of
+from accord.server.schema.conversion import convert, json_default
+from accord.server.schema.msgspec_types import constrained, native
 
 __all__ = ["Parameters", "Slot", "doc_of", "is_async"]
 
@@ -116,13 +116,13 @@ class Parameters:
 def _slot(parameter: _inspect.Parameter, annotation: Any, names: dict[str, Any]) -> Slot:
     default, factory, key = parameter.default, UNSET, parameter.name
     if "pydantic" in sys.modules:
-        from accord.server import pydantic
+        from accord.server.schema import pydantic_types
 
-        if pydantic.is_field(default):
+        if pydantic_types.is_field(default):
             annotation = constrained(annotation, [default])
-            default, factory = pydantic.default_of(default)
+            default, factory = pydantic_types.default_of(default)
             default = EMPTY if default is UNSET else default
-        key = pydantic.alias_of(annotation) or key
+        key = pydantic_types.alias_of(annotation) or key
     type_ = native(annotation, names=names)
     if default is None and not _takes_none(type_):
         type_ = native(annotation | None, names=names)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.protocol.schema_graph import Node, SchemaRefused, build, count_values
+from accord.json_schema.graph import Node, SchemaRefused, build, count_values
 
 __all__ = ["Cost", "SchemaRefused"]
 

@@ -12,8 +12,8 @@ from msgspec import UNSET, Meta
 from pydantic.fields import FieldInfo
 
 from accord.errors import RegistrationError
-from accord.server.choices import Choices
-from accord.server.schemas import Collector, Mismatch, limits_of
+from accord.server.schema.choices import Choices
+from accord.server.schema.conversion import Collector, Mismatch, limits_of
 from accord.types import JsonObject
 
 __all__ = [
