@@ -93,7 +93,7 @@ def test_an_instance_that_nests_too_deep_is_not_valid():
 
 def test_without_a_validator_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    validation._KEPT.clear()
+    validation._compile.cache_clear()
     with pytest.raises(MissingExtra, match="the extra 'schema'"):
         compile_schema({"type": "string"})
 

@@ -12,13 +12,11 @@ meets a subschema.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from accord.json_schema.graph import Node, SchemaRefused, build, count_values
-
-__all__ = ["Cost", "SchemaRefused"]
+from accord.json_schema.graph import Node, SchemaRefused, build_graph, count_values
 
 # A visit takes 20 to 200 ns, so this is a second or two.
 _MOST_VISITS: Final = 10_000_000
@@ -47,13 +45,13 @@ class Cost:
         SchemaRefused: it costs too much, whatever the instance.
     """
 
-    def __init__(self, schema: Any) -> None:
-        self._root = build(schema) if isinstance(schema, dict) else Node("#")
+    def __init__(self, schema: object) -> None:
+        self._root = build_graph(schema) if isinstance(schema, dict) else Node("#")
         _check_in_place(self._root)
         # Of any one value: visits, and atoms that read it. None where it depends on the instance.
         self._per_value = _per_value(self._root)
 
-    def excess(self, instance: Any) -> str | None:
+    def excess(self, instance: object) -> str | None:
         """Say why an instance takes too long to validate, None where it does not."""
         if self._per_value is not None:
             visits, atoms = self._per_value
@@ -63,7 +61,7 @@ class Cost:
         return _walk(self._root, instance)
 
 
-def _measure(instance: Any, enough: int) -> tuple[int, int]:
+def _measure(instance: object, enough: int) -> tuple[int, int]:
     """Return how many values an instance has at most, and its size."""
     try:
         text = msgspec.json.encode(instance)
@@ -278,11 +276,11 @@ def _per_value(root: Node) -> tuple[int, int] | None:
     return visits, reads
 
 
-def _walk(root: Node, instance: Any) -> str | None:
+def _walk(root: Node, instance: object) -> str | None:
     """Count what one instance takes; says why it is too much."""
     states = _States(root)
     visits = reading = values = 0
-    waiting: list[tuple[Any, _State]] = [(instance, states.root)]
+    waiting: list[tuple[object, _State]] = [(instance, states.root)]
     while waiting:
         value, state = waiting.pop()
         values += 1
@@ -306,7 +304,7 @@ def _walk(root: Node, instance: Any) -> str | None:
     return None
 
 
-def _characters(value: Any) -> int:
+def _characters(value: object) -> int:
     """Return how many characters of a value patterns are held against."""
     if isinstance(value, dict):
         return sum(len(key) for key in value if isinstance(key, str))

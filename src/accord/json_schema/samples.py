@@ -1,17 +1,29 @@
-"""A plain valid value for a JSON Schema: what an unsuspicious caller would send.
+"""A plain value that fits a JSON Schema: the smallest that its usual keywords ask for.
 
-Not a validator and not a generator of surprises: the smallest value that the usual keywords ask
-for. What cannot be satisfied this way is left to whoever knows the tool.
+This neither validates nor looks for surprising values. A schema with unusual keywords may get a
+value that does not fit.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeGuard
 
-__all__ = ["hasty", "sample"]
+from accord.json_schema.reader import (
+    alternatives,
+    declared_types,
+    likely_types,
+    members,
+    merge_all_of,
+    number_at,
+    required_names,
+    resolve,
+)
+from accord.types import JsonObject
 
 _DEEPEST: Final = 12
-# How long something takes, by what its parameter is called; short, and long enough to be cancelled.
+_MOST_ITEMS: Final = 50
+_LONGEST_TEXT: Final = 10_000
+# By a word in the name of a parameter: short, and long enough to be cancelled.
 _DURATIONS: Final = {"seconds": 0.2, "duration": 0.2, "delay": 0.2, "milliseconds": 200, "ms": 200}
 _FORMATS: Final = {
     "date": "2025-01-31",
@@ -30,11 +42,17 @@ _FORMATS: Final = {
 }
 
 
-def sample(schema: Any, *, root: Any = None, depth: int = 0) -> Any:
-    """Return a value that fits the schema, as far as its usual keywords tell."""
-    root = schema if root is None else root
+def sample(schema: object, *, root: Mapping[str, object] | None = None, depth: int = 0) -> object:
+    """Return a value that fits a schema, as far as its usual keywords tell.
+
+    Args:
+        schema: the schema, true or false.
+        root: the whole schema, where references lead; by default the schema itself.
+        depth: how many schemas it stands in.
+    """
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return "text" if schema is True or schema is None else None
+    root = schema if root is None else root
     for key in ("const", "default"):
         if key in schema:
             return schema[key]
@@ -42,153 +60,108 @@ def sample(schema: Any, *, root: Any = None, depth: int = 0) -> Any:
         listed = schema.get(key)
         if isinstance(listed, list) and listed:
             return listed[0]
-    if isinstance(schema.get("$ref"), str):
-        return sample(_referred(schema["$ref"], root), root=root, depth=depth + 1)
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            rest = {name: value for name, value in schema.items() if name != key}
-            return sample(_merged([rest, _plainest(schema[key])]), root=root, depth=depth + 1)
+    if "$ref" in schema:
+        # What is left of a reference that leads outside is any value.
+        found = {key: value for key, value in resolve(schema, root).items() if key != "$ref"}
+        return sample(found, root=root, depth=depth + 1)
+    options = alternatives(schema, root)
+    if options:
+        not_null = [each for each in options if declared_types(each) != ["null"]]
+        return sample((not_null or options)[0], root=root, depth=depth + 1)
     if isinstance(schema.get("allOf"), list):
-        rest = {name: value for name, value in schema.items() if name != "allOf"}
-        parts = [_resolved(part, root) for part in schema["allOf"]]
-        return sample(_merged([rest, *parts]), root=root, depth=depth + 1)
-    return _of_kind(_kind(schema), schema, root, depth)
+        return sample(merge_all_of(schema, root), root=root, depth=depth + 1)
+    return _sample_of_type(_main_type(schema), schema, root, depth)
 
 
-def hasty(schema: Any) -> dict[str, Any]:
+def short_durations(schema: object) -> JsonObject:
     """Return arguments for those parameters that say how long a tool shall take."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    made: dict[str, Any] = {}
-    for name, rule in properties.items() if isinstance(properties, dict) else ():
+    arguments: JsonObject = {}
+    for name, rule in members(schema).items() if isinstance(schema, dict) else ():
         words = re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", str(name)).lower())
         wanted = next((_DURATIONS[word] for word in words[::-1] if word in _DURATIONS), None)
-        if wanted is None or not isinstance(rule, dict) or _kind(rule) not in ("integer", "number"):
+        if wanted is None or not isinstance(rule, dict):
+            continue
+        type_ = _main_type(rule)
+        if type_ not in ("integer", "number"):
             continue
         limits = {key: value for key, value in rule.items() if key not in ("default", "examples")}
-        least = rule.get("minimum", 0)
-        fits = _kind(rule) == "number" or isinstance(wanted, int)
-        most = rule.get("maximum", wanted)
+        least, most = rule.get("minimum", 0), rule.get("maximum", wanted)
         is_allowed = _is_number(least) and _is_number(most) and least <= wanted <= most
-        made[name] = wanted if fits and is_allowed else sample(limits)
-    return made
+        fits = is_allowed and (type_ == "number" or isinstance(wanted, int))
+        arguments[name] = wanted if fits else sample(limits)
+    return arguments
 
 
-def _plainest(choices: list[Any]) -> Any:
-    """Prefer what is not null."""
-    real = [each for each in choices if not isinstance(each, dict) or each.get("type") != "null"]
-    return (real or choices)[0]
+def _main_type(schema: Mapping[str, object]) -> str:
+    """Return the one type to make a value of: not null, if there is another."""
+    types = likely_types(schema)
+    return next((each for each in types if each != "null"), types[0] if types else "string")
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kind = next((each for each in kind if each != "null"), "null")
-    if isinstance(kind, str):
-        return kind
-    if "properties" in schema or "required" in schema:
-        return "object"
-    return "array" if "items" in schema else "string"
-
-
-def _of_kind(kind: str, schema: Mapping[str, Any], root: Any, depth: int) -> Any:
-    if kind == "object":
+def _sample_of_type(
+    type_: str, schema: Mapping[str, object], root: Mapping[str, object], depth: int
+) -> object:
+    if type_ == "object":
         return _object(schema, root, depth)
-    if kind == "array":
+    if type_ == "array":
         return _array(schema, root, depth)
-    if kind in ("integer", "number"):
-        return _number(schema, kind)
-    if kind == "boolean":
+    if type_ in ("integer", "number"):
+        return _number(schema, type_)
+    if type_ == "boolean":
         return False
-    return None if kind == "null" else _text(schema)
+    return None if type_ == "null" else _text(schema)
 
 
-def _object(schema: Mapping[str, Any], root: Any, depth: int) -> dict[str, Any]:
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    required: Any = schema.get("required")
-    names = [name for name in required if isinstance(name, str)] if _is_list(required) else []
-    made = {name: sample(properties.get(name, True), root=root, depth=depth + 1) for name in names}
-    least = schema.get("minProperties", 0)
+def _object(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> JsonObject:
+    properties = members(schema)
+    made: JsonObject = {
+        name: sample(properties.get(name, True), root=root, depth=depth + 1)
+        for name in required_names(schema)
+    }
+    least = number_at(schema, "minProperties") or 0
     for name in properties:
-        if isinstance(least, int) and len(made) < least and name not in made:
+        if len(made) < least and name not in made:
             made[name] = sample(properties[name], root=root, depth=depth + 1)
     return made
 
 
-def _array(schema: Mapping[str, Any], root: Any, depth: int) -> list[Any]:
-    fixed: Any = schema.get("prefixItems")
-    made = [sample(each, root=root, depth=depth + 1) for each in fixed] if _is_list(fixed) else []
-    least = schema.get("minItems", 0)
-    while isinstance(least, int) and len(made) < min(least, 50):
+def _array(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> list[object]:
+    fixed = schema.get("prefixItems")
+    made: list[object] = []
+    if isinstance(fixed, list):
+        made += [sample(each, root=root, depth=depth + 1) for each in fixed]
+    least = number_at(schema, "minItems") or 0
+    while len(made) < min(least, _MOST_ITEMS):
         made.append(sample(schema.get("items", True), root=root, depth=depth + 1))
     return made
 
 
-def _number(schema: Mapping[str, Any], kind: str) -> float | int:
-    step: Any = schema.get("multipleOf")
-    least: Any = schema.get("minimum")
-    most: Any = schema.get("maximum")
-    above: Any = schema.get("exclusiveMinimum")
-    below: Any = schema.get("exclusiveMaximum")
-    if _is_number(above):
-        least = above + 1 if kind == "integer" or not _is_number(below) else (above + below) / 2
-    value: Any = 1
-    if _is_number(least) and value < least:
+def _number(schema: Mapping[str, object], type_: str) -> float:
+    step, least, most = (number_at(schema, key) for key in ("multipleOf", "minimum", "maximum"))
+    above, below = number_at(schema, "exclusiveMinimum"), number_at(schema, "exclusiveMaximum")
+    if above is not None:
+        least = above + 1 if type_ == "integer" or below is None else (above + below) / 2
+    value: float = 1
+    if least is not None and value < least:
         value = least
-    if _is_number(most) and value > most:
+    if most is not None and value > most:
         value = most
-    if _is_number(below) and value >= below:
+    if below is not None and value >= below:
         value = below - 1
-    if _is_number(step) and step > 0:
+    if step is not None and step > 0:
         value = -(-value // step) * step
-    return int(value) if kind == "integer" else value
+    return int(value) if type_ == "integer" else value
 
 
-def _text(schema: Mapping[str, Any]) -> str:
+def _text(schema: Mapping[str, object]) -> str:
     if schema.get("format") in _FORMATS:
-        return _FORMATS[schema["format"]]
+        return _FORMATS[str(schema["format"])]
     text = "text"
     least, most = schema.get("minLength"), schema.get("maxLength")
     if isinstance(least, int) and len(text) < least:
-        text = text + "x" * min(least - len(text), 10_000)
+        text = text + "x" * min(least - len(text), _LONGEST_TEXT)
     return text[:most] if isinstance(most, int) and most >= 0 else text
 
 
-def _merged(parts: list[Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for part in parts:
-        if not isinstance(part, dict):
-            continue
-        for key, value in part.items():
-            if key == "properties" and isinstance(made.get(key), dict) and isinstance(value, dict):
-                made[key] = {**made[key], **value}
-            elif key == "required" and _is_list(made.get(key)) and _is_list(value):
-                made[key] = [*made[key], *value]
-            else:
-                made[key] = value
-    return made
-
-
-def _resolved(part: Any, root: Any) -> Any:
-    if isinstance(part, dict) and isinstance(part.get("$ref"), str):
-        return _referred(part["$ref"], root)
-    return part
-
-
-def _referred(reference: str, root: Any) -> Any:
-    """Follow a reference within the schema itself; others are not fetched."""
-    place = root
-    if not reference.startswith("#"):
-        return True
-    for part in reference[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        place = place.get(name) if isinstance(place, dict) else None
-    return True if place is None else place
-
-
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)

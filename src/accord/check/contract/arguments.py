@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from accord.json_schema.references import merged, resolved
+from accord.json_schema.reader import merged, resolved
 from accord.json_schema.samples import hasty, sample
 from accord.json_schema.validation import compile_schema
 

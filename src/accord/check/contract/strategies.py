@@ -11,7 +11,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from accord.errors import MissingExtra
-from accord.json_schema.references import merged, resolved
+from accord.json_schema.reader import merged, resolved
 from accord.json_schema.samples import sample
 
 try:

@@ -18,18 +18,6 @@ from accord.types import JsonObject
 
 __all__ = ["Adapter", "Collector", "Mismatch", "convert", "encode", "schema_of"]
 
-Path = tuple[str | int, ...]
-
-
-class Mismatch(ValueError):
-    """A value is not what its type wants; `path` leads to the part that is not."""
-
-    def __init__(self, reason: str, *, path: Path = ()) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.path = path
-
-
 class Adapter(Protocol):
     """What a type means in JSON that msgspec does not know."""
 
@@ -141,7 +129,7 @@ def enc_hook(value: Any) -> Any:
     if type(value).__module__ in _TEXT_FORMATS:
         return str(value)
     if "pydantic" in sys.modules:
-        from accord.server import pydantic_types
+        from accord.server.schema import pydantic_types
 
         return pydantic_types.encode(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
@@ -246,137 +234,6 @@ def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
     return inline(schema, collector.components)
 
 
-_REF: Final = "#/$defs/"
-_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
-# `title` repeats names, mostly, but not that of a constant; `discriminator` is OpenAPI's, and
-# points at definitions that are gone.
-_NOISE: Final = frozenset({"title", "discriminator"})
-
-
-def inline(schema: JsonObject, components: dict[str, JsonObject]) -> JsonObject:
-    """Replace references by what they refer to; those of a recursion stay, with `$defs`."""
-    recursive = _recursive(components)
-    inliner = _Inliner(components, recursive)
-    for _ in components:
-        name = _target(schema)
-        if name is None or not (name in recursive or _target(components[name])):
-            break
-        # The outermost schema has to say its type itself.
-        schema = {**components[name], **{k: v for k, v in schema.items() if k != "$ref"}}
-    inlined = inliner.node(schema)
-    definitions: JsonObject = {}
-    while pending := [name for name in inliner.kept if recursive[name] not in definitions]:
-        for name in pending:
-            definitions[recursive[name]] = inliner.node(components[name])
-    return {**inlined, "$defs": definitions} if definitions else inlined
-
-
-class _Inliner:
-    def __init__(self, components: dict[str, JsonObject], recursive: dict[str, str]) -> None:
-        self._components = components
-        self._recursive = recursive
-        self.kept: dict[str, None] = {}
-
-    def node(self, node: Any) -> Any:
-        if isinstance(node, list):
-            return [self.node(each) for each in node]
-        if not isinstance(node, dict):
-            return node
-        plain = {
-            key: self._member(key, value)
-            for key, value in node.items()
-            if key != "$ref"
-            and (key not in _NOISE or "const" in node)
-            and not (key == "required" and not value)
-        }
-        target = _target(node)
-        if target is None:
-            return _with_type(plain)
-        if target in self._recursive:
-            self.kept[target] = None
-            return {"$ref": _REF + self._recursive[target], **plain}
-        return {**self.node(self._components[target]), **plain}
-
-    def _member(self, key: str, value: Any) -> Any:
-        if not isinstance(value, dict | list) or key in _DATA:
-            return value
-        if key in _BY_NAME and isinstance(value, dict):
-            return {name: self._named(name, each) for name, each in value.items()}
-        return self.node(value)
-
-    def _named(self, name: str, schema: Any) -> Any:
-        """Keep the title of a property, unless it only repeats its name."""
-        title = schema.get("title") if isinstance(schema, dict) else None
-        node = self.node(schema)
-        if not isinstance(title, str) or _letters(title) == _letters(name):
-            return node
-        return {"title": title, **node}
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text)).casefold()
-
-
-def _target(schema: JsonObject) -> str | None:
-    ref = schema.get("$ref")
-    return ref.removeprefix(_REF) if isinstance(ref, str) else None
-
-
-def _with_type(schema: JsonObject) -> JsonObject:
-    """Name the type of a choice: many readers of schemas look for it."""
-    values = schema.get("enum")
-    if values and "type" not in schema:
-        if all(isinstance(value, str) for value in values):
-            return {"type": "string", **schema}
-        if all(type(value) is int for value in values):
-            return {"type": "integer", **schema}
-    return schema
-
-
-def _recursive(components: dict[str, JsonObject]) -> dict[str, str]:
-    """Find the components that reach themselves, each with a readable name."""
-    targets = {name: set(_references(component)) for name, component in components.items()}
-    return _readable_names(name for name in targets if name in _reach(targets[name], targets))
-
-
-def _reach(start: set[str], targets: dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    pending = list(start)
-    while pending:
-        name = pending.pop()
-        if name not in seen:
-            seen.add(name)
-            pending += targets.get(name, ())
-    return seen
-
-
-def _references(node: Any) -> Iterable[str]:
-    if isinstance(node, list):
-        for each in node:
-            yield from _references(each)
-    elif isinstance(node, dict):
-        if (target := _target(node)) is not None:
-            yield target
-        for key, value in node.items():
-            if key in _BY_NAME and isinstance(value, dict):
-                yield from _references(list(value.values()))
-            elif key not in _DATA and key not in _NOISE:
-                yield from _references(value)
-
-
-def _readable_names(names: Iterable[str]) -> dict[str, str]:
-    readable: dict[str, str] = {}
-    for name in names:
-        base = candidate = name.partition(".")[2]
-        number = 1
-        while candidate in readable.values():
-            number += 1
-            candidate = f"{base}{number}"
-        readable[name] = candidate
-    return readable
-
-
 def json_default(value: Any) -> Any:
     """Return a default as JSON data, UNSET where it has no such form."""
     try:
@@ -394,36 +251,6 @@ def _with_names(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_names(each) for key, each in value.items()}
     return value
-
-
-def admits(schema: JsonObject, kinds: Sequence[str], definitions: JsonObject) -> bool:
-    """Tell whether a schema lets a value of any of these JSON types through."""
-    target = _target(schema)
-    if target is not None:
-        return admits(definitions.get(target, {}), kinds, definitions)
-    if "anyOf" in schema:
-        return any(admits(option, kinds, definitions) for option in schema["anyOf"])
-    if "enum" in schema:
-        return any(kind_of(value) in kinds for value in schema["enum"])
-    type_ = schema.get("type")
-    if type_ is None:
-        return True
-    return any(kind in kinds for kind in ([type_] if isinstance(type_, str) else type_))
-
-
-def kind_of(value: Any) -> str:
-    """Return the JSON type of plain data."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list | tuple) else "object"
 
 
 def _first_line(error: object) -> str:

@@ -162,7 +162,7 @@ class _Rewriter:
     def _annotated(self, annotation: Any) -> Any:
         base, *metadata = get_args(annotation)
         if "pydantic" in sys.modules:
-            from accord.server import pydantic_types
+            from accord.server.schema import pydantic_types
 
             adapter = pydantic_types.adapter_of_annotation(annotation)
             if adapter is not None:
@@ -284,7 +284,7 @@ def _metas(metadata: Any) -> list[Meta]:
     if (limits := limits_of(metadata)) is not None:
         return [Meta(**limits)] if limits else []
     if type(metadata).__module__.startswith("pydantic."):
-        from accord.server import pydantic_types
+        from accord.server.schema import pydantic_types
 
         return pydantic_types.metas(metadata)
     return []
