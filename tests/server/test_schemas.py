@@ -27,7 +27,7 @@ from accord.server.schema.conversion import (
     stand_in,
     to_plain,
 )
-from accord.server.schema.msgspec_types import native
+from accord.server.schema.msgspec_types import to_msgspec_type
 
 
 @dataclass
@@ -181,10 +181,10 @@ class CelsiusAdapter:
 def test_an_adapter_reads_what_msgspec_does_not_know():
     type_ = stand_in(CelsiusAdapter(), "Celsius")
     assert schema_of(list[type_])["items"]["pattern"] == "^-?[0-9.]+C$"
-    (value,) = convert(["20C"], native(list[type_]))
+    (value,) = convert(["20C"], to_msgspec_type(list[type_]))
     assert value.degrees == 20
     with pytest.raises(msgspec.ValidationError, match="expected degrees such as 20C"):
-        convert(["x"], native(list[type_]))
+        convert(["x"], to_msgspec_type(list[type_]))
 
 
 def test_nothing_is_read_into_a_type_that_nobody_knows():

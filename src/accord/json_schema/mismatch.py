@@ -104,8 +104,8 @@ class _Explainer:
         found = [self.look(option, value, path) for option in options]
         if None in found:
             return None
-        tag = _find_tag(options) if isinstance(value, dict) else None
-        if tag is not None:
+        tag = _find_tag(options)
+        if tag is not None and isinstance(value, dict):
             return self._look_at_tag(tag, options, value, path)
         alike = [
             (_shared_keys(option, value), len(mismatch.path), mismatch)

@@ -87,7 +87,7 @@ def alternatives(schema: JsonObject, root: Mapping[str, object]) -> list[JsonObj
     return []
 
 
-def members(schema: Mapping[str, object]) -> JsonObject:
+def properties_of(schema: Mapping[str, object]) -> JsonObject:
     """Return the schemas of an object's members by name."""
     found = schema.get("properties")
     return found if isinstance(found, dict) else {}

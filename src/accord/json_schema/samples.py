@@ -12,7 +12,7 @@ from accord.json_schema.reader import (
     alternatives,
     declared_types,
     likely_types,
-    members,
+    properties_of,
     merge_all_of,
     number_at,
     required_names,
@@ -76,7 +76,7 @@ def sample(schema: object, *, root: Mapping[str, object] | None = None, depth: i
 def short_durations(schema: object) -> JsonObject:
     """Return arguments for those parameters that say how long a tool shall take."""
     arguments: JsonObject = {}
-    for name, rule in members(schema).items() if isinstance(schema, dict) else ():
+    for name, rule in properties_of(schema).items() if isinstance(schema, dict) else ():
         words = re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", str(name)).lower())
         wanted = next((_DURATIONS[word] for word in words[::-1] if word in _DURATIONS), None)
         if wanted is None or not isinstance(rule, dict):
@@ -113,7 +113,7 @@ def _sample_of_type(
 
 
 def _object(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> JsonObject:
-    properties = members(schema)
+    properties = properties_of(schema)
     made: JsonObject = {
         name: sample(properties.get(name, True), root=root, depth=depth + 1)
         for name in required_names(schema)

@@ -1,31 +1,33 @@
-"""What a Python type means in JSON: its schema, and how its values are read and written.
+"""The JSON form of Python types: their schemas, and how values are decoded and encoded.
 
-msgspec knows most types itself. Those of other libraries join by an `Adapter`; a library is looked
-for only when it is loaded already, because nobody can hold one of its types before. How an
-annotation becomes a type that msgspec can decode is the matter of `natives`.
+msgspec knows most types itself. Types of other libraries have an `Adapter`; a library is considered
+only once it is loaded, since its types cannot occur before. `msgspec_types` turns annotations into
+types that msgspec decodes.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.server.schema.choices import put_in_order
+from accord.json_schema.inlining import inline
+from accord.json_schema.mismatch import Mismatch
+from accord.json_schema.reader import resolve
+from accord.server.schema.choices import restore_order
 from accord.types import JsonObject
 
-__all__ = ["Adapter", "Collector", "Mismatch", "convert", "encode", "schema_of"]
 
 class Adapter(Protocol):
-    """What a type means in JSON that msgspec does not know."""
+    """The JSON form of a type that msgspec does not know."""
 
     def schema(self, collector: "Collector") -> JsonObject:
-        """Return the schema; what it refers to is given to the collector."""
+        """Return the schema; definitions that it refers to are added to the collector."""
         ...
 
-    def decode(self, value: Any) -> Any:
+    def decode(self, value: object) -> object:
         """Make a value from plain JSON data.
 
         Raises:
@@ -37,7 +39,7 @@ class Adapter(Protocol):
 class TextAdapter:
     """A class that is made from a string and written by `str`."""
 
-    def __init__(self, type_: Callable[[str], Any], schema: JsonObject) -> None:
+    def __init__(self, type_: Callable[[str], object], schema: JsonObject) -> None:
         self._type = type_
         self._schema = {"type": "string", **schema}
 
@@ -45,7 +47,7 @@ class TextAdapter:
         """Return the schema of a string of this kind."""
         return self._schema
 
-    def decode(self, value: Any) -> Any:
+    def decode(self, value: object) -> object:
         """Make a value from a string."""
         if not isinstance(value, str):
             raise Mismatch("expected a string")
@@ -71,7 +73,7 @@ def _text_adapter(type_: type) -> Adapter | None:
 
 
 class _FitsAll(type):
-    """msgspec checks what a hook made by isinstance; a stand-in vouches for its adapter."""
+    """Accepts every instance: msgspec checks the values that a hook returns by isinstance."""
 
     adapter: Adapter
 
@@ -79,15 +81,15 @@ class _FitsAll(type):
         return True
 
 
-def stand_in(adapter: Adapter, name: str) -> Any:
-    """Make a class that msgspec decodes by the given adapter, whatever values come out of it."""
+def stand_in(adapter: Adapter, name: str) -> type:
+    """Make a class that msgspec decodes by an adapter, whatever type its values have."""
     made = _FitsAll(name, (), {})
     made.adapter = adapter
     return made
 
 
-def adapter_of(type_: Any) -> Adapter | None:
-    """Find who knows a class that msgspec does not know; None where nobody does."""
+def adapter_of(type_: object) -> Adapter | None:
+    """Return the adapter of a class that msgspec does not know; None if it has none."""
     if isinstance(type_, _FitsAll):
         return type_.adapter
     if not isinstance(type_, type):
@@ -105,8 +107,8 @@ def adapter_of(type_: Any) -> Adapter | None:
 LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length")
 
 
-def limits_of(metadata: Any) -> JsonObject | None:
-    """Return what a mark of `annotated_types` says; None where it is none of those."""
+def limits_of(metadata: object) -> JsonObject | None:
+    """Return the limits in an object of `annotated_types`; None for any other metadata."""
     if type(metadata).__module__ != "annotated_types":
         return None
     said = {name: getattr(metadata, name, None) for name in LIMITS}
@@ -116,16 +118,16 @@ def limits_of(metadata: Any) -> JsonObject | None:
 # Values
 
 
-def dec_hook(type_: Any, value: Any) -> Any:
-    """Decode for msgspec what it does not know."""
+def dec_hook(type_: object, value: object) -> object:
+    """Decode a value of a type that msgspec does not know."""
     adapter = adapter_of(type_)
     if adapter is None:
         raise NotImplementedError(f"{type_!r} has no JSON form")
     return adapter.decode(value)
 
 
-def enc_hook(value: Any) -> Any:
-    """Encode for msgspec what it does not know."""
+def enc_hook(value: object) -> object:
+    """Encode a value of a type that msgspec does not know."""
     if type(value).__module__ in _TEXT_FORMATS:
         return str(value)
     if "pydantic" in sys.modules:
@@ -139,12 +141,13 @@ encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
 """Write any supported value as compact JSON."""
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> object:
     """Turn a value into what its JSON would decode to."""
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+    plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+    return plain
 
 
-def convert(value: Any, type_: Any, *, strict: bool = True) -> Any:
+def convert(value: object, type_: object, *, strict: bool = True) -> Any:
     """Make a value of a type from plain JSON data."""
     return msgspec.convert(value, type_, strict=strict, str_keys=True, dec_hook=dec_hook)
 
@@ -166,22 +169,22 @@ _SCHEMAS: Final[tuple[JsonObject, ...]] = (
 class Collector:
     """Gathers the schemas of types and of all they refer to.
 
-    With `output` the schemas describe what is written, else what is read; only other libraries
-    tell the two apart.
+    With `output` the schemas describe values as they are encoded, else as they are decoded; only
+    types of other libraries differ in that.
     """
 
     def __init__(self, *, output: bool = False) -> None:
         self.output = output
         self.components: dict[str, JsonObject] = {}
         self.has_foreign = False
-        self._names: dict[Any, str] = {}
+        self._names: dict[object, str] = {}
         self._calls = 0
 
-    def schemas(self, types: Iterable[Any]) -> list[JsonObject]:
+    def schemas(self, types: Iterable[object]) -> list[JsonObject]:
         """Return the schema of each type, with references into `components`.
 
         Raises:
-            RegistrationError: a type has no meaning in JSON.
+            RegistrationError: a type has no JSON form.
         """
         types = tuple(types)
         if all(type_ in _SIMPLE for type_ in types):
@@ -193,20 +196,24 @@ class Collector:
             )
         except (TypeError, NameError) as error:
             raise RegistrationError(_first_line(error)) from error
-        put_in_order([*schemas, *components.values()], types)
+        restore_order([*schemas, *components.values()], types)
         self.add({prefix + name: component for name, component in components.items()})
         return list(schemas)
 
+    def resolve(self, schema: JsonObject) -> JsonObject:
+        """Follow the references of a schema into `components`."""
+        return resolve(schema, {"$defs": self.components})
+
     def add(self, components: dict[str, JsonObject]) -> None:
-        """Take in definitions that schemas refer to by `#/$defs/<name>`."""
+        """Add definitions that schemas refer to by `#/$defs/<name>`."""
         self.components |= components
 
     def unique(self, name: str) -> str:
-        """Make a name for a component that no other has."""
+        """Make a component name that is not used yet."""
         self._calls += 1
         return f"{self._calls}.{name}"
 
-    def _hook(self, type_: Any) -> JsonObject:
+    def _hook(self, type_: object) -> JsonObject:
         name = self._names.get(type_)
         if name is None:
             adapter = adapter_of(type_)
@@ -221,35 +228,35 @@ class Collector:
         return {"$ref": f"#/$defs/{name}"}
 
 
-def schema_of(type_: Any, *, output: bool = False) -> JsonObject:
+def schema_of(type_: object, *, output: bool = False) -> JsonObject:
     """Return the JSON Schema of a type, without references unless it is recursive.
 
     Raises:
-        RegistrationError: the type has no meaning in JSON.
+        RegistrationError: the type has no JSON form.
     """
-    from accord.server.schema.msgspec_types import native
+    from accord.server.schema.msgspec_types import to_msgspec_type
 
     collector = Collector(output=output)
-    (schema,) = collector.schemas([native(type_, output=output)])
+    (schema,) = collector.schemas([to_msgspec_type(type_, output=output)])
     return inline(schema, collector.components)
 
 
-def json_default(value: Any) -> Any:
-    """Return a default as JSON data, UNSET where it has no such form."""
+def json_default(value: object) -> object:
+    """Return a default as JSON data; UNSET if it has no JSON form."""
     try:
-        return to_plain(_with_names(value))
+        return to_plain(_named_tuples_as_objects(value))
     except (TypeError, ValueError, NotImplementedError):
         return msgspec.UNSET
 
 
-def _with_names(value: Any) -> Any:
+def _named_tuples_as_objects(value: object) -> object:
     """Write named tuples as objects: that is how they are described."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _with_names(each) for name, each in value._asdict().items()}
+        return {name: _named_tuples_as_objects(each) for name, each in value._asdict().items()}
     if isinstance(value, list | tuple):
-        return [_with_names(each) for each in value]
+        return [_named_tuples_as_objects(each) for each in value]
     if isinstance(value, dict):
-        return {key: _with_names(each) for key, each in value.items()}
+        return {key: _named_tuples_as_objects(each) for key, each in value.items()}
     return value
 
 

@@ -20,9 +20,9 @@ from msgspec import UNSET
 from accord.errors import AccordError, RegistrationError
 from accord.json_schema.mismatch import explain, path_text
 from accord.server.media import guess
-from accord.server.schema.annotations import Resolver, callable_name
+from accord.server.schema.annotations import AnnotationResolver, callable_name
 from accord.server.schema.conversion import Collector, Mismatch, dec_hook, encode, inline, to_plain
-from accord.server.schema.msgspec_types import native
+from accord.server.schema.msgspec_types import to_msgspec_type
 from accord.types import (
     AudioContent,
     CallToolResult,
@@ -202,7 +202,7 @@ class ReturnType:
             hints = typing.get_type_hints(annotation, localns=names, include_extras=True)
             annotation = _typed_dict(annotation.__name__, hints)
         collector = Collector(output=True)
-        type_ = native(annotation, output=True, names=names)
+        type_ = to_msgspec_type(annotation, output=True, names=names)
         (schema,) = collector.schemas([type_])
         self._value_schema = inline(schema, collector.components)
         self._is_wrapped = self._value_schema.get("type") != "object"
@@ -280,7 +280,7 @@ def inspect(function: Callable[..., Any]) -> ReturnType:
     Raises:
         RegistrationError: nothing that JSON can carry is returned.
     """
-    resolver = Resolver(function, {})
+    resolver = AnnotationResolver(function, {})
     resolved = resolver.resolve(_return_annotation(function), "the return value")
     try:
         return ReturnType(resolved, names=resolver.names)
