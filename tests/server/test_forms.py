@@ -99,7 +99,11 @@ def test_what_is_not_flat_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "told"),
-    [(dict, "dict is no form"), (list, "list cannot be asked for"), (bytes | str, "cannot be")],
+    [
+        (dict, "dict cannot be a form"),
+        (list, "list cannot be asked for"),
+        (bytes | str, "cannot be"),
+    ],
     ids=["dict", "list", "union"],
 )
 def test_what_has_no_fields_and_is_no_single_value_is_no_form(type_: Any, told: str) -> None:

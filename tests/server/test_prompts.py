@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from accord.errors import InvalidParams, RegistrationError
+from accord.server.media import Audio, Image
 from accord.server.prompts import PromptEntry, messages, prompt, unknown
-from accord.server.schema.results import Audio, Image
 from accord.server.schema.signature import inspect
 from accord.types import (
     AudioContent,

@@ -13,6 +13,7 @@ import pytest
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.uri_template import Several
+from accord.server.media import Audio, Image
 from accord.server.resources import (
     ResourceEntry,
     Resources,
@@ -21,7 +22,6 @@ from accord.server.resources import (
     not_found,
     resource,
 )
-from accord.server.schema.results import Audio, Image
 from accord.server.schema.signature import inspect
 from accord.types import (
     Annotations,

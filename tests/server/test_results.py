@@ -12,7 +12,8 @@ import pytest
 from msgspec import Meta, json
 
 from accord.errors import AccordError, RegistrationError
-from accord.server.schema.results import Audio, Image, ResultError, ReturnType, inspect
+from accord.server.media import Audio, Image
+from accord.server.schema.results import ResultError, ReturnType, inspect
 from accord.types import (
     AudioContent,
     CallToolResult,

@@ -127,9 +127,7 @@ def test_choices_without_texts_are_refused(options: Any) -> None:
 
 
 def test_choices_on_another_type_are_refused() -> None:
-    with pytest.raises(
-        RegistrationError, match=r"Choices stands on str or list\[str\], not on int"
-    ):
+    with pytest.raises(RegistrationError, match=r"Choices annotates str or list\[str\], not int"):
         schema_of(Annotated[int, SIZES])
 
 

@@ -6,15 +6,15 @@ value that does not fit.
 
 import re
 from collections.abc import Mapping
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from accord.json_schema.reader import (
     alternatives,
     declared_types,
     likely_types,
-    properties_of,
     merge_all_of,
     number_at,
+    properties_of,
     required_names,
     resolve,
 )
@@ -42,7 +42,7 @@ _FORMATS: Final = {
 }
 
 
-def sample(schema: object, *, root: Mapping[str, object] | None = None, depth: int = 0) -> object:
+def sample(schema: object, *, root: Mapping[str, object] | None = None, depth: int = 0) -> Any:
     """Return a value that fits a schema, as far as its usual keywords tell.
 
     Args:

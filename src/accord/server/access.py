@@ -114,9 +114,9 @@ class ActingServer:
         self._principal = principal
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Any]:
+    async def run_lifespan(self) -> AsyncIterator[Any]:
         """Run the server's lifespan."""
-        async with self._server.running() as state:
+        async with self._server.run_lifespan() as state:
             yield state
 
     def session(self, write: Any, state: Any = None) -> "Session":

@@ -23,8 +23,7 @@ import msgspec
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server.access import words
-from accord.server.details import checked
-from accord.server.media import BINARY, PLAIN, guess, is_textual
+from accord.server.media import BINARY, PLAIN, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -34,6 +33,7 @@ from accord.server.resources import (
     resource,
 )
 from accord.server.schema import signature
+from accord.server.settings import check_details
 from accord.types import Resource, ResourceContents
 
 __all__ = ["MAX_BYTES", "MAX_FILES", "DirectoryResource", "FileResource", "safe_parts"]
@@ -209,7 +209,7 @@ class FileResource:
         self.path = Path(path).absolute()
         self.uri = self.path.as_uri() if uri is None else uri
         self.max_bytes = max_bytes
-        self.details = checked("add_file()", details, ResourceDetails)
+        self.details = check_details("add_file()", details, ResourceDetails)
         self._root = _root(self.path.parent if root is None else root, hidden=True)
         self._names = self._names_below_root()
         if self.path.exists() and not self._is_readable():
@@ -240,12 +240,14 @@ class FileResource:
         if file is None:
             raise not_found(self.uri)
         data = _read(file, self.uri, self.max_bytes)
-        return _contents(self.uri, data, self.details.get("mime_type") or guess(self.path.name))
+        return _contents(
+            self.uri, data, self.details.get("mime_type") or guess_mime_type(self.path.name)
+        )
 
     def entry(self) -> ResourceEntry:
         """Make the entry to register; its size is that of now."""
         details = ResourceDetails(name=self.path.name)
-        if (mime_type := guess(self.path.name)) is not None:
+        if (mime_type := guess_mime_type(self.path.name)) is not None:
             details["mime_type"] = mime_type
         with suppress(OSError):
             details["size"] = self.path.stat().st_size
@@ -297,7 +299,7 @@ class DirectoryResource:
         self.recursive = recursive
         self.max_bytes = max_bytes
         self.max_files = max_files
-        self.details = checked("add_directory()", details, ResourceDetails)
+        self.details = check_details("add_directory()", details, ResourceDetails)
         self._root = _root(root, hidden=hidden)
         self._published: set[str] = set()
         try:
@@ -338,7 +340,7 @@ class DirectoryResource:
         return fnmatchcase("/".join(names) if "/" in self.pattern else names[-1], self.pattern)
 
     def _mime_type(self, path: str) -> str | None:
-        return self.details.get("mime_type") or guess(path)
+        return self.details.get("mime_type") or guess_mime_type(path)
 
     def _uri_of(self, path: str) -> str | None:
         """Write a path as the URI that leads back to it; None where the template makes none."""

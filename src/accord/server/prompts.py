@@ -7,10 +7,10 @@ import msgspec
 
 from accord.errors import InvalidParams, ToolError
 from accord.server.access import words
-from accord.server.details import checked, checked_name
+from accord.server.media import Audio, Image
 from accord.server.registry import place_of
-from accord.server.schema.results import Audio, Image
 from accord.server.schema.signature import Bound, Signature
+from accord.server.settings import check_details, check_name
 from accord.types import (
     AudioContent,
     ContentBlock,
@@ -112,11 +112,11 @@ def prompt(
     listed: dict[str, Any] = {
         "name": signature.name,
         "description": signature.description,
-        **checked("prompt()", details, PromptDetails),
+        **check_details("prompt()", details, PromptDetails),
     }
     scopes = words(listed.pop("scopes", ()))
     listed.pop("replace", None)
-    checked_name(listed["name"], f"the prompt at {place_of(function)}")
+    check_name(listed["name"], f"the prompt at {place_of(function)}")
     arguments = [
         PromptArgument(
             name=parameter.name, description=parameter.description, required=parameter.required

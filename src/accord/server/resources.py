@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
 import msgspec
 
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound, ToolError
+from accord.json_schema.reader import admits
 from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server.access import words
-from accord.server.details import checked
-from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
-from accord.server.path_escapes import path_escape
+from accord.server.media import BINARY, JSON, PLAIN, Audio, Image, guess_mime_type, is_textual
 from accord.server.registry import Registry, Snapshot, place_of
 from accord.server.schema import conversion
-from accord.server.schema.results import Audio, Image
 from accord.server.schema.signature import Bound, Parameter, Signature
+from accord.server.settings import check_details
 from accord.types import (
     Annotations,
     Icon,
@@ -33,22 +32,13 @@ from accord.types import (
     ResourceTemplate,
 )
 
-__all__ = [
-    "Found",
-    "ResourceDetails",
-    "ResourceEntry",
-    "Resources",
-    "TemplateEntry",
-    "contents",
-    "not_found",
-    "resource",
-]
-
 # Longer URIs name nothing here: matching a template costs time for every character.
 _LONGEST_URI: Final = 8192
 _EXPRESSION: Final = re.compile(r"\{[^}]*\}")
 # What makes a list one of contents, rather than JSON.
 _PARTS: Final = (ResourceContents, Image, Audio)
+_SEPARATOR: Final = re.compile(r"[/\\]")
+_DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]")
 _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
 
 
@@ -168,10 +158,32 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
 
 
 def _is_list(parameter: Parameter, signature: Signature) -> bool:
-    definitions = signature.input_schema.get("$defs", {})
-    return conversion.admits(parameter.schema, ("array",), definitions) and not conversion.admits(
-        parameter.schema, ("string",), definitions
+    root = signature.input_schema
+    return admits(parameter.schema, ("array",), root) and not admits(
+        parameter.schema, ("string",), root
     )
+
+
+def path_escape(value: str, *, spans_segments: bool, may_be_absolute: bool = False) -> str | None:
+    """Say how a value leads out of a path; None where it does not.
+
+    Args:
+        value: the value of a variable, decoded; of a list, one of its parts.
+        spans_segments: whether its expression lets it hold slashes, as `{+path}` does.
+        may_be_absolute: whether it stands where a path begins anyway.
+
+    >>> path_escape("../etc", spans_segments=True)
+    'has a segment ".."'
+    """
+    if "\0" in value:
+        return "holds a NUL character"
+    if ".." in _SEPARATOR.split(value):
+        return 'has a segment ".."'
+    if not spans_segments:
+        return "holds a slash or backslash" if _SEPARATOR.search(value) else None
+    if may_be_absolute or not (_SEPARATOR.match(value) or _DRIVE.match(value)):
+        return None
+    return "is an absolute path"
 
 
 Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
@@ -200,7 +212,7 @@ def resource(
         raise RegistrationError(
             f"a resource has a URI first, as in resource('note://today'), not {uri!r}"
         )
-    details = checked(f"resource({uri!r})", details, ResourceDetails)
+    details = check_details(f"resource({uri!r})", details, ResourceDetails)
     mime_type = details.get("mime_type")
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
@@ -211,7 +223,7 @@ def resource(
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
-        listed["mime_type"] = mime_type or guess(uri)
+        listed["mime_type"] = mime_type or guess_mime_type(uri)
         return ResourceEntry(
             function=function,
             signature=signature,
@@ -432,7 +444,7 @@ def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> R
 def _mime_type(entry: ResourceEntry | TemplateEntry, uri: str, *, text: bool) -> str:
     if entry.mime_type is not None:
         return entry.mime_type
-    guessed = guess(uri)
+    guessed = guess_mime_type(uri)
     if text:
         return guessed if guessed is not None and is_textual(guessed) else PLAIN
     return guessed or BINARY

@@ -28,7 +28,6 @@ from accord.runtime.watchdog import Watchdog
 from accord.server.access import Access, ActingServer, words
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
-from accord.server.details import checked, checked_name, warn_about_tool
 from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, prompt
@@ -43,7 +42,15 @@ from accord.server.resources import (
 )
 from accord.server.schema import results, signature
 from accord.server.session import Session
-from accord.server.settings import Settings, ToolDetails, check_settings, check_texts
+from accord.server.settings import (
+    ServerSettings,
+    ToolDetails,
+    check_details,
+    check_name,
+    check_settings,
+    check_texts,
+    warn_about_tool,
+)
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry
 from accord.types import (
@@ -63,7 +70,7 @@ from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
-    from accord.server.stateless import Singles
+    from accord.server.stateless import StatelessSessions
     from accord.transports.asgi import HttpApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -84,7 +91,7 @@ class Server(Generic[State]):
         instructions: how a model should use it.
         lifespan: an async context manager around the time it serves; what it yields is
             `ctx.state`.
-        settings: see `Settings`.
+        settings: see `ServerSettings`.
     """
 
     def __init__(
@@ -95,7 +102,7 @@ class Server(Generic[State]):
         title: str | None = None,
         instructions: str | None = None,
         lifespan: "Lifespan[State] | None" = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[ServerSettings],
     ) -> None:
         check_settings(settings, lifespan=lifespan)
         check_texts(name=name, version=version, title=title, instructions=instructions)
@@ -162,12 +169,12 @@ class Server(Generic[State]):
         Raises:
             RegistrationError: its signature cannot be called with JSON, or the name is taken.
         """
-        details = checked("tool()", details, ToolDetails)
+        details = check_details("tool()", details, ToolDetails)
         found = signature.inspect(
             function, context_type=Context, written_schema=details.get("input_schema")
         )
         returns = results.inspect(function)
-        name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
+        name = check_name(details.get("name", found.name), f"the tool at {place_of(function)}")
         description = details.get("description") or found.description
         tool = Tool(
             name=name,
@@ -320,11 +327,11 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def singles(self) -> "Singles":
+    def stateless_sessions(self) -> "StatelessSessions":
         """What serves messages that stand alone."""
-        from accord.server.stateless import Singles
+        from accord.server.stateless import StatelessSessions
 
-        return Singles(self)
+        return StatelessSessions(self)
 
     @cached_property
     def threads(self) -> Workers:
@@ -370,7 +377,7 @@ class Server(Generic[State]):
     # -- serving
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Any]:
+    async def run_lifespan(self) -> AsyncIterator[Any]:
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
             yield None
@@ -494,6 +501,6 @@ __all__ = [
     "Middleware",
     "Proceed",
     "Server",
-    "Settings",
+    "ServerSettings",
     "ToolDetails",
 ]

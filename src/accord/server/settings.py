@@ -1,7 +1,20 @@
 """What an author may say of a server and of its tools."""
 
+import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
+
+import msgspec
 
 from accord.errors import RegistrationError
 from accord.keywords import refuse_unknown
@@ -19,7 +32,12 @@ else:
     # What a dictionary is read into.
     Hints = ToolAnnotations
 
-__all__ = ["Protection", "Settings", "ToolDetails", "check_settings", "check_texts"]
+log = logging.getLogger("accord.server")
+
+# tools.name.charset: what 2025-11-25 recommends and hosts insist on.
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+Details = TypeVar("Details", bound=Mapping[str, object])
 
 
 class ToolDetails(TypedDict, total=False):
@@ -62,7 +80,7 @@ class Protection(Protocol):
         """Called with an ASGI app, `path` and `public_url`; returns the app to serve instead."""
 
 
-class Settings(TypedDict, total=False):
+class ServerSettings(TypedDict, total=False):
     """How a server works, apart from what it offers.
 
     Attributes:
@@ -100,7 +118,7 @@ class Settings(TypedDict, total=False):
     debug: bool
 
 
-def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
+def check_settings(settings: ServerSettings, *, lifespan: Any = None) -> None:
     """Refuse settings that nobody would notice to be wrong before the first client comes.
 
     Raises:
@@ -108,7 +126,7 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         RegistrationError: a value cannot be right.
     """
     _refuse_settings_of_run(settings)
-    refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *Settings.__annotations__))
+    refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *ServerSettings.__annotations__))
     for name in ("page_size", "in_flight", "threads"):
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -127,12 +145,12 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
         raise RegistrationError(f"lifespan is {lifespan!r}, expected a function of the server")
 
 
-# The keywords of Server() that are not in Settings.
+# The keywords of Server() that are not in ServerSettings.
 _FIRST_KEYWORDS: Final = ("version", "title", "instructions", "lifespan")
 
 
 def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
-    unknown = [name for name in settings if name not in Settings.__annotations__]
+    unknown = [name for name in settings if name not in ServerSettings.__annotations__]
     if not unknown:
         return
     from accord.transports.http_options import HttpOptions
@@ -151,3 +169,52 @@ def check_texts(**texts: Any) -> None:
     for name, text in texts.items():
         if not isinstance(text, str) and (text is not None or name == "name"):
             raise RegistrationError(f"{name} is {text!r}, expected text")
+
+
+# -- what an author says of a tool, resource or prompt
+
+
+def check_details(call: str, given: Details, kind: type[Details]) -> Details:
+    """Return what was said; None says nothing, and an object may be given as a dictionary.
+
+    Raises:
+        TypeError: there is no such keyword.
+        RegistrationError: a value is of the wrong type.
+    """
+    refuse_unknown(call, given, kind.__annotations__)
+    said = {name: value for name, value in given.items() if value is not None}
+    try:
+        read = msgspec.convert(said, kind)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        where = place.rstrip("`") or "its keywords"
+        text = text[:1].lower() + text[1:].replace("`", "")
+        raise RegistrationError(f"{call}: {where}: {text}") from None
+    for name, value in read.items():
+        given_value = said[name]
+        if isinstance(value, msgspec.Struct) and isinstance(given_value, dict):
+            refuse_unknown(f"{call}: {name}", given_value, type(value).__struct_encode_fields__)
+    return read
+
+
+def check_name(name: str, where: str) -> str:
+    """Return a name that can be called.
+
+    Raises:
+        RegistrationError: there is none.
+    """
+    if not name or name == "<lambda>":
+        raise RegistrationError(f"{where} has no name; give name=...")
+    return name
+
+
+def warn_about_tool(name: str, description: str | None) -> None:
+    """Log what hosts refuse in a tool, or what leaves a model without help."""
+    if _HOST_NAME.fullmatch(name) is None:
+        log.warning(
+            "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name
+        )
+    if not description:
+        log.warning(
+            "tool %r has no description, so models see its name alone; write a docstring", name
+        )

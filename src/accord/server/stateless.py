@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from accord.protocol.endpoint import Endpoint
     from accord.server.server import Server
 
-__all__ = ["Singles"]
+__all__ = ["StatelessSessions"]
 
 # As many as are in use at one time, under any load that is not an attack.
 _SPARE_MOST: Final = 256
 
 
-class Singles:
+class StatelessSessions:
     """Makes sessions that serve one message, and takes them back."""
 
     def __init__(self, server: "Server[Any]") -> None:

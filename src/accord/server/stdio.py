@@ -44,7 +44,7 @@ def run(server: "Server[Any]", *, grace: float) -> None:
 async def serve(server: "Server[Any]", stop: Stop) -> None:
     """Serve the process's own stdin and stdout."""
     generation = forks.generation
-    async with server.running() as state:
+    async with server.run_lifespan() as state:
         session: Session
         if forks.generation != generation:
             forks.end_child()

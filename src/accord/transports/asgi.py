@@ -158,7 +158,7 @@ class HttpApp:
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """Enter the lifespan and leave it, in one task: some can only be left where they began."""
         try:
-            async with self.server.running() as self.state:
+            async with self.server.run_lifespan() as self.state:
                 self._tick()
                 self._is_ready = True
                 ready.set_result(None)

@@ -77,7 +77,7 @@ class HttpSession:
         if revision is None:
             self.session = app.server.session(self.write, app.state, is_lasting=bool(id))
         else:
-            self.session = app.server.singles.begin(self.write, app.state, revision)
+            self.session = app.server.stateless_sessions.begin(self.write, app.state, revision)
         self._open: dict[Any, Exchange] = self.session.client.open
 
     # -- streams
@@ -214,7 +214,7 @@ class HttpSession:
 
     def let_go(self) -> None:
         """End a session that nobody can come back to; work that goes on is not cancelled."""
-        self.app.server.singles.end(self.session)
+        self.app.server.stateless_sessions.end(self.session)
 
     def close(self) -> None:
         """End the session and its streams."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from accord.json_schema.reader import declared_types, merge, properties_of, number_at, resolve
+from accord.json_schema.reader import declared_types, merge, number_at, properties_of, resolve
 from accord.json_schema.samples import sample, short_durations
 from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject

@@ -19,9 +19,9 @@ from accord.errors import MissingExtra
 from accord.json_schema.reader import (
     alternatives,
     likely_types,
-    properties_of,
     merge_all_of,
     number_at,
+    properties_of,
     required_names,
     resolve,
 )

@@ -61,7 +61,7 @@ def _path_in(value: object, location: tuple[int | str, ...]) -> tuple[int | str,
         if isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
         elif isinstance(value, dict) and part in value:
-            value = value[part]
+            value = value.get(part)
         elif depth < len(location) or not isinstance(value, dict):
             continue
         path.append(part)

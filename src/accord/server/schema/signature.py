@@ -350,7 +350,7 @@ def _compile_call(source: str) -> Callable[..., object]:
 # Reading leniently
 
 
-def plain_object(raw: bytes | msgspec.Raw | None | UnsetType) -> JsonObject:
+def plain_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if raw is UNSET or raw is None or not bytes(raw).strip():
         return {}
     try:
