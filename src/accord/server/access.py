@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from accord.errors import InvalidParams
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
+from accord.runtime.dispatcher import Write
 
 if TYPE_CHECKING:
     from accord.server.registry import Registry, Snapshot
     from accord.server.server import Server
     from accord.server.session import Session
+    from accord.transports.memory import MemoryWire
 
 __all__ = ["Access", "ActingServer", "Policy", "Scoped", "words"]
 
@@ -114,18 +116,18 @@ class ActingServer:
         self._principal = principal
 
     @asynccontextmanager
-    async def run_lifespan(self) -> AsyncIterator[Any]:
+    async def run_lifespan(self) -> AsyncIterator[object]:
         """Run the server's lifespan."""
         async with self._server.run_lifespan() as state:
             yield state
 
-    def session(self, write: Any, state: Any = None) -> "Session":
+    def session(self, write: Write, state: object = None) -> "Session":
         """Begin to serve the principal."""
         session = self._server.session(write, state)
         session.principal = self._principal
         return session
 
-    async def connect_memory(self) -> Any:
+    async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection."""
         from accord.transports.memory import MemoryWire
 

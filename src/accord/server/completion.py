@@ -6,7 +6,7 @@ Completers are called elsewhere. Parameters whose type has few values complete b
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
+from typing import Final, Literal, TypeAlias, get_args, get_origin
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server import prompts
@@ -18,11 +18,11 @@ from accord.types import Completion, JsonObject, PromptReference, ResourceTempla
 
 __all__ = ["Completer", "Completions", "Source", "matching", "trim", "unknown"]
 
-Completer: TypeAlias = Callable[[str, Mapping[str, str]], Any]
+Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
 """Called with what was typed and the arguments known already; returns, or is a coroutine for, a
 list of texts or a `Completion`."""
 
-Source: TypeAlias = Callable[..., Any] | Iterable[str] | type[Enum]
+Source: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
 """Where suggestions come from: a completer, one that needs only what was typed, or the values."""
 
 _Entry: TypeAlias = PromptEntry | TemplateEntry
@@ -136,7 +136,7 @@ def _arguments(entry: _Entry) -> list[str]:
     return list(entry.template.variables)
 
 
-def _completer(source: Any) -> Completer:
+def _completer(source: Source) -> Completer:
     if isinstance(source, type) and issubclass(source, Enum):
         return _static([str(member.value) for member in source])
     if get_origin(source) is Literal:
@@ -152,7 +152,7 @@ def _completer(source: Any) -> Completer:
     return _static(values)
 
 
-def _with_context(function: Callable[..., Any]) -> Completer:
+def _with_context(function: Callable[..., object]) -> Completer:
     """Let a function that needs only what was typed have just that."""
     try:
         parameters = inspect.signature(function)
@@ -214,14 +214,14 @@ def matching(values: Iterable[str], typed: str) -> list[str]:
     return begin + contain
 
 
-def trim(values: Completion | Iterable[str] | None) -> Completion:
-    """Make of what a completer returned a completion of at most 100 values.
+def trim(values: object) -> Completion:
+    """Turn the value that a completer returned into a completion of at most 100 values.
 
     Raises:
         TypeError: the values are not texts.
     """
     if not isinstance(values, Completion):
-        values = _counted(values)
+        values = _completion_of(values)
     for value in values.values:
         if not isinstance(value, str):
             raise TypeError(f"a completer suggested {value!r:.80}; expected a text")
@@ -230,8 +230,10 @@ def trim(values: Completion | Iterable[str] | None) -> Completion:
     return Completion(values=kept, total=values.total, has_more=has_more)
 
 
-def _counted(values: Iterable[str] | None) -> Completion:
-    if isinstance(values, str | bytes | Mapping):
+def _completion_of(values: object) -> Completion:
+    if values is None:
+        return Completion(values=[], total=0)
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise TypeError(f"a completer returned {values!r:.80}; expected a list of texts")
-    texts = [] if values is None else list(values)
+    texts = list(values)
     return Completion(values=texts, total=len(texts))

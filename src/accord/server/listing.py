@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -143,7 +143,7 @@ class Listing(Generic[Entry]):
                 break
             items.append(msgspec.Raw(item))
             last = number
-        members: dict[str, Any] = {self._member: items}
+        members: JsonObject = {self._member: items}
         page = self._result_type(
             **members,
             next_cursor=next_cursor,

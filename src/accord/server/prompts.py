@@ -1,7 +1,7 @@
 """Prompts: their arguments, and the messages that a function made of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypedDict, Unpack, get_args
+from typing import Final, TypedDict, Unpack, get_args
 
 import msgspec
 
@@ -53,7 +53,7 @@ class PromptDetails(TypedDict, total=False):
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A registered prompt."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     item: Prompt
     scopes: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prompt(
-    function: Callable[..., Any], *, signature: Signature, **details: Unpack[PromptDetails]
+    function: Callable[..., object], *, signature: Signature, **details: Unpack[PromptDetails]
 ) -> PromptEntry:
     """Make the entry for a function that fills in a prompt.
 
@@ -109,7 +109,7 @@ def prompt(
     Raises:
         RegistrationError: the prompt would have no name.
     """
-    listed: dict[str, Any] = {
+    listed: JsonObject = {
         "name": signature.name,
         "description": signature.description,
         **check_details("prompt()", details, PromptDetails),
@@ -133,7 +133,7 @@ def unknown(name: str) -> InvalidParams:
     return InvalidParams(f"unknown prompt {shown!r}", data={"name": name})
 
 
-def _arguments(names: Any) -> str:
+def _arguments(names: Iterable[str]) -> str:
     names = list(names)
     return f"argument{'s' * (len(names) > 1)} {', '.join(repr(name) for name in names)}"
 
@@ -176,11 +176,11 @@ def _message(value: object) -> Iterator[PromptMessage]:
         yield PromptMessage("user", _block(value))
 
 
-def _is_pair(value: tuple[Any, ...]) -> bool:
+def _is_pair(value: tuple[object, ...]) -> bool:
     return len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES
 
 
-def _from_mapping(value: Mapping[Any, Any]) -> PromptMessage:
+def _from_mapping(value: Mapping[str, object]) -> PromptMessage:
     content = value.get("content")
     if isinstance(content, str):
         content = TextContent(content)

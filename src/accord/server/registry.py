@@ -6,7 +6,7 @@ know sets `changed`.
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -205,11 +205,11 @@ class Registry(Generic[Entry]):
         )
 
 
-def _place(entry: Any) -> str:
+def _place(entry: object) -> str:
     return place_of(getattr(entry, "function", entry))
 
 
-def place_of(thing: Any) -> str:
+def place_of(thing: object) -> str:
     """Say where a function stands in the source, as well as can be told.
 
     >>> place_of(len)
@@ -223,7 +223,7 @@ def place_of(thing: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _innermost(thing: Any) -> Any:
+def _innermost(thing: object) -> object:
     """Look behind decorators, partials and methods, as far as anybody nests them."""
     for _ in range(32):
         for link in ("__wrapped__", "func", "__func__"):

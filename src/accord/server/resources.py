@@ -7,7 +7,7 @@ returned is turned into contents.
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -80,7 +80,7 @@ class ResourceDetails(TypedDict, total=False):
 
 
 class _Readable(msgspec.Struct, frozen=True, kw_only=True):
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     mime_type: str | None = None
     scopes: frozenset[str] = frozenset()
@@ -191,7 +191,7 @@ Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
 
 def resource(
     uri: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     *,
     signature: Signature,
     **details: Unpack[ResourceDetails],
@@ -216,7 +216,7 @@ def resource(
     mime_type = details.get("mime_type")
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
-    listed: dict[str, Any] = {"description": signature.description, **details}
+    listed: JsonObject = {"description": signature.description, **details}
     scopes = words(listed.pop("scopes", ()))
     listed.pop("replace", None)
     allow_path_escapes = listed.pop("allow_path_escapes", False)
@@ -247,7 +247,7 @@ def resource(
     )
 
 
-def _check_fixed(uri: str, function: Callable[..., Any], signature: Signature) -> None:
+def _check_fixed(uri: str, function: Callable[..., object], signature: Signature) -> None:
     if not is_uri(uri):  # resources.uri.custom-scheme
         raise RegistrationError(
             f"resource {uri!r} is no URI: expected a scheme, as in 'note://today', and only "
@@ -276,7 +276,7 @@ def _parse(uri: str) -> UriTemplate:
 
 
 def _check_template(
-    template: UriTemplate, function: Callable[..., Any], signature: Signature
+    template: UriTemplate, function: Callable[..., object], signature: Signature
 ) -> None:
     required = {parameter.name: parameter.required for parameter in signature.parameters}
     unknown = [name for name in template.variables if name not in required]

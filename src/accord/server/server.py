@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from os import PathLike
@@ -72,12 +72,13 @@ if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.stateless import StatelessSessions
     from accord.transports.asgi import HttpApp
+    from accord.transports.memory import MemoryWire
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
-Middleware: TypeAlias = Callable[[Context[Any], Proceed], Coroutine[Any, Any, Any]]
+Middleware: TypeAlias = Callable[[Context[Any], Proceed], Awaitable[object]]
 """Stands around every request: `await proceed()` serves it and returns the result."""
 
 
@@ -120,7 +121,7 @@ class Server(Generic[State]):
         self.log_level: LoggingLevel = settings.get("log_level", "info")
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self.roots_callbacks: list[Callable[[Session], Any]] = []
+        self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
         self._thread_count = settings.get("threads", THREADS)
@@ -151,7 +152,9 @@ class Server(Generic[State]):
     def tool(
         self, function: None = None, /, **details: Unpack[ToolDetails]
     ) -> Callable[[Function], Function]: ...
-    def tool(self, function: Any = None, /, **details: Unpack[ToolDetails]) -> Any:
+    def tool(
+        self, function: Function | None = None, /, **details: Unpack[ToolDetails]
+    ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
         if function is not None:
             self.add_tool(function, **details)
@@ -163,7 +166,9 @@ class Server(Generic[State]):
 
         return register
 
-    def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> ToolEntry:
+    def add_tool(
+        self, function: Callable[..., object], **details: Unpack[ToolDetails]
+    ) -> ToolEntry:
         """Offer a function as a tool.
 
         Raises:
@@ -212,7 +217,7 @@ class Server(Generic[State]):
         return register
 
     def add_resource(
-        self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]
+        self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
     ) -> ResourceEntry | TemplateEntry:
         """Offer what a function returns as a resource.
 
@@ -230,7 +235,9 @@ class Server(Generic[State]):
     def prompt(
         self, function: None = None, /, **details: Unpack[PromptDetails]
     ) -> Callable[[Function], Function]: ...
-    def prompt(self, function: Any = None, /, **details: Unpack[PromptDetails]) -> Any:
+    def prompt(
+        self, function: Function | None = None, /, **details: Unpack[PromptDetails]
+    ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
         if function is not None:
             self.add_prompt(function, **details)
@@ -243,7 +250,7 @@ class Server(Generic[State]):
         return register
 
     def add_prompt(
-        self, function: Callable[..., Any], **details: Unpack[PromptDetails]
+        self, function: Callable[..., object], **details: Unpack[PromptDetails]
     ) -> PromptEntry:
         """Offer a function as a prompt.
 
@@ -377,7 +384,7 @@ class Server(Generic[State]):
     # -- serving
 
     @asynccontextmanager
-    async def run_lifespan(self) -> AsyncIterator[Any]:
+    async def run_lifespan(self) -> AsyncIterator[State | None]:
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
             yield None
@@ -391,7 +398,7 @@ class Server(Generic[State]):
             async with manager as state:
                 yield state
 
-    def session(self, write: Write, state: Any = None, *, is_lasting: bool = True) -> Session:
+    def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
         """Begin to serve one client on the running loop.
 
         Args:
@@ -404,7 +411,7 @@ class Server(Generic[State]):
             self.sessions.add(session)
         return session
 
-    async def connect_memory(self) -> Any:
+    async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection within this process."""
         from accord.transports.memory import MemoryWire
 

@@ -118,7 +118,7 @@ class ServerSettings(TypedDict, total=False):
     debug: bool
 
 
-def check_settings(settings: ServerSettings, *, lifespan: Any = None) -> None:
+def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None:
     """Refuse settings that nobody would notice to be wrong before the first client comes.
 
     Raises:
@@ -138,7 +138,7 @@ def check_settings(settings: ServerSettings, *, lifespan: Any = None) -> None:
     if level not in get_args(LoggingLevel):
         levels = ", ".join(get_args(LoggingLevel))
         raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
-    layers: Any = settings.get("middleware", ())
+    layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
     if lifespan is not None and not callable(lifespan):
@@ -149,7 +149,7 @@ def check_settings(settings: ServerSettings, *, lifespan: Any = None) -> None:
 _FIRST_KEYWORDS: Final = ("version", "title", "instructions", "lifespan")
 
 
-def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
+def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
     unknown = [name for name in settings if name not in ServerSettings.__annotations__]
     if not unknown:
         return
@@ -160,7 +160,7 @@ def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
             raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
 
 
-def check_texts(**texts: Any) -> None:
+def check_texts(**texts: object) -> None:
     """Refuse what a server says of itself unless it is text or, except for the name, None.
 
     Raises:

@@ -31,7 +31,7 @@ class StatelessSessions:
         self._declared_by = -1
         self._spare: dict[RevisionId, list[Endpoint]] = {}
 
-    def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
+    def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
         """Serve a message without an opening, under this revision."""
         server = self._server
         paths = self._paths()

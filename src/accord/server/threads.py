@@ -75,7 +75,7 @@ def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
 class _Job:
     """Work in a thread, which knows the thread it runs in as long as it runs."""
 
-    def __init__(self, work: Callable[[], Any], name: str, flow: Flow | None) -> None:
+    def __init__(self, work: Callable[[], object], name: str, flow: Flow | None) -> None:
         self.name = name
         self.flow = flow
         self.state = _QUEUED
@@ -90,7 +90,7 @@ class _Job:
         self._thread: int | None = None
         self._stopped = False
 
-    def run(self) -> tuple[Any, BaseException | None]:
+    def run(self) -> tuple[object, BaseException | None]:
         """Do the work; returns what it returned and what it raised."""
         value, failure = None, None
         try:
@@ -101,7 +101,7 @@ class _Job:
             forks.end_child(failure)
         return value, failure
 
-    def _attempt(self) -> Any:
+    def _attempt(self) -> object:
         with self._lock:
             if self._stopped:
                 return None
@@ -136,7 +136,7 @@ class _Job:
                 _raise_in(self._thread, _Stopped)
 
 
-def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+def _settle(future: asyncio.Future[object], value: object, failure: BaseException | None) -> None:
     if future.done():
         return
     if failure is None:

@@ -5,16 +5,16 @@ import contextvars
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
 from accord.server.schema.results import ResultError, ReturnType
-from accord.server.schema.signature import Signature
+from accord.server.schema.signature import Bound, Signature
 from accord.server.threads import OutOfTime, in_thread
 from accord.types import CallToolResult, TextContent, Tool
 
@@ -31,7 +31,7 @@ class ToolEntry(msgspec.Struct):
     """A registered tool."""
 
     tool: Tool
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     returns: ReturnType
     inline: bool = False
@@ -52,7 +52,9 @@ class ToolEntry(msgspec.Struct):
         """What is listed."""
         return self.tool
 
-    def call(self, session: "Session", exchange: Exchange, arguments: Any) -> Any:
+    def call(
+        self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
+    ) -> "CallToolResult | Awaitable[CallToolResult]":
         """Call the tool: returns its result, or a coroutine where it takes time."""
         context = session.context(exchange)
         try:
@@ -72,7 +74,7 @@ class ToolEntry(msgspec.Struct):
         finally:
             current.reset(token)
 
-    async def _call_async(self, context: Context[Any], bound: Any) -> CallToolResult:
+    async def _call_async(self, context: Context[object], bound: Bound) -> CallToolResult:
         current.set(context)
         try:
             if self.timeout is None:
@@ -83,7 +85,7 @@ class ToolEntry(msgspec.Struct):
         except BaseException as error:
             return self._failed(error, context)
 
-    async def _within_time(self, work: Awaitable[Any]) -> Any:
+    async def _within_time(self, work: Awaitable[object]) -> object:
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
@@ -94,13 +96,13 @@ class ToolEntry(msgspec.Struct):
             raise
 
     async def _call_in_thread(
-        self, session: "Session", exchange: Exchange, context: Context[Any], bound: Any
+        self, session: "Session", exchange: Exchange, context: Context[object], bound: Bound
     ) -> CallToolResult:
         current.set(context)
         variables = contextvars.copy_context()
         session.track(exchange, context)
 
-        def work() -> Any:
+        def work() -> CallToolResult | Awaitable[object]:
             value = self.signature.call(self.function, bound, context)
             # Here, since a large result takes its time; on the loop all others would wait.
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
@@ -113,18 +115,18 @@ class ToolEntry(msgspec.Struct):
                 name=self.label,
                 flow=session.flow if exchange.origin is None else None,
             )
-            if isinstance(value, Awaitable):  # a plain function that hands on an async one
-                return self.returns.convert(await self._within_time(value))
-            result: CallToolResult = value
+            if not isinstance(value, Awaitable):
+                return value
+            # A plain function may return a coroutine.
+            return self.returns.convert(await self._within_time(value))
         except BaseException as error:
             if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failed(error, context)
         finally:
             session.untrack(exchange)
-        return result
 
-    def _failed(self, error: BaseException, context: Context[Any]) -> CallToolResult:
+    def _failed(self, error: BaseException, context: Context[object]) -> CallToolResult:
         if isinstance(error, _STOPS):
             raise error
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
