@@ -10,10 +10,10 @@ import pytest
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server import completion as module
-from accord.server.completion import Completions, matching, trim
-from accord.server.prompts import PromptEntry, prompt
+from accord.server.completion import Completions, match_values, trim
+from accord.server.prompts import PromptEntry, build_prompt
 from accord.server.registry import Registry
-from accord.server.resources import Resources, resource
+from accord.server.resources import Resources, build_resource
 from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
 
@@ -47,10 +47,10 @@ def row(table: Literal["users", "orders"], id: int) -> str:
 @pytest.fixture
 def completions() -> Completions:
     prompts: Registry[PromptEntry] = Registry("prompt")
-    prompts.add(prompt(order, signature=inspect(order)))
+    prompts.add(build_prompt(order, signature=inspect(order)))
     resources = Resources()
-    resources.add(resource("db://{table}/{id}", row, signature=inspect(row)))
-    resources.add(resource("db://all", lambda: "", signature=inspect(lambda: "")))
+    resources.add(build_resource("db://{table}/{id}", row, signature=inspect(row)))
+    resources.add(build_resource("db://all", lambda: "", signature=inspect(lambda: "")))
     return Completions(prompts, resources)
 
 
@@ -117,7 +117,7 @@ def test_a_template_may_be_named_by_a_uri_that_it_makes(completions: Completions
 def test_what_begins_with_the_text_comes_before_what_contains_it(
     typed: str, expected: list[str]
 ) -> None:
-    assert matching(["Anna", "Hannah", "ANNE", "Bob"], typed) == expected
+    assert match_values(["Anna", "Hannah", "ANNE", "Bob"], typed) == expected
 
 
 # -- with a source

@@ -11,8 +11,8 @@ import pytest
 
 from accord.errors import InternalError, RegistrationError, ResourceNotFound
 from accord.server import files as module
-from accord.server.files import DirectoryResource, FileResource, safe_parts
-from accord.server.resources import Resources, contents
+from accord.server.files import DirectoryResource, FileResource, split_safe_path
+from accord.server.resources import Resources, build_contents
 from accord.types import Annotations, ResourceContents
 from support.leftovers import Leftovers
 
@@ -69,7 +69,7 @@ def names(directory: DirectoryResource) -> list[str]:
     ],
 )
 def test_plain_paths_are_taken_as_they_are(path: str) -> None:
-    assert safe_parts(path, windows=False) == path.split("/")
+    assert split_safe_path(path, windows=False) == path.split("/")
 
 
 ATTACKS = {
@@ -146,22 +146,22 @@ WINDOWS_ATTACKS = {
 @pytest.mark.parametrize("windows", [False, True], ids=["posix", "windows"])
 @pytest.mark.parametrize("path", ATTACKS.values(), ids=ATTACKS.keys())
 def test_paths_that_may_lead_elsewhere_are_refused_by_their_text(path: str, windows: bool) -> None:
-    assert safe_parts(path, windows=windows) is None
+    assert split_safe_path(path, windows=windows) is None
 
 
 @pytest.mark.requirement("resources.file.sanitise-paths")
 @pytest.mark.parametrize("path", WINDOWS_ATTACKS.values(), ids=WINDOWS_ATTACKS.keys())
 def test_names_that_mean_something_else_on_windows_are_refused_there(path: str) -> None:
-    assert safe_parts(path, windows=True) is None
+    assert split_safe_path(path, windows=True) is None
 
 
 @pytest.mark.parametrize("path", ["config.txt", "null", "com10", "lpt", "auxiliary.c", "prn1"])
 def test_names_that_only_resemble_devices_are_taken_on_windows(path: str) -> None:
-    assert safe_parts(path, windows=True) == [path]
+    assert split_safe_path(path, windows=True) == [path]
 
 
 def test_text_encoded_very_often_is_judged_in_time() -> None:
-    assert safe_parts("%" + "25" * 100_000 + "41", windows=False) is None
+    assert split_safe_path("%" + "25" * 100_000 + "41", windows=False) is None
 
 
 # -- the same through URIs
@@ -398,7 +398,7 @@ def test_a_file_is_read_by_the_uri_that_lists_it(root: Path) -> None:
         for found in (resources.find(uri), directly(resources, uri)):
             assert found is not None
             entry, variables = found
-            result = contents(entry, uri, entry.function(**variables))
+            result = build_contents(entry, uri, entry.function(**variables))
             assert result.contents == [
                 ResourceContents(uri=uri, mime_type=result.contents[0].mime_type, text=name)
             ]

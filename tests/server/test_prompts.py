@@ -10,7 +10,7 @@ import pytest
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server.media import Audio, Image
-from accord.server.prompts import PromptEntry, messages, prompt, unknown
+from accord.server.prompts import PromptEntry, build_messages, build_prompt, unknown_prompt
 from accord.server.schema.signature import inspect
 from accord.types import (
     AudioContent,
@@ -31,7 +31,7 @@ class Context: ...
 
 
 def entry(function: Callable[..., Any], **details: Any) -> PromptEntry:
-    return prompt(function, signature=inspect(function, context_type=Context), **details)
+    return build_prompt(function, signature=inspect(function, context_type=Context), **details)
 
 
 def review(
@@ -163,10 +163,10 @@ def test_endless_arguments_are_not_repeated_in_the_message() -> None:
 
 @pytest.mark.requirement("prompts.errors.codes")
 def test_an_unknown_prompt_is_invalid() -> None:
-    error = unknown("gone")
+    error = unknown_prompt("gone")
     assert (error.code, error.message) == (-32602, "unknown prompt 'gone'")
     assert error.data == {"name": "gone"}
-    assert len(unknown("x" * 10_000).message) < 200
+    assert len(unknown_prompt("x" * 10_000).message) < 200
 
 
 # -- what a function returned
@@ -228,7 +228,7 @@ def assistant(content: Any) -> PromptMessage:
     ],
 )
 def test_values_become_messages(value: object, expected: list[PromptMessage]) -> None:
-    assert messages(value) == GetPromptResult(expected)
+    assert build_messages(value) == GetPromptResult(expected)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_values_become_messages(value: object, expected: list[PromptMessage]) ->
 )
 def test_other_values_are_refused_with_what_is_possible(value: object, why: str) -> None:
     with pytest.raises(TypeError) as caught:
-        messages(value)
+        build_messages(value)
     assert why in str(caught.value)
 
 

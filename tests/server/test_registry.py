@@ -11,7 +11,7 @@ import pytest
 
 from accord.errors import RegistrationError
 from accord.server import registry as module
-from accord.server.registry import Registry, place_of
+from accord.server.registry import Registry, source_location
 
 
 def first() -> None: ...
@@ -254,4 +254,4 @@ HERE = f"{__file__}:{LINE}"
     ids=["function", "decorated", "partial", "both", "method", "object", "class"],
 )
 def test_the_place_of_a_function_is_its_line_or_its_name(thing: Any, place: str) -> None:
-    assert place_of(thing) == place
+    assert source_location(thing) == place

@@ -18,9 +18,9 @@ from accord.server.resources import (
     ResourceEntry,
     Resources,
     TemplateEntry,
-    contents,
+    build_contents,
+    build_resource,
     not_found,
-    resource,
 )
 from accord.server.schema.signature import inspect
 from accord.types import (
@@ -33,7 +33,7 @@ from accord.types import (
 
 
 def entry(uri: str, function: Callable[..., Any], **details: Any) -> ResourceEntry | TemplateEntry:
-    return resource(uri, function, signature=inspect(function), **details)
+    return build_resource(uri, function, signature=inspect(function), **details)
 
 
 def fixed(uri: str = "note://today", **details: Any) -> ResourceEntry | TemplateEntry:
@@ -570,7 +570,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def test_values_become_text_or_blob_by_their_kind(
     uri: str, value: object, mime_type: str, text: str | None, blob: bytes | None
 ) -> None:
-    result = contents(fixed(uri), uri, value)
+    result = build_contents(fixed(uri), uri, value)
     encoded = None if blob is None else base64.b64encode(blob).decode()
     assert result == ReadResourceResult(
         [ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=encoded)]
@@ -580,13 +580,13 @@ def test_values_become_text_or_blob_by_their_kind(
 @pytest.mark.parametrize("value", ["a", b"a", {"a": 1}, Image(PNG)])
 def test_a_type_that_was_given_is_kept(value: object) -> None:
     made = fixed(mime_type="application/x-own")
-    (content,) = contents(made, made.key, value).contents
+    (content,) = build_contents(made, made.key, value).contents
     assert content.mime_type == "application/x-own"
 
 
 def test_the_uri_asked_for_decides_in_a_family() -> None:
     made = entry("note://{name}", note)
-    (content,) = contents(made, "note://a.md", "x").contents
+    (content,) = build_contents(made, "note://a.md", "x").contents
     assert (content.uri, content.mime_type) == ("note://a.md", "text/markdown")
 
 
@@ -594,21 +594,21 @@ def test_contents_are_kept_and_completed() -> None:
     own = ResourceContents(uri="x://other", mime_type="text/x-own", text="a", meta={"a/b": 1})
     bare = ResourceContents(uri="", text="b")
     blob = ResourceContents(uri="x://b.png", blob="AAAA")
-    result = contents(fixed("x://dir"), "x://dir", [own, bare, blob])
+    result = build_contents(fixed("x://dir"), "x://dir", [own, bare, blob])
     assert result.contents == [
         own,
         ResourceContents(uri="x://dir", mime_type="text/plain", text="b"),
         ResourceContents(uri="x://b.png", mime_type="image/png", blob="AAAA"),
     ]
-    assert contents(fixed("x://dir"), "x://dir", own).contents == [own]
-    assert contents(fixed("x://dir"), "x://dir", (own, "c")).contents[1].text == "c"
-    words, picture = contents(fixed("x://dir"), "x://dir", ["a", Image(PNG)]).contents
+    assert build_contents(fixed("x://dir"), "x://dir", own).contents == [own]
+    assert build_contents(fixed("x://dir"), "x://dir", (own, "c")).contents[1].text == "c"
+    words, picture = build_contents(fixed("x://dir"), "x://dir", ["a", Image(PNG)]).contents
     assert (words.text, picture.mime_type) == ("a", "image/png")
 
 
 def test_a_whole_result_is_kept_and_completed() -> None:
     made = ReadResourceResult([ResourceContents(uri="", text="a")], ttl_ms=5000, meta={"a/b": 1})
-    result = contents(fixed("x://a"), "x://a", made)
+    result = build_contents(fixed("x://a"), "x://a", made)
     assert (result.ttl_ms, result.meta) == (5000, {"a/b": 1})
     assert result.contents == [ResourceContents(uri="x://a", mime_type="text/plain", text="a")]
 
@@ -616,9 +616,9 @@ def test_a_whole_result_is_kept_and_completed() -> None:
 @pytest.mark.requirement("resources.read.no-empty-for-missing")
 def test_nothing_is_not_found() -> None:
     with pytest.raises(ResourceNotFound):
-        contents(fixed(), "note://today", None)
+        build_contents(fixed(), "note://today", None)
 
 
 def test_a_value_that_cannot_be_written_is_the_authors_fault() -> None:
     with pytest.raises(TypeError, match="the reader of 'x://a' returned a object; expected text"):
-        contents(fixed("x://a"), "x://a", object())
+        build_contents(fixed("x://a"), "x://a", object())

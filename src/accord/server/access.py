@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accord.server.session import Session
     from accord.transports.memory import MemoryWire
 
-__all__ = ["Access", "ActingServer", "Policy", "Scoped", "words"]
+__all__ = ["Access", "ActingServer", "Policy", "Scoped", "parse_scopes"]
 
 
 class Scoped(Protocol):
@@ -103,7 +103,7 @@ def _missing(principal: Principal | None, entry: Scoped) -> frozenset[str]:
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 
-def words(scopes: Iterable[str]) -> frozenset[str]:
+def parse_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """Return scopes, given one by one or as one text."""
     return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
 

@@ -11,12 +11,12 @@ from typing import Final, Literal, TypeAlias, get_args, get_origin
 from accord.errors import InvalidParams, RegistrationError
 from accord.server import prompts
 from accord.server.prompts import PromptEntry
-from accord.server.registry import Registry, place_of
+from accord.server.registry import Registry, source_location
 from accord.server.resources import Resources, TemplateEntry
 from accord.server.schema.signature import Signature
 from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
 
-__all__ = ["Completer", "Completions", "Source", "matching", "trim", "unknown"]
+__all__ = ["Completer", "Completions", "Source", "match_values", "trim", "unknown_reference"]
 
 Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
 """Called with what was typed and the arguments known already; returns, or is a coroutine for, a
@@ -105,7 +105,7 @@ class Completions:
     def _prompt(self, name: str) -> PromptEntry:
         entry = self._prompts.get(name)
         if entry is None:
-            raise prompts.unknown(name)
+            raise prompts.unknown_prompt(name)
         return entry
 
     def _template(self, uri: str) -> TemplateEntry:
@@ -119,10 +119,10 @@ class Completions:
         return found[0]
 
 
-def unknown(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
+def unknown_reference(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
     """Make the error for a reference that names nothing."""
     if isinstance(ref, PromptReference):
-        return prompts.unknown(ref.name)
+        return prompts.unknown_prompt(ref.name)
     return _unknown_template(ref.uri)
 
 
@@ -163,7 +163,7 @@ def _with_context(function: Callable[..., object]) -> Completer:
     if _takes(parameters, 1):
         return lambda value, context: function(value)
     raise RegistrationError(
-        f"the completer at {place_of(function)} cannot be called with what was typed and the "
+        f"the completer at {source_location(function)} cannot be called with what was typed and the "
         "arguments known already"
     )
 
@@ -177,7 +177,7 @@ def _takes(parameters: inspect.Signature, count: int) -> bool:
 
 
 def _static(values: list[str]) -> Completer:
-    return lambda typed, context: matching(values, typed)
+    return lambda typed, context: match_values(values, typed)
 
 
 def _choices(signature: Signature, argument: str) -> list[str]:
@@ -197,7 +197,7 @@ def _values(schema: JsonObject) -> list[str]:
     ]
 
 
-def matching(values: Iterable[str], typed: str) -> list[str]:
+def match_values(values: Iterable[str], typed: str) -> list[str]:
     """Return the values that fit what was typed: first those that begin with it, in any case.
 
     >>> matching(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")

@@ -22,21 +22,21 @@ import msgspec
 
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
-from accord.server.access import words
+from accord.server.access import parse_scopes
 from accord.server.media import BINARY, PLAIN, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
     Resources,
     TemplateEntry,
+    build_resource,
     not_found,
-    resource,
 )
 from accord.server.schema import signature
 from accord.server.settings import check_details
 from accord.types import Resource, ResourceContents
 
-__all__ = ["MAX_BYTES", "MAX_FILES", "DirectoryResource", "FileResource", "safe_parts"]
+__all__ = ["MAX_BYTES", "MAX_FILES", "DirectoryResource", "FileResource", "split_safe_path"]
 
 # As base64 this just fits into the 16 MiB that peers accept as one message.
 MAX_BYTES: Final = 10 * 1024 * 1024
@@ -61,7 +61,7 @@ _DEVICE: Final = re.compile(
 )
 
 
-def safe_parts(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
+def split_safe_path(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
     """Split a path from a URI into names; None where any way to read it leads elsewhere.
 
     Text that is still percent-encoded is judged by what it would decode to as well.
@@ -256,7 +256,7 @@ class FileResource:
             return self.read()
 
         details.update(self.details)
-        entry = resource(self.uri, read, signature=signature.inspect(read), **details)
+        entry = build_resource(self.uri, read, signature=signature.inspect(read), **details)
         if not isinstance(entry, ResourceEntry):
             raise RegistrationError(f"file {str(self.path)!r}: {self.uri!r} is a template")
         return entry
@@ -328,7 +328,7 @@ class DirectoryResource:
         return _contents(uri, _read(file, uri, self.max_bytes), self._mime_type(path))
 
     def _locate(self, path: str) -> list[str] | None:
-        names = safe_parts(path)
+        names = split_safe_path(path)
         if names is None or not self._is_offered(names):
             return None
         found = self._root.locate(names)
@@ -397,7 +397,7 @@ class DirectoryResource:
         def read(path: str) -> ResourceContents:
             return self.read(path)
 
-        template = resource(self.uri, read, signature=signature.inspect(read), **details)
+        template = build_resource(self.uri, read, signature=signature.inspect(read), **details)
         return [template, *map(self._entry, self.files())]
 
     def _entry(self, item: Resource) -> ResourceEntry:
@@ -410,7 +410,7 @@ class DirectoryResource:
             function=read,
             signature=signature.inspect(read),
             mime_type=item.mime_type,
-            scopes=words(self.details.get("scopes", ())),
+            scopes=parse_scopes(self.details.get("scopes", ())),
             item=item,
         )
 

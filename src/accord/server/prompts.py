@@ -6,9 +6,9 @@ from typing import Final, TypedDict, Unpack, get_args
 import msgspec
 
 from accord.errors import InvalidParams, ToolError
-from accord.server.access import words
+from accord.server.access import parse_scopes
 from accord.server.media import Audio, Image
-from accord.server.registry import place_of
+from accord.server.registry import source_location
 from accord.server.schema.signature import Bound, Signature
 from accord.server.settings import check_details, check_name
 from accord.types import (
@@ -28,7 +28,7 @@ from accord.types import (
     TextContent,
 )
 
-__all__ = ["PromptDetails", "PromptEntry", "messages", "prompt", "unknown"]
+__all__ = ["PromptDetails", "PromptEntry", "build_messages", "build_prompt", "unknown_prompt"]
 
 _BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _ROLES: Final = get_args(Role)
@@ -88,7 +88,7 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     def messages(self, value: object) -> GetPromptResult:
         """Turn what the function returned into the result; see `messages`."""
         try:
-            result = messages(value)
+            result = build_messages(value)
         except TypeError as error:
             raise TypeError(f"prompt {self.key!r}: {error}") from error
         if result.description is None and self.item.description is not None:
@@ -96,7 +96,7 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
         return result
 
 
-def prompt(
+def build_prompt(
     function: Callable[..., object], *, signature: Signature, **details: Unpack[PromptDetails]
 ) -> PromptEntry:
     """Make the entry for a function that fills in a prompt.
@@ -114,9 +114,9 @@ def prompt(
         "description": signature.description,
         **check_details("prompt()", details, PromptDetails),
     }
-    scopes = words(listed.pop("scopes", ()))
+    scopes = parse_scopes(listed.pop("scopes", ()))
     listed.pop("replace", None)
-    check_name(listed["name"], f"the prompt at {place_of(function)}")
+    check_name(listed["name"], f"the prompt at {source_location(function)}")
     arguments = [
         PromptArgument(
             name=parameter.name, description=parameter.description, required=parameter.required
@@ -127,7 +127,7 @@ def prompt(
     return PromptEntry(function=function, signature=signature, item=item, scopes=scopes)
 
 
-def unknown(name: str) -> InvalidParams:
+def unknown_prompt(name: str) -> InvalidParams:
     """Make the error for a prompt that does not exist."""  # prompts.errors.codes
     shown = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
     return InvalidParams(f"unknown prompt {shown!r}", data={"name": name})
@@ -141,7 +141,7 @@ def _arguments(names: Iterable[str]) -> str:
 # -- what a function returned
 
 
-def messages(value: object) -> GetPromptResult:
+def build_messages(value: object) -> GetPromptResult:
     """Turn what a prompt's function returned into the result of getting it.
 
     Text and content blocks are said by the user. A pair of role and content is a message by that

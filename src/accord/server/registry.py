@@ -12,7 +12,7 @@ import msgspec
 
 from accord.errors import RegistrationError
 
-__all__ = ["Keyed", "Numbered", "Registry", "Snapshot", "place_of"]
+__all__ = ["Keyed", "Numbered", "Registry", "Snapshot", "source_location"]
 
 
 class Keyed(Protocol):
@@ -206,10 +206,10 @@ class Registry(Generic[Entry]):
 
 
 def _place(entry: object) -> str:
-    return place_of(getattr(entry, "function", entry))
+    return source_location(getattr(entry, "function", entry))
 
 
-def place_of(thing: object) -> str:
+def source_location(thing: object) -> str:
     """Say where a function stands in the source, as well as can be told.
 
     >>> place_of(len)

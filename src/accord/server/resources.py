@@ -16,9 +16,9 @@ from accord.json_schema.reader import admits
 from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
-from accord.server.access import words
+from accord.server.access import parse_scopes
 from accord.server.media import BINARY, JSON, PLAIN, Audio, Image, guess_mime_type, is_textual
-from accord.server.registry import Registry, Snapshot, place_of
+from accord.server.registry import Registry, Snapshot, source_location
 from accord.server.schema import conversion
 from accord.server.schema.signature import Bound, Parameter, Signature
 from accord.server.settings import check_details
@@ -189,7 +189,7 @@ def path_escape(value: str, *, spans_segments: bool, may_be_absolute: bool = Fal
 Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
 
 
-def resource(
+def build_resource(
     uri: str,
     function: Callable[..., object],
     *,
@@ -217,7 +217,7 @@ def resource(
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
     listed: JsonObject = {"description": signature.description, **details}
-    scopes = words(listed.pop("scopes", ()))
+    scopes = parse_scopes(listed.pop("scopes", ()))
     listed.pop("replace", None)
     allow_path_escapes = listed.pop("allow_path_escapes", False)
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
@@ -257,7 +257,7 @@ def _check_fixed(uri: str, function: Callable[..., object], signature: Signature
     if needed:
         variables = "".join(f"{{{name}}}" for name in needed)
         raise RegistrationError(
-            f"resource {uri!r} has no variables, but its function at {place_of(function)} needs "
+            f"resource {uri!r} has no variables, but its function at {source_location(function)} needs "
             f"{_listed(needed)}; write a template such as '{uri}/{variables}', or give defaults"
         )
 
@@ -291,7 +291,7 @@ def _check_template(
         faults.append(f"{_listed(optional)} optional in the template but without a default")
     if faults:
         raise RegistrationError(
-            f"resource {template.text!r} does not fit its function at {place_of(function)}: "
+            f"resource {template.text!r} does not fit its function at {source_location(function)}: "
             + "; ".join(faults)
         )
 
@@ -397,7 +397,9 @@ _SHOWN: Final = 200
 # -- what a reader returned
 
 
-def contents(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> ReadResourceResult:
+def build_contents(
+    entry: ResourceEntry | TemplateEntry, uri: str, value: object
+) -> ReadResourceResult:
     """Turn what a reader returned into the result of reading.
 
     Text and bytes are taken as they are, contents are completed by the URI and a MIME type, and any

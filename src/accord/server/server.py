@@ -25,20 +25,20 @@ from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.forks import end_children_of
 from accord.runtime.watchdog import Watchdog
-from accord.server.access import Access, ActingServer, words
+from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.http import HttpSettings
 from accord.server.listing import PAGE_SIZE, Listing
-from accord.server.prompts import PromptDetails, PromptEntry, prompt
-from accord.server.registry import Registry, place_of
+from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
+from accord.server.registry import Registry, source_location
 from accord.server.resources import (
     Found,
     ResourceDetails,
     ResourceEntry,
     Resources,
     TemplateEntry,
-    resource,
+    build_resource,
 )
 from accord.server.schema import results, signature
 from accord.server.session import Session
@@ -179,7 +179,9 @@ class Server(Generic[State]):
             function, context_type=Context, written_schema=details.get("input_schema")
         )
         returns = results.inspect(function)
-        name = check_name(details.get("name", found.name), f"the tool at {place_of(function)}")
+        name = check_name(
+            details.get("name", found.name), f"the tool at {source_location(function)}"
+        )
         description = details.get("description") or found.description
         tool = Tool(
             name=name,
@@ -197,7 +199,7 @@ class Server(Generic[State]):
         timeout = details.get("timeout")
         if timeout is not None and timeout <= 0:
             raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
-        scopes = words(details.get("scopes", ()))
+        scopes = parse_scopes(details.get("scopes", ()))
         entry = ToolEntry(tool, function, found, returns, inline, timeout, scopes)
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)
@@ -225,7 +227,7 @@ class Server(Generic[State]):
             RegistrationError: the URI does not fit the function, or it is taken.
         """
         found = signature.inspect(function, context_type=Context)
-        entry = resource(uri, function, signature=found, **details)
+        entry = build_resource(uri, function, signature=found, **details)
         self.resource_entries.add(entry, replace=details.get("replace", False))
         return entry
 
@@ -258,7 +260,7 @@ class Server(Generic[State]):
             RegistrationError: its signature does not fit, or the name is taken.
         """
         found = signature.inspect(function, context_type=Context)
-        entry = prompt(function, signature=found, **details)
+        entry = build_prompt(function, signature=found, **details)
         return self.prompt_entries.add(entry, replace=details.get("replace", False))
 
     def add_file(

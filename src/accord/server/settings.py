@@ -72,7 +72,7 @@ class ToolDetails(TypedDict, total=False):
     replace: bool
 
 
-class Protection(Protocol):
+class ServerProtection(Protocol):
     """What protects a server over HTTP, such as `accord.auth.Protected`."""
 
     @property
@@ -102,7 +102,7 @@ class ServerSettings(TypedDict, total=False):
         debug: whether callers see the text of unexpected exceptions.
     """
 
-    auth: Protection
+    auth: ServerProtection
     policy: Policy
     principal: Principal
     step_up: bool

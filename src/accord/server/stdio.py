@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from accord.bindings.lines import LineTooLong
 from accord.runtime import forks
 from accord.runtime.main_task import run_to_end
-from accord.server.threads import finished, is_working
+from accord.server.threads import is_working, wait_until_idle
 from accord.transports.ending import Stop, exit_at_once, leave_threads
 from accord.transports.stdio import StdioConnection, claim
 
@@ -68,5 +68,5 @@ async def serve(server: "Server[Any]", stop: Stop) -> None:
             await stop.unless_signalled(session.dispatcher.drained(), stop.left * 3 / 4)
         session.close()
         await session.dispatcher.drained(stop.left)
-        await finished(stop.left)
+        await wait_until_idle(stop.left)
         connection.finish(max(stop.left, 0.1))

@@ -19,7 +19,15 @@ from typing import Any, Final, Protocol, TypeVar
 from accord.errors import InternalError
 from accord.runtime import forks
 
-__all__ = ["THREADS", "THREAD_WAIT", "OutOfTime", "Workers", "finished", "in_thread", "is_working"]
+__all__ = [
+    "THREADS",
+    "THREAD_WAIT",
+    "OutOfTime",
+    "Workers",
+    "wait_until_idle",
+    "run_in_thread",
+    "is_working",
+]
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -49,7 +57,7 @@ class OutOfTime(TimeoutError):
     """The time for some work ran out, as opposed to a time-out within the work."""
 
 
-class Flow(Protocol):
+class FlowControl(Protocol):
     """How well the client reads, for which the work is done."""
 
     @property
@@ -75,7 +83,7 @@ def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
 class _Job:
     """Work in a thread, which knows the thread it runs in as long as it runs."""
 
-    def __init__(self, work: Callable[[], object], name: str, flow: Flow | None) -> None:
+    def __init__(self, work: Callable[[], object], name: str, flow: FlowControl | None) -> None:
         self.name = name
         self.flow = flow
         self.state = _QUEUED
@@ -352,13 +360,13 @@ def _work(owner: "weakref.ref[Workers]", queue: "SimpleQueue[_Job | None]") -> N
     queue.put(None)  # for the others
 
 
-async def in_thread(
+async def run_in_thread(
     workers: Workers,
     work: Callable[[], Value],
     *,
     timeout: float | None = None,
     name: str = "a function",
-    flow: Flow | None = None,
+    flow: FlowControl | None = None,
 ) -> Value:
     """Run work in a thread and wait for it.
 
@@ -412,7 +420,7 @@ def is_working() -> bool:
     return bool(_running)
 
 
-async def finished(timeout: float) -> bool:
+async def wait_until_idle(timeout: float) -> bool:
     """Wait until no work goes on; returns whether that came about in time."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout

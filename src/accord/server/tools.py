@@ -15,7 +15,7 @@ from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import Bound, Signature
-from accord.server.threads import OutOfTime, in_thread
+from accord.server.threads import OutOfTime, run_in_thread
 from accord.types import CallToolResult, TextContent, Tool
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ToolEntry(msgspec.Struct):
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
 
         try:
-            value = await in_thread(
+            value = await run_in_thread(
                 session.server.threads,
                 lambda: variables.run(work),
                 timeout=self.timeout,
