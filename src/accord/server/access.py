@@ -1,8 +1,8 @@
-"""Who may use what: one decision for lists and for calls.
+"""Access of principals to tools, resources and prompts, decided alike for lists and calls.
 
-An entry may need scopes, and a policy of the author's may look at anything. What either denies is
-neither listed nor found. Whoever lacks nothing but scopes is told which, unless that is switched
-off: clients can then ask for them.
+An entry may need scopes, and the author's policy may decide by anything else. Entries that either
+denies are neither listed nor found. A caller that lacks nothing but scopes gets an error that names
+them, unless that is switched off, so that a client can ask for them.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from accord.server.session import Session
     from accord.transports.memory import MemoryWire
 
-__all__ = ["Access", "ActingServer", "Policy", "Scoped", "parse_scopes"]
-
 
 class Scoped(Protocol):
-    """What a policy can look at: a tool, resource, template or prompt as it was registered."""
+    """A registered tool, resource, template or prompt, as a policy sees it."""
 
     @property
     def key(self) -> str:
@@ -32,45 +30,45 @@ class Scoped(Protocol):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What a token must allow."""
+        """The scopes that a token must have."""
 
 
 Policy: TypeAlias = Callable[[Principal | None, Any], bool]
-"""Says whether somebody may use an entry, beside the scopes; None is nobody in particular."""
+"""Says whether a principal may use an entry, beside its scopes; None is a caller without token."""
 
 
 class Access:
-    """Decides who may use what.
+    """Decides which entries a principal may use.
 
     Args:
         policy: the author's, beside scopes.
-        step_up: whether somebody who lacks scopes is told which.
+        step_up: whether the error for missing scopes names them.
     """
 
     def __init__(self, policy: Policy | None = None, *, step_up: bool = True) -> None:
         self.policy = policy
         self.step_up = step_up
-        self._limited: dict[str, tuple[Snapshot[Any], bool]] = {}
+        self._needs_scopes: dict[str, tuple[Snapshot[Any], bool]] = {}
 
     def allows(self, principal: Principal | None, entry: Scoped) -> bool:
-        """Whether somebody may use an entry."""
-        return not _missing(principal, entry) and self._admits(principal, entry)
+        """Whether a principal may use an entry."""
+        return not _missing_scopes(principal, entry) and self._policy_allows(principal, entry)
 
-    def _admits(self, principal: Principal | None, entry: Scoped) -> bool:
+    def _policy_allows(self, principal: Principal | None, entry: Scoped) -> bool:
         return self.policy is None or bool(self.policy(principal, entry))
 
     def admits(self, session: "Session", exchange: Exchange, entry: Scoped) -> bool:
         """Whether a request may use an entry.
 
         Raises:
-            InvalidParams: all it lacks are scopes, which are named.
+            InvalidParams: only scopes are missing; the message names them.
         """
         if not entry.scopes and self.policy is None:
             return True
         principal = session.principal_of(exchange)
-        if not self._admits(principal, entry):
+        if not self._policy_allows(principal, entry):
             return False
-        if not _missing(principal, entry):
+        if not _missing_scopes(principal, entry):
             return True
         if not self.step_up:
             return False
@@ -84,27 +82,27 @@ class Access:
     def view(
         self, session: "Session", exchange: Exchange, registry: "Registry[Any]"
     ) -> Callable[[Any], bool] | None:
-        """Return what says which entries of a registry a request may see; None where all are."""
-        if self.policy is None and not self._is_limited(registry):
+        """Return a filter of the entries that a request may see; None if it may see all."""
+        if self.policy is None and not self._has_scopes(registry):
             return None
         principal = session.principal_of(exchange)
         return lambda entry: self.allows(principal, entry)
 
-    def _is_limited(self, registry: "Registry[Any]") -> bool:
+    def _has_scopes(self, registry: "Registry[Any]") -> bool:
         snapshot = registry.snapshot()
-        known = self._limited.get(registry.kind)
+        known = self._needs_scopes.get(registry.kind)
         if known is None or known[0] is not snapshot:
             found = any(entry.scopes for _, entry in snapshot.entries)
-            self._limited[registry.kind] = known = (snapshot, found)
+            self._needs_scopes[registry.kind] = known = (snapshot, found)
         return known[1]
 
 
-def _missing(principal: Principal | None, entry: Scoped) -> frozenset[str]:
+def _missing_scopes(principal: Principal | None, entry: Scoped) -> frozenset[str]:
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 
 def parse_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """Return scopes, given one by one or as one text."""
+    """Return a set of scopes, given as a collection or as one text with spaces."""
     return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
 
 
@@ -122,7 +120,7 @@ class ActingServer:
             yield state
 
     def session(self, write: Write, state: object = None) -> "Session":
-        """Begin to serve the principal."""
+        """Open a session of the principal."""
         session = self._server.session(write, state)
         session.principal = self._principal
         return session

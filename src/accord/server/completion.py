@@ -1,6 +1,6 @@
-"""Completion: who suggests values for an argument of a prompt or a variable of a template.
+"""Completion of the arguments of prompts and of the variables of resource templates.
 
-Completers are called elsewhere. Parameters whose type has few values complete by themselves.
+Parameters with a type of few values, such as an `Enum`, need no completer.
 """
 
 import inspect
@@ -16,14 +16,12 @@ from accord.server.resources import Resources, TemplateEntry
 from accord.server.schema.signature import Signature
 from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
 
-__all__ = ["Completer", "Completions", "Source", "match_values", "trim", "unknown_reference"]
-
 Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
-"""Called with what was typed and the arguments known already; returns, or is a coroutine for, a
-list of texts or a `Completion`."""
+"""Called with the typed text and the arguments filled in so far; returns a list of texts or a
+`Completion`, or a coroutine for one."""
 
 Source: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
-"""Where suggestions come from: a completer, one that needs only what was typed, or the values."""
+"""Where suggestions come from: a completer, a function of the typed text alone, or the values."""
 
 _Entry: TypeAlias = PromptEntry | TemplateEntry
 
@@ -48,11 +46,11 @@ class Completions:
         Args:
             name: the prompt, which must be registered.
             argument: one of its arguments.
-            source: a function of what was typed and, if it wants, of the arguments known already;
-                or the values themselves: texts, an `Enum` or a `Literal`.
+            source: a function of the typed text and, if it takes two parameters, of the arguments
+                filled in so far; or the values themselves: texts, an `Enum` or a `Literal`.
 
         Raises:
-            RegistrationError: the prompt or the argument does not exist, or the source is none.
+            RegistrationError: the prompt or the argument does not exist, or the source is invalid.
         """
         if name not in self._prompts:
             raise RegistrationError(f"prompt {name!r} has no completion: it is not registered yet")
@@ -78,7 +76,7 @@ class Completions:
         self._completers[kind, key, argument] = _completer(source)
 
     def find(self, ref: PromptReference | ResourceTemplateReference, argument: str) -> Completer:
-        """Find who completes an argument; where nobody does, nothing is suggested.
+        """Return the completer of an argument; an argument without one gets no suggestions.
 
         Raises:
             InvalidParams: the reference or the argument does not exist.
@@ -93,10 +91,10 @@ class Completions:
         return registered or _static(_choices(entry.signature, argument))
 
     def entry_of(self, ref: PromptReference | ResourceTemplateReference) -> _Entry:
-        """Return what a reference names.
+        """Return the prompt or template that a reference names.
 
         Raises:
-            InvalidParams: that does not exist.
+            InvalidParams: it does not exist.
         """
         return (
             self._prompt(ref.name) if isinstance(ref, PromptReference) else self._template(ref.uri)
@@ -120,7 +118,7 @@ class Completions:
 
 
 def unknown_reference(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
-    """Make the error for a reference that names nothing."""
+    """Return the error for a reference to a prompt or template that does not exist."""
     if isinstance(ref, PromptReference):
         return prompts.unknown_prompt(ref.name)
     return _unknown_template(ref.uri)
@@ -153,18 +151,18 @@ def _completer(source: Source) -> Completer:
 
 
 def _with_context(function: Callable[..., object]) -> Completer:
-    """Let a function that needs only what was typed have just that."""
+    """Adapt a function that takes only the typed text."""
     try:
         parameters = inspect.signature(function)
-    except ValueError:  # built in, and silent about its parameters
+    except ValueError:  # a built-in function without a signature
         return function
     if _takes(parameters, 2):
         return function
     if _takes(parameters, 1):
         return lambda value, context: function(value)
     raise RegistrationError(
-        f"the completer at {source_location(function)} cannot be called with what was typed and the "
-        "arguments known already"
+        f"the completer at {source_location(function)} cannot be called with the typed text and "
+        "the arguments filled in so far"
     )
 
 
@@ -186,7 +184,7 @@ def _choices(signature: Signature, argument: str) -> list[str]:
 
 
 def _values(schema: JsonObject) -> list[str]:
-    """List what a schema allows, where it names every value; null cannot be typed."""
+    """List the values that a schema names; null cannot be typed."""
     if "anyOf" in schema:
         return [value for member in schema["anyOf"] for value in _values(member)]
     if schema.get("type") == "boolean":
@@ -198,7 +196,7 @@ def _values(schema: JsonObject) -> list[str]:
 
 
 def match_values(values: Iterable[str], typed: str) -> list[str]:
-    """Return the values that fit what was typed: first those that begin with it, in any case.
+    """Return the values that contain the typed text, those that begin with it first.
 
     >>> matching(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")
     ['Berlin', 'Bern', 'Bamberg', 'Nuremberg']

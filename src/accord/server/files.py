@@ -36,8 +36,6 @@ from accord.server.schema import signature
 from accord.server.settings import check_details
 from accord.types import Resource, ResourceContents
 
-__all__ = ["MAX_BYTES", "MAX_FILES", "DirectoryResource", "FileResource", "split_safe_path"]
-
 # As base64 this just fits into the 16 MiB that peers accept as one message.
 MAX_BYTES: Final = 10 * 1024 * 1024
 MAX_FILES: Final = 1000

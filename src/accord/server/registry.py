@@ -1,7 +1,6 @@
-"""What a server offers, by name or URI: looked up by every call, changed at any time.
+"""Registries of tools, resources and prompts by name or URI, which may change at any time.
 
-A registry knows neither what its entries are for nor whom to tell of a change; whoever wants to
-know sets `changed`.
+A registry calls `changed` after each change; the server notifies its clients there.
 """
 
 import threading
@@ -12,11 +11,9 @@ import msgspec
 
 from accord.errors import RegistrationError
 
-__all__ = ["Keyed", "Numbered", "Registry", "Snapshot", "source_location"]
-
 
 class Keyed(Protocol):
-    """What an entry must have: the name or URI it is found by."""
+    """An entry with the name or URI by which it is found."""
 
     @property
     def key(self) -> str: ...
@@ -39,7 +36,7 @@ class Snapshot(NamedTuple, Generic[Entry]):
     entries: tuple[Numbered[Entry], ...]
 
 
-class _Slot(msgspec.Struct, Generic[Entry]):
+class _Registration(msgspec.Struct, Generic[Entry]):
     number: int
     entry: Entry
     enabled: bool = True
@@ -62,12 +59,12 @@ class Registry(Generic[Entry]):
         self.changed = changed
         self.generation = 0
         self._lock = threading.Lock()
-        self._slots: dict[str, _Slot[Entry]] = {}
+        self._registrations: dict[str, _Registration[Entry]] = {}
         self._enabled: dict[str, Entry] = {}
         self._last_number = 0
         self._snapshot: Snapshot[Entry] | None = Snapshot(0, ())
 
-    # -- looking
+    # -- reading
 
     def get(self, key: str) -> Entry | None:
         """Return the enabled entry with this key."""
@@ -77,10 +74,10 @@ class Registry(Generic[Entry]):
         """Tell whether an entry is found and listed.
 
         Raises:
-            KeyError: there is no such entry.
+            KeyError: the entry does not exist.
         """
         with self._lock:
-            return self._slot(key).enabled
+            return self._registration(key).enabled
 
     def snapshot(self) -> Snapshot[Entry]:
         """Return the enabled entries; the same object until the next visible change."""
@@ -89,17 +86,19 @@ class Registry(Generic[Entry]):
             return snapshot
         with self._lock:
             entries = tuple(
-                Numbered(slot.number, slot.entry) for slot in self._slots.values() if slot.enabled
+                Numbered(slot.number, slot.entry)
+                for slot in self._registrations.values()
+                if slot.enabled
             )
             self._snapshot = snapshot = Snapshot(self.generation, entries)
         return snapshot
 
     def __contains__(self, key: object) -> bool:
         """Tell whether a key is taken, by an enabled entry or a disabled one."""
-        return key in self._slots
+        return key in self._registrations
 
     def __iter__(self) -> Iterator[Entry]:
-        """Go through the entries that are enabled now, whatever changes meanwhile."""
+        """Iterate over the entries that are enabled now; later changes do not matter."""
         return (entry for _, entry in self.snapshot().entries)
 
     def __len__(self) -> int:
@@ -120,14 +119,14 @@ class Registry(Generic[Entry]):
         """
         key = entry.key
         with self._lock:
-            slot = self._slots.get(key)
+            slot = self._registrations.get(key)
             if slot is None:
                 self._last_number += 1
-                self._slots[key] = slot = _Slot(self._last_number, entry)
+                self._registrations[key] = slot = _Registration(self._last_number, entry)
             elif replace:
                 slot.entry = entry
             else:
-                raise RegistrationError(self._taken(key, entry, slot.entry))
+                raise RegistrationError(self._conflict(key, entry, slot.entry))
             if not slot.enabled:
                 return entry
             self._enabled[key] = entry
@@ -136,14 +135,14 @@ class Registry(Generic[Entry]):
         return entry
 
     def remove(self, key: str) -> Entry:
-        """Take an entry out, so that its key is free.
+        """Remove an entry; its key can be used again.
 
         Raises:
-            KeyError: there is no such entry.
+            KeyError: the entry does not exist.
         """
         with self._lock:
-            slot = self._slot(key)
-            del self._slots[key]
+            slot = self._registration(key)
+            del self._registrations[key]
             if not slot.enabled:
                 return slot.entry
             del self._enabled[key]
@@ -152,7 +151,7 @@ class Registry(Generic[Entry]):
         return slot.entry
 
     def enable(self, *keys: str) -> None:
-        """Let entries be found and listed again, at their old place.
+        """Let entries be found and listed again, at their old position.
 
         Raises:
             KeyError: one of them does not exist; nothing was changed.
@@ -169,7 +168,7 @@ class Registry(Generic[Entry]):
 
     def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
         with self._lock:
-            slots = {key: self._slot(key) for key in keys}
+            slots = {key: self._registration(key) for key in keys}
             slots = {key: slot for key, slot in slots.items() if slot.enabled is not enabled}
             if not slots:
                 return
@@ -182,9 +181,9 @@ class Registry(Generic[Entry]):
             self._advance()
         self._announce()
 
-    def _slot(self, key: str) -> _Slot[Entry]:
+    def _registration(self, key: str) -> _Registration[Entry]:
         try:
-            return self._slots[key]
+            return self._registrations[key]
         except KeyError:
             raise KeyError(f"no {self.kind} is registered as {key!r}") from None
 
@@ -193,24 +192,24 @@ class Registry(Generic[Entry]):
         self._snapshot = None
 
     def _announce(self) -> None:
-        """Call the hook without the lock, so that it may look at the registry."""
+        """Call the hook without holding the lock, so that it may read the registry."""
         if self.changed is not None:
             self.changed()
 
-    def _taken(self, key: str, new: Entry, old: Entry) -> str:
-        called = "URI" if self.kind.startswith("resource") else "name"
+    def _conflict(self, key: str, new: Entry, old: Entry) -> str:
+        noun = "URI" if self.kind.startswith("resource") else "name"
         return (
-            f"{self.kind} {key!r} is registered twice: at {_place(old)} and at {_place(new)}; "
-            f"give one of them another {called}, or say replace=True"
+            f"{self.kind} {key!r} is registered twice: at {_location(old)} and at "
+            f"{_location(new)}; give one of them another {noun}, or say replace=True"
         )
 
 
-def _place(entry: object) -> str:
+def _location(entry: object) -> str:
     return source_location(getattr(entry, "function", entry))
 
 
 def source_location(thing: object) -> str:
-    """Say where a function stands in the source, as well as can be told.
+    """Return where a function is defined: file and line, or else its qualified name.
 
     >>> place_of(len)
     'builtins.len'
@@ -224,7 +223,7 @@ def source_location(thing: object) -> str:
 
 
 def _innermost(thing: object) -> object:
-    """Look behind decorators, partials and methods, as far as anybody nests them."""
+    """Return the function behind decorators, partials and methods."""
     for _ in range(32):
         for link in ("__wrapped__", "func", "__func__"):
             if hasattr(thing, link):

@@ -503,13 +503,3 @@ def _served(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
         if each not in _SERVED:
             raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
     return tuple(each for each in _SERVED if each in asked)
-
-
-__all__ = [
-    "Lifespan",
-    "Middleware",
-    "Proceed",
-    "Server",
-    "ServerSettings",
-    "ToolDetails",
-]

@@ -1,4 +1,4 @@
-"""What an author may say of a server and of its tools."""
+"""The keywords of `Server()`, and of its tools, resources and prompts, with their checks."""
 
 import logging
 import re
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
 
     Hints: TypeAlias = ToolAnnotations | JsonObject
 else:
-    # What a dictionary is read into.
+    # A dictionary is converted to this.
     Hints = ToolAnnotations
 
 log = logging.getLogger("accord.server")
 
-# tools.name.charset: what 2025-11-25 recommends and hosts insist on.
+# tools.name.charset: recommended by 2025-11-25, and required by hosts.
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 Details = TypeVar("Details", bound=Mapping[str, object])
 
 
 class ToolDetails(TypedDict, total=False):
-    """What an author may say about a tool; the rest is read from the function.
+    """Details of a tool; the rest is read from the function.
 
     Attributes:
-        name: what it is called by; the name of the function by default.
-        title: a name for people.
+        name: its name; that of the function by default.
+        title: its name for people.
         description: what it does; the docstring by default.
         annotations: hints such as `read_only_hint`.
-        icons: pictures that stand for it.
+        icons: pictures for it.
         meta: the `_meta` member of its entry.
-        input_schema: a JSON Schema of the arguments, listed as it is and enforced, in place of the
-            one made from the parameters. `**rest` takes what has no parameter of its own. Needs
-            the extra `schema`.
+        input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
+            the one made from the parameters. `**rest` takes arguments without a parameter of their
+            own. Needs the extra `schema`.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
-        scopes: what a token must hold for the tool to be seen and called.
-        replace: whether it takes the place of a tool with the same name.
+        scopes: what a token must have for the tool to be listed and called.
+        replace: whether it replaces a tool with the same name.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ToolDetails(TypedDict, total=False):
 
 
 class ServerProtection(Protocol):
-    """What protects a server over HTTP, such as `accord.auth.Protected`."""
+    """Protects a server over HTTP, such as `accord.auth.Protected`."""
 
     @property
     def guard(self) -> Callable[..., Any]:
@@ -81,24 +81,24 @@ class ServerProtection(Protocol):
 
 
 class ServerSettings(TypedDict, total=False):
-    """How a server works, apart from what it offers.
+    """Settings of a server.
 
     Attributes:
         auth: protects it over HTTP, such as `accord.auth.Protected`.
-        policy: says who may use what, beside scopes: called with the principal and the entry.
-        principal: who calls over stdio and in memory, where nobody brings a token.
-        step_up: whether callers that lack scopes are told which.
-        revisions: those it speaks, all by default.
+        policy: called with the principal and an entry; says whether it may be used, beside scopes.
+        principal: the caller over stdio and in memory, where there are no tokens.
+        step_up: whether the error for missing scopes names them.
+        revisions: the protocol revisions it speaks, all by default.
         middleware: around every request, the first outermost.
-        page_size: how many entries a page of a list has.
-        limits: what one message may cost.
+        page_size: how many entries a page of a list has at most.
+        limits: size and depth of one message.
         in_flight: how many requests of one client may be under way.
-        threads: how many sync functions may run at once; those whose calls were cancelled do not
-            count, up to 128 of them.
-        thread_wait: seconds that a call waits for a thread while none comes free; then it is
-            answered with an error that names the functions that hold them.
-        ask_timeout: seconds to wait for what is asked of the client.
-        log_level: what a client is sent before it asks for a level.
+        threads: how many sync functions may run at once; up to 128 whose calls were cancelled do
+            not count.
+        thread_wait: seconds that a call waits for a thread; then it fails with an error that names
+            the functions that hold the threads.
+        ask_timeout: seconds to wait for the client's answer to a request.
+        log_level: the level of logs that a client gets before it asks for one.
         debug: whether callers see the text of unexpected exceptions.
     """
 
@@ -119,11 +119,11 @@ class ServerSettings(TypedDict, total=False):
 
 
 def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None:
-    """Refuse settings that nobody would notice to be wrong before the first client comes.
+    """Refuse invalid settings when the server is made, rather than at the first request.
 
     Raises:
-        TypeError: there is no such setting.
-        RegistrationError: a value cannot be right.
+        TypeError: a setting does not exist.
+        RegistrationError: a value is invalid.
     """
     _refuse_settings_of_run(settings)
     refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *ServerSettings.__annotations__))
@@ -161,7 +161,7 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
 
 
 def check_texts(**texts: object) -> None:
-    """Refuse what a server says of itself unless it is text or, except for the name, None.
+    """Refuse names and descriptions that are not text; all but the name may be None.
 
     Raises:
         RegistrationError: one of them is something else.
@@ -171,37 +171,37 @@ def check_texts(**texts: object) -> None:
             raise RegistrationError(f"{name} is {text!r}, expected text")
 
 
-# -- what an author says of a tool, resource or prompt
+# -- details of tools, resources and prompts
 
 
 def check_details(call: str, given: Details, kind: type[Details]) -> Details:
-    """Return what was said; None says nothing, and an object may be given as a dictionary.
+    """Return the details without those that are None, with dictionaries converted to objects.
 
     Raises:
-        TypeError: there is no such keyword.
+        TypeError: a keyword does not exist.
         RegistrationError: a value is of the wrong type.
     """
     refuse_unknown(call, given, kind.__annotations__)
-    said = {name: value for name, value in given.items() if value is not None}
+    present = {name: value for name, value in given.items() if value is not None}
     try:
-        read = msgspec.convert(said, kind)
+        read = msgspec.convert(present, kind)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        where = place.rstrip("`") or "its keywords"
+        text, _, path = str(error).partition(" - at `$.")
+        where = path.rstrip("`") or "its keywords"
         text = text[:1].lower() + text[1:].replace("`", "")
         raise RegistrationError(f"{call}: {where}: {text}") from None
     for name, value in read.items():
-        given_value = said[name]
+        given_value = present[name]
         if isinstance(value, msgspec.Struct) and isinstance(given_value, dict):
             refuse_unknown(f"{call}: {name}", given_value, type(value).__struct_encode_fields__)
     return read
 
 
 def check_name(name: str, where: str) -> str:
-    """Return a name that can be called.
+    """Return a name that clients can use.
 
     Raises:
-        RegistrationError: there is none.
+        RegistrationError: the name is empty, or that of a lambda.
     """
     if not name or name == "<lambda>":
         raise RegistrationError(f"{where} has no name; give name=...")
@@ -209,7 +209,7 @@ def check_name(name: str, where: str) -> str:
 
 
 def warn_about_tool(name: str, description: str | None) -> None:
-    """Log what hosts refuse in a tool, or what leaves a model without help."""
+    """Warn about a name that hosts refuse, or a missing description."""
     if _HOST_NAME.fullmatch(name) is None:
         log.warning(
             "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name

@@ -1,4 +1,4 @@
-"""Tools: from a call on the wire to a function and back."""
+"""Tools: from a request to a call of the function, and back to a result."""
 
 import asyncio
 import contextvars
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.server")
 
-# What stops a task rather than failing in it; the dispatcher tells a real stop from a raised one.
+# These stop a task and are not failures of the tool; the dispatcher handles them.
 _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
@@ -44,18 +44,18 @@ class ToolEntry(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """What the tool is called by."""
+        """The name of the tool."""
         return self.tool.name
 
     @property
     def item(self) -> Tool:
-        """What is listed."""
+        """The description that clients see."""
         return self.tool
 
     def call(
         self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
     ) -> "CallToolResult | Awaitable[CallToolResult]":
-        """Call the tool: returns its result, or a coroutine where it takes time."""
+        """Call the tool; return its result, or a coroutine for it."""
         context = session.context(exchange)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
@@ -70,7 +70,7 @@ class ToolEntry(msgspec.Struct):
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
         except BaseException as error:
-            return self._failed(error, context)
+            return self._failure_of(error, context)
         finally:
             current.reset(token)
 
@@ -80,12 +80,12 @@ class ToolEntry(msgspec.Struct):
             if self.timeout is None:
                 value = await self.signature.call(self.function, bound, context)
             else:
-                value = await self._within_time(self.signature.call(self.function, bound, context))
+                value = await self._wait_for(self.signature.call(self.function, bound, context))
             return self.returns.convert(value)
         except BaseException as error:
-            return self._failed(error, context)
+            return self._failure_of(error, context)
 
-    async def _within_time(self, work: Awaitable[object]) -> object:
+    async def _wait_for(self, work: Awaitable[object]) -> object:
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
@@ -104,7 +104,7 @@ class ToolEntry(msgspec.Struct):
 
         def work() -> CallToolResult | Awaitable[object]:
             value = self.signature.call(self.function, bound, context)
-            # Here, since a large result takes its time; on the loop all others would wait.
+            # In the thread, since converting a large result would block the loop.
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
 
         try:
@@ -118,19 +118,19 @@ class ToolEntry(msgspec.Struct):
             if not isinstance(value, Awaitable):
                 return value
             # A plain function may return a coroutine.
-            return self.returns.convert(await self._within_time(value))
+            return self.returns.convert(await self._wait_for(value))
         except BaseException as error:
             if isinstance(error, OutOfTime):
                 context._cancel()
-            return self._failed(error, context)
+            return self._failure_of(error, context)
         finally:
             session.untrack(exchange)
 
-    def _failed(self, error: BaseException, context: Context[object]) -> CallToolResult:
+    def _failure_of(self, error: BaseException, context: Context[object]) -> CallToolResult:
         if isinstance(error, _STOPS):
             raise error
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            # A group of tasks says nothing more of the one among them that failed.
+            # The exception within says more than the group around it.
             error = error.exceptions[0]
         if isinstance(error, ToolError):
             return failure(str(error))
@@ -138,7 +138,7 @@ class ToolEntry(msgspec.Struct):
             return failure(error.message)
         if isinstance(error, RequestError):
             if error.is_received and not isinstance(error, UrlElicitationRequired):
-                # The tool did not get what it asked for: no fault of the call of the tool.
+                # A request of the tool failed; the call itself was right.
                 return failure(f"tool {self.key} failed: {error.message}")
             raise error
         if isinstance(error, OutOfTime):
@@ -153,7 +153,7 @@ class ToolEntry(msgspec.Struct):
 
 
 def failure(text: str) -> CallToolResult:
-    """Make a result that tells the model what went wrong, whatever stands in the text."""
+    """Return an error result with this text; half characters in it are escaped."""
     if not text.isascii():
         text = text.encode(errors="backslashreplace").decode()
     return CallToolResult([TextContent(text)], is_error=True)

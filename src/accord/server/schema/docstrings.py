@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Docstring", "parse"]
-
 _PARAMETERS: Final = frozenset(
     {
         "args",
