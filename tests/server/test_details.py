@@ -103,7 +103,7 @@ def test_a_resource_without_a_uri_is_refused_where_it_is_decorated() -> None:
     reader: Any = add
     with pytest.raises(RegistrationError, match="resource needs a URI"):
         Server("desk").resource(reader)
-    with pytest.raises(RegistrationError, match="a resource has a URI first"):
+    with pytest.raises(RegistrationError, match="the first argument of resource\(\) is a URI"):
         Server("desk").add_resource(reader, add)
 
 

@@ -598,7 +598,7 @@ def test_a_folder_needs_a_template_with_a_path(root: Path, uri: str, why: str) -
 def test_a_folder_must_exist(root: Path) -> None:
     with pytest.raises(RegistrationError, match="No such file"):
         DirectoryResource(root / "gone")
-    with pytest.raises(RegistrationError, match="is no folder"):
+    with pytest.raises(RegistrationError, match="is not a folder"):
         DirectoryResource(root / "a.txt")
 
 
@@ -658,7 +658,7 @@ def test_a_file_named_relative_to_here_is_found_from_anywhere(
 @pytest.mark.requirement("resources.file.sanitise-paths")
 def test_a_file_that_is_a_link_may_not_lead_out_of_its_folder(root: Path) -> None:
     link(root / "docs" / "l", "../a.txt")
-    with pytest.raises(RegistrationError, match="is no regular file below"):
+    with pytest.raises(RegistrationError, match="is not a regular file below"):
         FileResource(root / "docs" / "l", "x://l")
     assert FileResource(root / "docs" / "l", "x://l", root=root).read().text == "a"
     link(root / "m", "a.txt")

@@ -171,7 +171,7 @@ def test_anything_callable_can_read(function: Callable[..., Any], name: str) -> 
     "uri", ["", "today", "/etc/passwd", "note", "no te://x", "note://a b", "1st://a", "x://%zz"]
 )
 def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
-    with pytest.raises(RegistrationError, match="is no URI"):
+    with pytest.raises(RegistrationError, match="invalid URI"):
         fixed(uri)
 
 
@@ -182,9 +182,9 @@ def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
         ("note://name}", "'}' is not allowed"),
         ("note://{}", "expected the name of a variable"),
         ("note://{!name}", "reserved for extensions"),
-        ("{name}", "makes no URIs"),
-        ("notes/{name}", "makes no URIs"),
-        ("1://{name}", "makes no URIs"),
+        ("{name}", "does not expand to URIs"),
+        ("notes/{name}", "does not expand to URIs"),
+        ("1://{name}", "does not expand to URIs"),
     ],
 )
 def test_what_is_no_template_cannot_be_registered(uri: str, why: str) -> None:
@@ -207,12 +207,12 @@ def defaulted(a: str, b: str = "") -> None: ...
 @pytest.mark.parametrize(
     ("template", "function", "why"),
     [
-        ("x://{b}", note, "'b' in the template but no parameter; 'name' a parameter without"),
-        ("x://{name}/{b}", note, "'b' in the template but no parameter"),
+        ("x://{b}", note, "'b' in the template but not a parameter; 'name' a parameter without"),
+        ("x://{name}/{b}", note, "'b' in the template but not a parameter"),
         ("x://{a}", two, "'b' a parameter without default but not in the template"),
         ("x://{c}", two, "'a', 'b' a parameter without default but not in the template"),
         ("x://{a}{?b}", two, "'b' optional in the template but without a default"),
-        ("x://{a};{b.c}", defaulted, "'b.c' in the template but no parameter"),
+        ("x://{a};{b.c}", defaulted, "'b.c' in the template but not a parameter"),
     ],
 )
 def test_variables_and_parameters_must_match(
@@ -247,7 +247,7 @@ def test_a_template_has_no_size() -> None:
 
 @pytest.mark.parametrize("mime_type", ["", "text", "text/", "a b/c"])
 def test_what_is_no_mime_type_is_refused(mime_type: str) -> None:
-    with pytest.raises(RegistrationError, match="is no MIME type"):
+    with pytest.raises(RegistrationError, match="invalid MIME type"):
         fixed(mime_type=mime_type)
 
 
@@ -620,5 +620,5 @@ def test_nothing_is_not_found() -> None:
 
 
 def test_a_value_that_cannot_be_written_is_the_authors_fault() -> None:
-    with pytest.raises(TypeError, match="the reader of 'x://a' returned a object; expected text"):
+    with pytest.raises(TypeError, match="the function of resource 'x://a' returned a object"):
         build_contents(fixed("x://a"), "x://a", object())

@@ -1,7 +1,7 @@
 """A schema as a graph: which parts of it apply to the same value, and which to a part of the value.
 
-The keywords of all dialects count, whatever the schema says it is: too many edges cost a little,
-too few would hide what a validator does. Patterns are taken to match every name.
+The keywords of all dialects count, whichever the schema names: too many edges cost little, too few
+would hide the cost of a validator. Patterns are assumed to match every name.
 """
 
 import re
@@ -23,7 +23,7 @@ _MOST_NODES: Final = 20_000
 _MOST_DEFINITIONS: Final = 1_000
 # Compiling an atom of a pattern takes 0.3 µs.
 _MOST_PATTERN_ATOMS: Final = 1_000_000
-# What stands for the time that one visit takes, some 50 ns, where a keyword takes more.
+# Keywords that take longer than a visit of about 50 ns count as several.
 _BACKTRACKING_VISITS: Final = 2_000
 _REGEX_VISITS: Final = 20_000
 _COMPARISON_VISITS: Final = 4
@@ -42,12 +42,12 @@ class Node:
 
     Attributes:
         place: the reference that led to it, for messages.
-        visits: what looking at one value costs, without the subschemas.
-        atoms: how many parts its pattern has, each of which may look at each character.
-        in_place: what applies to the same value.
+        visits: the cost of one value, without the subschemas.
+        atoms: how many parts its pattern has, each of which may read each character.
+        in_place: the subschemas of the same value.
         repeats: how often a validator goes through `in_place`.
-        named, every_property, other_properties, keys: what applies to the members of an object.
-        positions, every_item: what applies to the items of an array.
+        named, every_property, other_properties, keys: the subschemas of an object's members.
+        positions, every_item: the subschemas of an array's items.
         reads_all: whether it goes through the whole value by rules that are not in the graph.
     """
 
@@ -133,7 +133,7 @@ class _GraphBuilder:
             node.in_place += self._nodes_of_values(node, get(key))
         self._add_references(node, schema)
         if node.in_place and any(isinstance(get(key), dict | bool) for key in _UNEVALUATED):
-            # What a branch has evaluated is found out by going through it once more, or twice.
+            # A validator walks a branch once or twice more to find what it has evaluated.
             node.repeats = 3
         named = get("properties")
         if isinstance(named, dict):

@@ -1,7 +1,7 @@
-"""What is wrong with arguments, said in words that a model can act on.
+"""Explains in words that a model can act on why a value does not fit a schema.
 
-Works on the JSON Schema alone, so that it says the same whichever library holds the type. Runs only
-after decoding failed.
+It reads the JSON Schema alone, so that the text is the same whichever library has the type. It runs
+only after decoding failed.
 """
 
 import re
@@ -41,7 +41,7 @@ _SHOWN_CHARACTERS: Final = 40
 
 
 class Mismatch(ValueError):
-    """A value is not what its type wants; `path` leads to the part that is not."""
+    """A value does not fit its type; `path` leads to the part that does not."""
 
     def __init__(self, reason: str, *, path: Path = ()) -> None:
         super().__init__(reason)
@@ -91,7 +91,7 @@ class _Explainer:
             if (found := self.look(part, value, path)) is not None:
                 return found
         if not _fits_type(schema, value) or not _fits_choice(schema, value):
-            return _mismatch(self.expected(schema), value, path)
+            return _mismatch(self.describe_schema(schema), value, path)
         for kind, limits in _LIMITS.items():
             if isinstance(value, kind) and not isinstance(value, bool):
                 for name, holds, words in limits:
@@ -113,10 +113,10 @@ class _Explainer:
             if mismatch is not None and (_fits_type(option, value) and "type" in option)
         ]
         _, depth, closest = max(alike, key=itemgetter(0, 1), default=(0, 0, None))
-        # Only one option was meant, or one has more of what came, or got further than the rest.
+        # Only one option is of this type, or one has more of the given members or fits deeper.
         if closest is not None and (len(alike) == 1 or depth > len(path)):
             return closest
-        return _mismatch(self.expected(schema), value, path)
+        return _mismatch(self.describe_schema(schema), value, path)
 
     def _look_at_tag(
         self, tag: str, options: list[JsonObject], value: JsonObject, path: Path
@@ -128,7 +128,7 @@ class _Explainer:
             if _fits_choice({"enum": choices}, value[tag]):
                 return self.look(option, value, path)
         every = {"enum": [choice for _, choices in by_option for choice in choices]}
-        return _mismatch(self.expected(every), value[tag], (*path, tag))
+        return _mismatch(self.describe_schema(every), value[tag], (*path, tag))
 
     def _look_inside(self, schema: JsonObject, value: object, path: Path) -> Mismatch | None:
         if isinstance(value, dict):
@@ -149,8 +149,8 @@ class _Explainer:
                     return found
         return None
 
-    def expected(self, schema: object) -> str:
-        """Say what a schema wants, short."""
+    def describe_schema(self, schema: object) -> str:
+        """Say in a few words what a schema expects."""
         schema = resolve(schema, self._root)
         if "const" in schema:
             return msgspec.json.encode(schema["const"]).decode()
@@ -161,7 +161,7 @@ class _Explainer:
             return prefix + ", ".join(values[:_SHOWN_CHOICES]) + more
         options = schema.get("anyOf", schema.get("oneOf"))
         if options:
-            return " or ".join(dict.fromkeys(self.expected(each) for each in options))
+            return " or ".join(dict.fromkeys(self.describe_schema(each) for each in options))
         if (format_ := schema.get("format")) in _FORMATS:
             return _FORMATS[format_][1]
         if schema.get("contentEncoding") == "base64":
@@ -171,7 +171,7 @@ class _Explainer:
 
 
 def _find_tag(options: list[JsonObject]) -> str | None:
-    """Find the member by whose value alone objects of a union are told apart."""
+    """Find the member whose value alone decides which object of a union is meant."""
     objects = [option for option in options if option.get("type") != "null"]
     if len(objects) < 2:
         return None
@@ -188,7 +188,7 @@ def _shared_keys(option: JsonObject, value: object) -> int:
 
 
 def _choices(option: JsonObject, name: str) -> list[object]:
-    """Return the values that an option leaves to a member; none where it leaves them open."""
+    """Return the values that an option allows for a member; an empty list if any is allowed."""
     schema = option.get("properties", {}).get(name)
     if not isinstance(schema, dict):
         return []
@@ -251,7 +251,7 @@ def _is_multiple(value: float, of: float) -> bool:
 def _matches(value: str, pattern: str) -> bool:
     try:
         return re.search(pattern, value) is not None
-    except re.error:  # another dialect, whose library judges it
+    except re.error:  # another dialect of patterns
         return True
 
 

@@ -32,7 +32,7 @@ def resolve(schema: object, root: Mapping[str, object]) -> JsonObject:
 
 
 def find_by_pointer(document: object, fragment: str) -> object:
-    """Return the value that a JSON Pointer in a URI fragment leads to; None if there is none."""
+    """Return the value that a JSON Pointer in a URI fragment leads to; None if it leads nowhere."""
     fragment = unquote(fragment)
     if not fragment:
         return document

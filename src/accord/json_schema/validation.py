@@ -1,6 +1,7 @@
-"""JSON Schema behind one function: a library compiles each schema once and fetches nothing.
+"""Validation against JSON Schema; each schema is compiled once, and nothing is fetched.
 
-The library cannot be interrupted. What it would not finish in about a second is refused before.
+The library that validates cannot be interrupted. What would take it more than about a second is
+refused before.
 """
 
 from collections.abc import Callable
@@ -16,14 +17,14 @@ from accord.json_schema.graph import SchemaRefused
 Validate = Callable[[object], str | None]
 
 UNDECIDED: Final = "cannot be validated: "
-"""How the answer of a validator begins where it does not know."""
+"""How the answer of a validator begins if it could not decide."""
 
 # Steps that a pattern with references or conditions may take on one text, some 30 ns each.
 _BACKTRACKING: Final = 10_000
 
 
 def compile_schema(schema: object) -> Validate:
-    """Return a function that says what is wrong with an instance, None where nothing is.
+    """Return a function that says why an instance is invalid; None if it is valid.
 
     A schema without `$schema` is read as 2020-12. An instance that would take too long, or nests
     too deep, gets an answer that begins with `UNDECIDED`.
@@ -41,7 +42,7 @@ def compile_schema(schema: object) -> Validate:
 
 @lru_cache(maxsize=1_000)
 def _compile(encoded: bytes) -> Validate | str:
-    """Return the validator of a schema, or why there is none; errors are kept as well."""
+    """Return the validator of a schema, or why it has none; both are cached."""
     try:
         import jsonschema_rs
     except ImportError:

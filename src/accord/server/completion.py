@@ -198,7 +198,7 @@ def _values(schema: JsonObject) -> list[str]:
 def match_values(values: Iterable[str], typed: str) -> list[str]:
     """Return the values that contain the typed text, those that begin with it first.
 
-    >>> matching(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")
+    >>> match_values(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")
     ['Berlin', 'Bern', 'Bamberg', 'Nuremberg']
     """
     sought = typed.casefold()

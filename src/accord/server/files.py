@@ -1,9 +1,9 @@
-"""Files and folders as resources, which no URI leads out of.
+"""Files and folders as resources; no URI leads out of the folder.
 
-A path from a URI is refused by its text first; then its real place must lie below the root; then
-the file is opened from the root downwards without following any link, so that nothing that
-changes meanwhile leads elsewhere. What is refused looks like what does not exist. Hard links are
-files like others.
+First the text of a path is checked. Then its real path must be below the root. Then the file is
+opened from the root downwards without following links, so that a change in between cannot lead
+elsewhere. A refused path gets the error of a file that does not exist. Hard links are ordinary
+files.
 """
 
 import base64
@@ -42,7 +42,7 @@ MAX_FILES: Final = 1000
 
 _ON_WINDOWS: Final = os.name == "nt"
 _WALKS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-# Never wait for the other end of a pipe, nor take over a terminal or a child.
+# Opening must not wait for the other end of a pipe, nor take over a terminal.
 _FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)
@@ -51,7 +51,7 @@ _FLAGS: Final = (
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_NOFOLLOW", 0)
 )
-# Nobody encodes this often but to hide something.
+# A path that is encoded more often hides something.
 _MOST_DECODINGS: Final = 4
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _DEVICE: Final = re.compile(
@@ -60,13 +60,13 @@ _DEVICE: Final = re.compile(
 
 
 def split_safe_path(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
-    """Split a path from a URI into names; None where any way to read it leads elsewhere.
+    """Split a path from a URI into names; None if it could lead out of its folder.
 
-    Text that is still percent-encoded is judged by what it would decode to as well.
+    Text that is still percent-encoded is decoded and checked as well.
 
     Args:
-        path: as it stands in the URI, decoded once, with slashes.
-        windows: whether names that mean something else on Windows are refused.
+        path: the path of the URI, decoded once, with slashes.
+        windows: whether names that are special on Windows are refused.
     """
     names = path.split("/")
     decoded = path
@@ -83,7 +83,7 @@ def split_safe_path(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | No
 
 
 def _is_plain(name: str, *, windows: bool) -> bool:
-    if not name.strip(". "):  # nothing, the folder itself, the one above, or what is cut to that
+    if not name.strip(". "):  # empty, ".", "..", or cut to one of them by Windows
         return False
     if not windows:
         return True
@@ -91,13 +91,13 @@ def _is_plain(name: str, *, windows: bool) -> bool:
 
 
 class _Root(msgspec.Struct, frozen=True):
-    """A folder, and the one way to open what is below it."""
+    """A folder, and the only way to open files below it."""
 
     path: str
     hidden: bool
 
     def locate(self, names: list[str]) -> list[str] | None:
-        """Return the names that lead to the real file, free of links; None if it lies outside."""
+        """Return the names of the real path, without links; None if it is outside."""
         try:
             real = os.path.realpath(os.path.join(self.path, *names), strict=True)
             inside = os.path.commonpath([self.path, real]) == self.path
@@ -111,7 +111,7 @@ class _Root(msgspec.Struct, frozen=True):
         return found
 
     def open(self, names: list[str], *, walk: bool = _WALKS) -> int | None:
-        """Open a regular file for reading, by names without links; None if it cannot be."""
+        """Open a regular file by names without links; None if that fails."""
         try:
             file = self._walk(names) if walk else self._open_and_check(names)
         except OSError:
@@ -122,7 +122,7 @@ class _Root(msgspec.Struct, frozen=True):
         return file
 
     def _walk(self, names: list[str]) -> int:
-        """Go down folder by folder; a link in the way means that somebody put it there now."""
+        """Open folder by folder; a link on the way was put there just now, and fails."""
         folder = os.open(self.path, _FLAGS | os.O_DIRECTORY)
         try:
             for name in names[:-1]:
@@ -130,14 +130,14 @@ class _Root(msgspec.Struct, frozen=True):
                 os.close(folder)
                 folder = below
             status = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):  # opening a device may already do something
+            if not stat.S_ISREG(status.st_mode):  # opening a device may have an effect
                 raise FileNotFoundError(names[-1])
             return os.open(names[-1], _FLAGS, dir_fd=folder)
         finally:
             os.close(folder)
 
     def _open_and_check(self, names: list[str]) -> int | None:
-        """Open by path, then make sure that the path still leads to what was opened."""
+        """Open by path, then check that the path still leads to the opened file."""
         path = os.path.join(self.path, *names)
         file = os.open(path, _FLAGS)
         try:
@@ -157,7 +157,7 @@ def _root(path: str | os.PathLike[str], *, hidden: bool) -> _Root:
     except OSError as error:
         raise RegistrationError(f"folder {os.fspath(path)!r}: {error.strerror}") from None
     if not os.path.isdir(real):
-        raise RegistrationError(f"{os.fspath(path)!r} is no folder")
+        raise RegistrationError(f"{os.fspath(path)!r} is not a folder")
     return _Root(real, hidden)
 
 
@@ -171,7 +171,7 @@ def _read(file: int, uri: str, max_bytes: int) -> bytes:
 
 
 def _contents(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
-    """Give text as text: by its type if that is known, else if it is UTF-8 without NUL."""
+    """Return contents with text if the type is textual, or unknown and the data is UTF-8."""
     if (mime_type is None or is_textual(mime_type)) and b"\0" not in data:
         with suppress(UnicodeDecodeError):
             return ResourceContents(uri=uri, mime_type=mime_type or PLAIN, text=data.decode())
@@ -182,17 +182,17 @@ def _contents(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
 class FileResource:
     """One file as a resource.
 
-    The file may be a link, but only to a place in its own folder, or below `root`.
+    The file may be a link, but only to a file in its own folder, or below `root`.
 
     Args:
         path: the file; it need not exist yet.
-        uri: where clients find it; a file URI by default.
+        uri: its URI; a file URI by default.
         root: the folder that links may not lead out of.
         max_bytes: larger files are refused.
-        details: what is listed; the name defaults to that of the file.
+        details: as for `Server.resource`; the name defaults to that of the file.
 
     Raises:
-        RegistrationError: the path names no file, or one that lies outside the root.
+        RegistrationError: the path is not that of a file, or it is outside the root.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class FileResource:
         self._names = self._names_below_root()
         if self.path.exists() and not self._is_readable():
             raise RegistrationError(
-                f"file {os.fspath(path)!r} is no regular file below {self._root.path!r}"
+                f"file {os.fspath(path)!r} is not a regular file below {self._root.path!r}"
             )
 
     def _names_below_root(self) -> list[str]:
@@ -230,7 +230,7 @@ class FileResource:
         """Read the file.
 
         Raises:
-            ResourceNotFound: there is no such file, or it is not where it should be.
+            ResourceNotFound: the file does not exist, or it is outside the root.
             InternalError: the file is too large.
         """
         names = self._root.locate(self._names)
@@ -243,7 +243,7 @@ class FileResource:
         )
 
     def entry(self) -> ResourceEntry:
-        """Make the entry to register; its size is that of now."""
+        """Return the entry to register, with the present size."""
         details = ResourceDetails(name=self.path.name)
         if (mime_type := guess_mime_type(self.path.name)) is not None:
             details["mime_type"] = mime_type
@@ -265,16 +265,15 @@ class DirectoryResource:
 
     Args:
         root: the folder.
-        uri: the template whose variable `path` is the way to a file; `{+path}` shows slashes as
-            they are, `{path}` encodes them.
-        pattern: which files there are, such as "*.md"; with a slash it is compared with the whole
+        uri: a template with the variable `path`; `{+path}` keeps slashes, `{path}` encodes them.
+        pattern: which files are offered, such as "*.md"; with a slash it is compared with the whole
             path below the root, where a star spans folders too.
-        recursive: whether files in folders below are there.
-        hidden: whether names that begin with a dot are.
-        max_bytes: larger files are not there.
+        recursive: whether files in folders below are offered.
+        hidden: whether names that begin with a dot are offered.
+        max_bytes: larger files are not offered.
         max_files: how many are listed at most; the others can be read all the same.
-        details: what is listed about the folder; the MIME type and the annotations are those of
-            each file.
+        details: as for `Server.resource`; the MIME type and the annotations are those of each
+            file.
 
     Raises:
         RegistrationError: the folder does not exist, or the template has other variables.
@@ -315,7 +314,7 @@ class DirectoryResource:
         """Read a file below the root.
 
         Raises:
-            ResourceNotFound: there is no such file, or the path leads elsewhere.
+            ResourceNotFound: the file does not exist, or the path leads out of the root.
             InternalError: the file is too large.
         """
         uri = self._uri_of(path) or self._template.expand({"path": path})
@@ -341,7 +340,7 @@ class DirectoryResource:
         return self.details.get("mime_type") or guess_mime_type(path)
 
     def _uri_of(self, path: str) -> str | None:
-        """Write a path as the URI that leads back to it; None where the template makes none."""
+        """Return the URI of a path; None if the template has none that leads back to it."""
         with suppress(UnicodeEncodeError):
             for value in (quote(path), path):
                 uri = self._template.expand({"path": value})
@@ -387,8 +386,8 @@ class DirectoryResource:
     # -- registering
 
     def entries(self) -> list[ResourceEntry | TemplateEntry]:
-        """Make the entries to register: the template, then each file that there is now."""
-        # What leads out of the directory is found out when a path is opened.
+        """Return the entries to register: the template, then each present file."""
+        # Paths that lead out of the directory are refused when they are opened.
         details = ResourceDetails(name=os.path.basename(self._root.path), allow_path_escapes=True)
         details.update(self.details)
 
@@ -413,7 +412,7 @@ class DirectoryResource:
         )
 
     def publish(self, resources: Resources) -> None:
-        """Register the template and the files; call it again to follow what changed."""
+        """Register the template and the files; call it again to follow changes."""
         entries = {entry.key: entry for entry in self.entries()}
         for key in sorted(self._published - entries.keys()):
             with suppress(KeyError):

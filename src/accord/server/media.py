@@ -44,8 +44,8 @@ def _types() -> dict[str, str]:
 def guess_mime_type(uri: str) -> str | None:
     """Return the MIME type that the last part of a URI or path suggests; None if none does.
 
-    >>> guess_mime_type("file:///a/notes.md?v=2"), guess_mime_type("note://today"), guess_mime_type("https://example.md")
-    ('text/markdown', None, None)
+    >>> guess_mime_type("file:///a/notes.md?v=2"), guess_mime_type("https://example.md")
+    ('text/markdown', None)
     """
     path = re.split(r"[?#]", uri, maxsplit=1)[0]
     scheme, slashes, after = path.partition("://")

@@ -211,7 +211,7 @@ def _location(entry: object) -> str:
 def source_location(thing: object) -> str:
     """Return where a function is defined: file and line, or else its qualified name.
 
-    >>> place_of(len)
+    >>> source_location(len)
     'builtins.len'
     """
     function = _innermost(thing)

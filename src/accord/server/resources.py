@@ -259,7 +259,8 @@ def _check_fixed(uri: str, function: Callable[..., object], signature: Signature
         variables = "".join(f"{{{name}}}" for name in needed)
         raise RegistrationError(
             f"resource {uri!r} has no variables, but its function at {source_location(function)} "
-            f"needs {_format_names(needed)}; write a template such as '{uri}/{variables}', or give defaults"
+            f"needs {_format_names(needed)}; write a template such as '{uri}/{variables}', or give "
+            "defaults"
         )
 
 
@@ -459,6 +460,6 @@ def _json(uri: str, value: object) -> str:
         return conversion.encode(value).decode()
     except TypeError as error:
         raise TypeError(
-            f"the function of resource {uri!r} returned a {type(value).__name__}; expected text, bytes, "
-            f"ResourceContents or a value that can be encoded as JSON ({error})"
+            f"the function of resource {uri!r} returned a {type(value).__name__}; expected text, "
+            f"bytes, ResourceContents or a value that can be written as JSON ({error})"
         ) from error

@@ -1,4 +1,4 @@
-"""The server that authors write: what it offers, and how it is served."""
+"""The server: its tools, resources and prompts, and how they are served."""
 
 import asyncio
 import weakref
@@ -79,19 +79,18 @@ Function = TypeVar("Function", bound=Callable[..., object])
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 Middleware: TypeAlias = Callable[[Context[Any], Proceed], Awaitable[object]]
-"""Stands around every request: `await proceed()` serves it and returns the result."""
+"""Called around every request: `await proceed()` serves it and returns the result."""
 
 
 class Server(Generic[State]):
     """An MCP server.
 
     Args:
-        name: what the server calls itself.
+        name: the name of the server.
         version: of the server, not of the protocol.
         title: its name for people.
         instructions: how a model should use it.
-        lifespan: an async context manager around the time it serves; what it yields is
-            `ctx.state`.
+        lifespan: an async context manager around the serving; it yields `ctx.state`.
         settings: see `ServerSettings`.
     """
 
@@ -110,7 +109,7 @@ class Server(Generic[State]):
         self.info = Implementation(name, version, title=title)
         self.instructions = instructions
         self.lifespan = lifespan
-        self.revisions = _served(settings.get("revisions") or _SERVED)
+        self.revisions = _check_revisions(settings.get("revisions") or _SERVED)
         self.middleware = tuple(settings.get("middleware", ()))
         self.auth = settings.get("auth")
         self.principal = settings.get("principal")
@@ -156,15 +155,12 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[ToolDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-        if function is not None:
-            self.add_tool(function, **details)
-            return function
 
         def register(function: Function) -> Function:
             self.add_tool(function, **details)
             return function
 
-        return register
+        return register if function is None else register(function)
 
     def add_tool(
         self, function: Callable[..., object], **details: Unpack[ToolDetails]
@@ -172,7 +168,7 @@ class Server(Generic[State]):
         """Offer a function as a tool.
 
         Raises:
-            RegistrationError: its signature cannot be called with JSON, or the name is taken.
+            RegistrationError: its parameters have no JSON form, or the name is taken.
         """
         details = check_details("tool()", details, ToolDetails)
         found = signature.inspect(
@@ -208,7 +204,7 @@ class Server(Generic[State]):
     def resource(
         self, uri: str, **details: Unpack[ResourceDetails]
     ) -> Callable[[Function], Function]:
-        """Offer what a function returns as a resource; a URI with `{variables}` is a template."""
+        """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
             raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
 
@@ -221,7 +217,7 @@ class Server(Generic[State]):
     def add_resource(
         self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
     ) -> ResourceEntry | TemplateEntry:
-        """Offer what a function returns as a resource.
+        """Offer the value of a function as a resource.
 
         Raises:
             RegistrationError: the URI does not fit the function, or it is taken.
@@ -241,15 +237,12 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[PromptDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-        if function is not None:
-            self.add_prompt(function, **details)
-            return function
 
         def register(function: Function) -> Function:
             self.add_prompt(function, **details)
             return function
 
-        return register
+        return register if function is None else register(function)
 
     def add_prompt(
         self, function: Callable[..., object], **details: Unpack[PromptDetails]
@@ -291,7 +284,7 @@ class Server(Generic[State]):
     def completion(self, of: str, argument: str) -> Callable[[Function], Function]:
         """Complete an argument of a prompt, or a variable of a resource template.
 
-        The function gets what was typed and the arguments already known.
+        The function gets the typed text and the arguments filled in so far.
 
         Args:
             of: the name of the prompt, or the template as it was registered.
@@ -305,7 +298,7 @@ class Server(Generic[State]):
         return register
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
-        """Complete an argument from a function, or from values: texts, an Enum or a Literal."""
+        """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
         if "{" in of:
             self.completions.for_template(of, argument, source)
         else:
@@ -314,15 +307,15 @@ class Server(Generic[State]):
     # -- looking up
 
     def find_resource(self, uri: str) -> Found | None:
-        """Find who reads a URI, and the values of the variables in it."""
+        """Find the entry of a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 
     def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
-        """Return what the server declares: what it has anything of.
+        """Return the capabilities of the server, by the kinds of entries it has.
 
         Args:
-            is_lasting: whether there is a session; without one nothing can be told later, and no
-                log level or subscription can be kept.
+            is_lasting: whether there is a session; without one there are no notifications, log
+                levels or subscriptions.
         """
         has_resources = self.resource_entries.fixed or self.resource_entries.templates
         return ServerCapabilities(
@@ -337,18 +330,18 @@ class Server(Generic[State]):
 
     @cached_property
     def stateless_sessions(self) -> "StatelessSessions":
-        """What serves messages that stand alone."""
+        """The sessions of messages without a handshake."""
         from accord.server.stateless import StatelessSessions
 
         return StatelessSessions(self)
 
     @cached_property
     def threads(self) -> Workers:
-        """Where sync functions run."""
+        """The threads in which sync functions run."""
         return Workers(self._thread_count, wait=self._thread_wait)
 
     def watchdog(self) -> Watchdog:
-        """Return what names handlers that block the running loop."""
+        """Return the watchdog of the running loop, which reports handlers that block it."""
         loop = asyncio.get_running_loop()
         found = self._watchdogs.get(loop)
         if found is None:
@@ -358,7 +351,7 @@ class Server(Generic[State]):
             end_children_of(loop)
         return found
 
-    # -- telling
+    # -- notifying
 
     def _tools_changed(self) -> None:
         self._announce("tools")
@@ -374,7 +367,7 @@ class Server(Generic[State]):
             session.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every client that subscribed to a resource that it changed. From any thread."""
+        """Notify the clients that subscribed to a resource of a change. From any thread."""
         for session in list(self.sessions):
             session.resource_updated(uri)
 
@@ -394,19 +387,19 @@ class Server(Generic[State]):
             manager = self.lifespan(self)
             if not hasattr(manager, "__aenter__"):
                 raise RegistrationError(
-                    f"the lifespan gave {type(manager).__name__}, expected an async context "
+                    f"the lifespan returned a {type(manager).__name__}, expected an async context "
                     "manager: put @contextlib.asynccontextmanager on a function that yields"
                 )
             async with manager as state:
                 yield state
 
     def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
-        """Begin to serve one client on the running loop.
+        """Open a session with one client on the running loop.
 
         Args:
-            write: how messages leave.
-            state: what the lifespan yielded.
-            is_lasting: whether the client can be told of changes; false for a single request.
+            write: sends messages.
+            state: the value that the lifespan yielded.
+            is_lasting: whether the client gets notifications of changes; false for one request.
         """
         session = Session(self, write, state)
         if is_lasting:
@@ -433,7 +426,7 @@ class Server(Generic[State]):
         options.setdefault("public_url", getattr(self.auth, "public_url", None))
         settings = HttpOptions(grace=grace, **options)
         app = HttpApp(self, settings)
-        # What guards an app has all that the app has.
+        # The guard has the interface of the app.
         guarded: HttpApp = self.auth.guard(app, path=settings.path, public_url=settings.public_url)
         return guarded
 
@@ -458,22 +451,22 @@ class Server(Generic[State]):
         port: int = 8000,
         **options: Unpack[HttpSettings],
     ) -> None:
-        """Serve until the input ends or a signal comes.
+        """Serve until the input ends or a signal arrives.
 
         Args:
             transport: "stdio" or "http".
-            grace: seconds that running calls get to finish once the end has come; clients wait
-                2 s before they kill.
-            host: where to listen; loopback unless told otherwise.
-            port: where to listen; 0 takes any free one.
+            grace: seconds that running calls get to finish at the end; clients wait 2 s before
+                they kill.
+            host: the address to listen on; loopback by default.
+            port: the port to listen on; 0 takes any free one.
             options: see `HttpOptions`.
 
         Raises:
-            RuntimeError: a loop runs here already.
+            RuntimeError: an event loop is running in this thread.
         """
         if asyncio._get_running_loop() is not None:
             raise RuntimeError(
-                "run() has an event loop of its own; call it outside of async code, or serve "
+                "run() starts an event loop; call it outside of async code, or serve "
                 "server.asgi() with an ASGI server in the loop that is running"
             )
         if transport not in ("stdio", "http"):
@@ -495,7 +488,7 @@ class Server(Generic[State]):
 _SERVED: Final = tuple(row.id for row in REVISIONS.values() if row.handshake)
 
 
-def _served(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
+def _check_revisions(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
     asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
     if not asked:
         raise ValueError("revisions is empty")

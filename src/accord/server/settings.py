@@ -161,7 +161,7 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
 
 
 def check_texts(**texts: object) -> None:
-    """Refuse names and descriptions that are not text; all but the name may be None.
+    """Refuse names and descriptions that are not text; only the name is required.
 
     Raises:
         RegistrationError: one of them is something else.
@@ -175,7 +175,7 @@ def check_texts(**texts: object) -> None:
 
 
 def check_details(call: str, given: Details, kind: type[Details]) -> Details:
-    """Return the details without those that are None, with dictionaries converted to objects.
+    """Return the details that were given, with dictionaries converted to objects.
 
     Raises:
         TypeError: a keyword does not exist.

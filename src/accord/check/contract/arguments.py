@@ -1,7 +1,7 @@
-"""Arguments made from an input schema: plain, at the limits, and such as it does not allow.
+"""Arguments made from an input schema: plain ones, ones at the limits, and invalid ones.
 
-Every value is held against the schema before it is used, so that a keyword unknown here costs a
-test and never makes a false one.
+Every value is validated before it is used, so that a keyword unknown here costs a test and never
+makes a wrong one.
 """
 
 import copy
@@ -18,7 +18,7 @@ _DEEPEST: Final = 3
 _LONGEST: Final = 10_000
 _WRONG: Final[tuple[object, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
 _UNKNOWN: Final = "accord_unknown"
-# Where a schema keeps what its references mean.
+# Where a schema keeps the targets of its references.
 _SHARED: Final = ("$defs", "definitions")
 _TEXTS: Final = ("", "text", " ", "äöü 漢字 😀", 'it\'s "quoted" \\ <b>\n', "0")
 
@@ -44,7 +44,7 @@ class Shape:
     """An input schema, ready to make arguments.
 
     Raises:
-        ValueError: the schema is none, or no valid arguments can be made from it.
+        ValueError: the schema is invalid, or no valid arguments can be made from it.
     """
 
     def __init__(self, schema: object) -> None:
@@ -81,9 +81,9 @@ class Shape:
 
     def for_generator(self) -> JsonObject:
         """Return the schema to generate from: a moment in place of durations of any length."""
-        # A tool that may sleep for an hour is no worse for being asked to sleep a moment.
+        # A tool that may sleep for an hour can be tested with a moment.
         moments = {name: {"const": value} for name, value in self._durations.items()}
-        required = [*_required(self.schema, self.plain), *moments]
+        required = [*_required_names(self.schema, self.plain), *moments]
         return {
             **self.schema,
             "type": "object",
@@ -92,9 +92,9 @@ class Shape:
         }
 
     def boundaries(self) -> list[JsonObject]:
-        """Return valid arguments in which one member stands at a limit, each once."""
+        """Return valid arguments in which one member is at a limit, each once."""
         made: list[JsonObject] = [self.plain]
-        required = {**{name: self.plain[name] for name in _required(self.schema, self.plain)}}
+        required = {**{name: self.plain[name] for name in _required_names(self.schema, self.plain)}}
         made.append({**required, **self._durations})
         for member in self._members():
             if member.path[0] not in self._durations:
@@ -105,7 +105,7 @@ class Shape:
     # -- invalid
 
     def invalid(self) -> Iterator[tuple[str, list[Invalid]]]:
-        """Yield what is broken, in words, with arguments that break it."""
+        """Yield the mistake in words, with arguments that make it."""
         for member in self._members():
             if member.is_required:
                 yield from self._keep_invalid(
@@ -133,14 +133,14 @@ class Shape:
         yield from _walk(self.schema, self.schema, self.plain, ())
 
     def _choices(self, member: _Member) -> list[JsonObject]:
-        """Return the schemas of which one has to hold, each with what holds besides."""
+        """Return the alternatives of a member, each joined with the rest of its schema."""
         rule, combined = member.schema, ("allOf", "anyOf", "oneOf")
         parts = {
             key: [resolve(each, self.schema) for each in _list(rule.get(key))] for key in combined
         }
         alone = {key: value for key, value in rule.items() if key not in combined}
         whole = merge([alone, *parts["allOf"]])
-        # What is meant by references in them.
+        # The targets of references in them.
         shared: JsonObject = {key: self.schema[key] for key in _SHARED if key in self.schema}
         branches = [*parts["anyOf"], *parts["oneOf"]] or [{}]
         return [{**whole, **each, **shared} for each in branches]
@@ -177,7 +177,7 @@ def _walk(
             yield from _walk(inner, root, below, place)
 
 
-def _required(schema: Mapping[str, object], plain: Mapping[str, object]) -> list[str]:
+def _required_names(schema: Mapping[str, object], plain: Mapping[str, object]) -> list[str]:
     found = schema.get("required")
     return [name for name in found if name in plain] if isinstance(found, list) else []
 

@@ -53,7 +53,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class _Broken(Exception):
-    """Tells the generator that an input failed."""
+    """Reports to the generator that an input failed."""
 
 
 class Enough(BaseException):
@@ -71,14 +71,14 @@ def smallest_failure(
     """Try generated arguments; return the smallest that fails in the way the first did.
 
     Args:
-        schema: what to generate from.
+        schema: the schema of the arguments.
         attempt: tries arguments.
-        is_valid: leaves out what the generator got wrong.
+        is_valid: leaves out arguments that the generator got wrong.
         examples: how many to try.
         seed: the same seed gives the same arguments.
 
     Raises:
-        NothingGenerated: none could be made.
+        NothingGenerated: no arguments could be made.
     """
     strategy = strategy_of(schema).filter(is_valid)
     search = _Search(attempt)
@@ -96,10 +96,10 @@ def smallest_failure(
         @hypothesis.seed(seed)
         @settings
         @hypothesis.given(strategy)
-        def tried(arguments: object) -> None:
+        def attempt_once(arguments: object) -> None:
             search.step(arguments)
 
-        tried()
+        attempt_once()
     except (_Broken, Enough):
         pass
     except Exception as error:
@@ -113,7 +113,7 @@ def smallest_value(schema: JsonObject, is_valid: Callable[[object], bool]) -> ob
     """Return the simplest value that a schema allows.
 
     Raises:
-        NothingGenerated: none was found.
+        NothingGenerated: no value was found.
     """
     settings = hypothesis.settings(
         database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
@@ -160,7 +160,7 @@ def _size(found: Found) -> tuple[int, str]:
 
 _Strategy: TypeAlias = SearchStrategy[object]
 
-# Beyond this, JSON numbers are not the same for everybody.
+# Larger integers are not exact in every JSON library.
 SAFE_INTEGER: Final = 2**53 - 1
 _DEEPEST: Final = 6
 _LONGEST: Final = 200
@@ -168,7 +168,7 @@ _MORE_ITEMS: Final = 5
 
 
 def strategy_of(schema: object) -> _Strategy:
-    """Return what draws values that fit a schema, as far as its usual keywords tell."""
+    """Return a strategy that draws values that fit a schema, as far as its usual keywords tell."""
     return _StrategyBuilder(schema if isinstance(schema, dict) else {}).build(schema, 0)
 
 
@@ -189,7 +189,7 @@ class _StrategyBuilder:
         if rule is False:
             return draw.nothing()
         if not isinstance(rule, dict):
-            return self._anything()
+            return self._any_value()
         if depth > _DEEPEST:
             return draw.just(sample(rule, root=self._root))
         rule = resolve(rule, self._root)
@@ -204,10 +204,10 @@ class _StrategyBuilder:
             return self.build(merge_all_of(rule, self._root), depth + 1)
         types = likely_types(rule)
         if not types:
-            return self._anything()
+            return self._any_value()
         return draw.one_of([self._types[each](rule, depth) for each in types])
 
-    def _anything(self) -> _Strategy:
+    def _any_value(self) -> _Strategy:
         plain = draw.none() | draw.booleans() | draw.integers(-1000, 1000) | draw.text(max_size=10)
         return (
             plain

@@ -109,7 +109,7 @@ class _Rewriter:
     def rewrite(self, annotation: object) -> object:
         origin = get_origin(annotation)
         if origin is Annotated:
-            return self._annotated(annotation)
+            return self._annotated_type(annotation)
         if origin in (Union, types.UnionType):
             return self._union(get_args(annotation))
         if origin in _WRAPPERS:
@@ -169,7 +169,7 @@ class _Rewriter:
 
     # -- Annotated
 
-    def _annotated(self, annotation: object) -> object:
+    def _annotated_type(self, annotation: object) -> object:
         base, *metadata = get_args(annotation)
         if "pydantic" in sys.modules:
             from accord.server.schema import pydantic_types

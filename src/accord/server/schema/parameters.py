@@ -29,7 +29,7 @@ class ParsedParameter(NamedTuple):
     by_name: bool
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return self.default is EMPTY and self.factory is UNSET
 
 

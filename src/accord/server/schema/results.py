@@ -39,7 +39,7 @@ from accord.types import (
 
 _decode_json: Final = msgspec.json.Decoder().decode
 _LONGEST_ERROR: Final = 300
-# Bytes have no address of their own, and an embedded resource must have one.
+# An embedded resource must have a URI, and bytes have none.
 _BYTES_URI: Final = "urn:accord:bytes"
 
 
@@ -52,13 +52,13 @@ _CONTENT: Final = (*_BLOCKS, Image, Audio, ResourceContents)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
 _NO_VALUE: Final = (typing.NoReturn, typing.Never)
-# The functional form, for a name and fields that are known only now.
+# The functional form, for fields that are known only at run time.
 _typed_dict: Final[Callable[[str, dict[str, object]], object]] = typing.TypedDict  # type: ignore[assignment]
 Convert: TypeAlias = Callable[[object], CallToolResult]
 
 
 def content_of(value: object) -> list[ContentBlock]:
-    """Return a value as content blocks, as they come without a schema."""
+    """Return a value as content blocks."""
     if isinstance(value, str):
         return [TextContent(value)]
     if value is None:
@@ -97,20 +97,20 @@ def _to_json(value: object) -> bytes:
 
 
 def _refuse_surrogates(result: CallToolResult) -> None:
-    """Refuse text with half a character in it, as names of files may have: JSON cannot carry it."""
+    """Refuse text with a lone surrogate, as names of files may have: JSON cannot carry it."""
     for block in result.content:
         if isinstance(block, TextContent) and not block.text.isascii():
             _to_json(block.text)
 
 
 class ReturnType:
-    """What a function says that it returns, and how that becomes the result of a tool.
+    """The return type of a function, and the conversion of its values to results.
 
-    `convert(value)` makes the result: `str` is text as it is; `bytes` an embedded resource with a
-    blob; `Image`, `Audio` and content blocks are kept, alone or in lists with strings; None is no
-    content; a `CallToolResult` passes through; all else is compact JSON in text, and structured
-    content where there is an output schema. It raises `ResultError` for a value that breaks the
-    schema, naming the part.
+    `convert(value)` returns the result: `str` becomes text; `bytes` an embedded resource with a
+    blob; `Image`, `Audio` and content blocks are kept, alone or in lists with strings; None becomes
+    empty content; a `CallToolResult` passes through; other values become compact JSON in text, and
+    structured content if there is an output schema. It raises `ResultError` for a value that breaks
+    the schema; the message names the part.
     """
 
     output_schema: JsonObject | None
@@ -143,7 +143,7 @@ class ReturnType:
             type_, dec_hook=dec_hook
         ).decode
         if collector.has_foreign:
-            # What other libraries write is not always what they read.
+            # Other libraries may encode a value in a form that they do not decode.
             self._check = self._check_by_schema
         quicken = _EXACT.get(annotation) if isinstance(annotation, type) else None
         self.convert = quicken(self._convert_typed) if quicken else self._convert_typed
@@ -209,7 +209,7 @@ def inspect(function: Callable[..., object]) -> ReturnType:
     """Read the return annotation of anything callable.
 
     Raises:
-        RegistrationError: nothing that JSON can carry is returned.
+        RegistrationError: the return type has no JSON form.
     """
     resolver = AnnotationResolver(function, {})
     resolved = resolver.resolve(_return_annotation(function), "the return value")
@@ -222,7 +222,7 @@ def inspect(function: Callable[..., object]) -> ReturnType:
 
 def _return_annotation(function: Callable[..., object]) -> object:
     if isinstance(function, _types.FunctionType) and not vars(function):
-        # Nothing was put around it, so there is nothing to look through.
+        # A plain function needs no search through wrappers.
         return function.__annotations__.get("return", _inspect.Signature.empty)
     try:
         return _inspect.signature(function).return_annotation
@@ -230,7 +230,7 @@ def _return_annotation(function: Callable[..., object]) -> object:
         return _inspect.Signature.empty
 
 
-# Quick ways for values that need no more than a look at their type.
+# Fast paths for values that need no check beyond their type.
 
 
 def _for_int(general: Convert) -> Convert:
@@ -274,7 +274,7 @@ _EXACT: Final[dict[type, Callable[[Convert], Convert]]] = {
 
 
 def _awaited_type(annotation: object) -> object:
-    """Return what comes out of an awaitable, for plain functions that return one."""
+    """Return the type of the value of an awaitable, for plain functions that return one."""
     while get_origin(annotation) in (Awaitable, Coroutine):
         annotation = get_args(annotation)[-1]
     while get_origin(annotation) is Annotated and _is_untyped(get_args(annotation)[0]):
@@ -283,7 +283,7 @@ def _awaited_type(annotation: object) -> object:
 
 
 def _is_untyped(annotation: object) -> bool:
-    """Tell whether a type is content, or says nothing."""
+    """Tell whether a type is content, or leaves the type open."""
     if annotation in (Any, object, None, _inspect.Signature.empty, list, tuple, *_NO_VALUE):
         return True
     origin = get_origin(annotation)

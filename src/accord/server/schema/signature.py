@@ -58,20 +58,20 @@ class Bound(msgspec.Struct, gc=False):
 
     @property
     def args(self) -> tuple[object, ...]:
-        """What is passed by position."""
+        """The arguments that are passed by position."""
         return msgspec.structs.astuple(self)[: self.positional]
 
     @property
     def kwargs(self) -> dict[str, object]:
-        """What is passed by name."""
+        """The arguments that are passed by name."""
         values = msgspec.structs.astuple(self)[self.positional :]
         return dict(zip(self.keywords, values, strict=True))
 
 
 class Signature:
-    """What is known of a function, and the way from JSON to a call of it.
+    """The parameters of a function, and the way from JSON to a call of it.
 
-    `call(function, bound, context)` calls the function, with the context put in its place.
+    `call(function, bound, context)` calls the function with the arguments and the context.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Signature:
         self.parameters = tuple(
             Parameter(
                 each.key,
-                each.required,
+                each.is_required,
                 properties[each.key].get("description"),
                 properties[each.key],
             )
@@ -109,8 +109,8 @@ class Signature:
         self.call = _build_call(reader)
         self._types = {each.key: each.type for each in reader.client_parameters}
         self._struct = _struct(reader)
-        # Half the time of registering goes into a decoder. Where none can fail to be made, it is
-        # made for the first call.
+        # A decoder takes half the time of registering. If making it cannot fail, it is made for the
+        # first call.
         if not all(_surely_decodes(each.type) for each in reader.client_parameters):
             _ = self._decode
 
@@ -124,11 +124,11 @@ class Signature:
         return msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
 
     def bind(self, raw: bytes | msgspec.Raw) -> Bound:
-        """Read an object of arguments.
+        """Decode an object of arguments.
 
-        An object or array that arrives as a string of JSON, and a whole number written with a
-        fraction, are taken for what they mean. Arguments that the function does not have are
-        ignored. Nothing at all, and null, are an empty object.
+        An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
+        integer. Arguments that the function does not have are ignored. Empty text and null are an
+        empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -136,13 +136,13 @@ class Signature:
         try:
             return self._decode(raw)
         except (msgspec.MsgspecError, ValueError, TypeError):
-            return self._second_look(raw)
+            return self._bind_leniently(raw)
 
     def bind_strings(self, values: Mapping[str, str]) -> Bound:
-        """Read arguments that are all strings, as prompts and resource templates have them.
+        """Decode arguments that are all strings, as those of prompts and resource templates.
 
-        Strings are converted to what the parameters want; objects and arrays are read as JSON. An
-        empty string for a parameter that has a default and cannot be a string is as good as none.
+        Strings are converted to the types of the parameters; objects and arrays are parsed as JSON.
+        An empty string is left out if the parameter has a default and cannot be a string.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -155,9 +155,9 @@ class Signature:
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         return convert(readings, self._struct, strict=False)  # type: ignore[no-any-return]
 
-    # -- the second look
+    # -- lenient reading
 
-    def _second_look(self, raw: bytes | msgspec.Raw) -> Bound:
+    def _bind_leniently(self, raw: bytes | msgspec.Raw) -> Bound:
         given = plain_object(raw)
         readings = {name: self._repair(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
@@ -167,7 +167,7 @@ class Signature:
             raise ArgumentsError(shorten(f"the arguments do not fit: {error}")) from None
 
     def _repair(self, name: str, value: object) -> object:
-        """Return what an argument means; UNSET where it does not fit by any reading."""
+        """Return an argument in a form that fits its parameter; UNSET if none fits."""
         type_ = self._types.get(name)
         if type_ is None:
             return value
@@ -203,7 +203,7 @@ class Signature:
         )
 
     def _is_structured(self, name: str) -> bool:
-        """Tell whether a string can only be meant as the object or array in it."""
+        """Tell whether a parameter takes objects or arrays, and no strings."""
         return not self._admits(name, "string") and self._admits(name, "object", "array")
 
     def _admits(self, name: str, *types: str) -> bool:
@@ -218,7 +218,7 @@ class Signature:
         return None
 
     def _refuse(self, given: Mapping[str, object], wrong: list[str]) -> None:
-        """Raise one error that names all that is missing or wrong, if anything is."""
+        """Raise one error that names all missing and wrong arguments, if there are any."""
         required: list[str] = self.input_schema.get("required", [])
         problems = []
         for name in [name for name in required if name not in given]:
@@ -234,14 +234,14 @@ class Signature:
         schema = self.input_schema["properties"][name]
         if isinstance(value, str) and self._is_structured(name):
             parsed = _parse_json(value)
-            # What is wrong is within the text, since any object or array there was looked at.
+            # The mistake is within the object or array in the text.
             value = parsed if isinstance(parsed, dict | list) else value
         seen = explain(schema, value, self.input_schema)
         raised = self._mismatch(name, value)
-        # Other libraries have rules that no schema shows: the place they name is the right one.
-        names_place = raised is not None and raised.path
+        # Other libraries have rules that a schema does not show; the path they name is right.
+        has_path = raised is not None and raised.path
         agrees = seen is not None and raised is not None and seen.path == raised.path
-        found = (raised if names_place and not agrees else seen or raised) or Mismatch("is wrong")
+        found = (raised if has_path and not agrees else seen or raised) or Mismatch("is wrong")
         reason = found.reason if found.reason.startswith("is ") else f": {found.reason}"
         separator = " " if found.reason.startswith("is ") else ""
         return f'argument "{path_text((name, *found.path))}"{separator}{reason}'
@@ -256,9 +256,9 @@ def inspect(
     """Read the signature of anything callable.
 
     Args:
-        function: what will be called; its annotations, defaults and docstring are read.
+        function: the handler; its annotations, defaults and docstring are read.
         context_type: the parameter annotated with it is filled in by the server.
-        written_schema: the schema of the arguments, where the author wrote it.
+        written_schema: the schema of the arguments, if the author wrote it.
 
     Raises:
         RegistrationError: a client could not call the function; the message names the parameter.
@@ -291,7 +291,7 @@ def _input_schema(
         if each.default is not EMPTY and (shown := json_default(each.default)) is not UNSET:
             schema["default"] = shown
         properties[each.key] = schema
-    required = [each.key for each in parameters if each.required]
+    required = [each.key for each in parameters if each.is_required]
     schema = {"type": "object", "properties": properties, "required": required}
     return inline(schema, collector.components)
 
@@ -332,7 +332,7 @@ def _build_call(reader: ParsedParameters) -> Callable[..., object]:
     """Build the call as one expression.
 
     It runs for every request, and attributes named in source are read without building a tuple. The
-    source holds nothing but names of parameters, which are identifiers.
+    source contains only names of parameters, which are identifiers.
     """
     fields = {each.name: f"bound.field{n}" for n, each in enumerate(reader.client_parameters)}
     arguments = [
@@ -360,12 +360,12 @@ def plain_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise ArgumentsError("the arguments have to be an object, with a member for each")
+        raise ArgumentsError("the arguments have to be an object with a member for each argument")
     return given
 
 
 def _parse_json(text: str) -> object:
-    """Return what a string of JSON says; UNSET where it is none."""
+    """Return the value of a string of JSON; UNSET if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -373,7 +373,7 @@ def _parse_json(text: str) -> object:
 
 
 def _floats_to_integers(value: object) -> object:
-    """Write whole numbers as integers: JSON does not tell 2.0 from 2."""
+    """Turn floats such as 2.0 into integers: in JSON both are the same number."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -392,14 +392,14 @@ def _mismatch_of(error: msgspec.ValidationError) -> Mismatch:
         return Mismatch(cause.reason, path=(*_location(error), *cause.path) if cause.path else ())
     text, _, place = str(error.__cause__ or error).partition(" - at ")
     words = text[:1].lower() + text[1:].replace("`", "")
-    # Of keys schemas say nothing.
+    # Schemas do not describe keys.
     return Mismatch(f"a key: {words}" if place.startswith("`key`") else words)
 
 
 def _location(error: msgspec.ValidationError) -> Iterator[str | int]:
-    """Read the path that msgspec writes as in `$.tags[2]`."""
+    """Parse the path that msgspec writes as in `$.tags[2]`."""
     _, found, path = str(error).rpartition(" - at `$")
-    # Without a place, the text may still have brackets: those of a pattern, for example.
+    # Without a path, the text may still have brackets: those of a pattern, for example.
     path = path.rstrip("`") if found else ""
     for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", path):
         yield name or (int(index) if index.isdigit() else index)

@@ -77,7 +77,7 @@ class SignatureWithSchema(Signature):
         properties = self._schema.get("properties")
         described = properties if isinstance(properties, dict) else {}
         for each in reader.client_parameters:
-            if each.required and each.key not in self._schema.get("required", ()):
+            if each.is_required and each.key not in self._schema.get("required", ()):
                 raise RegistrationError(
                     f'{reader.where}: parameter "{each.key}" has no default, and input_schema does '
                     "not require it"
