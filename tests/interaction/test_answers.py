@@ -27,7 +27,7 @@ SERVER = Path(failing.__file__)
 TRANSPORTS = ["stdio", "memory", "http"]
 TOOLS = ["sync_tool", "async_tool", "eager_tool", "inline_tool", "timed_tool"]
 NESTED = {"SystemExit", "KeyboardInterrupt"}
-"""What leaves a loop from any task: only a server that owns its loop can go on."""
+"""Exceptions that leave the loop from any task: only a server with its own loop can go on."""
 
 
 @asynccontextmanager
@@ -171,7 +171,7 @@ def test_news_callbacks_of_a_client_that_fail_end_nothing(way: str) -> None:
         ctx.info("one")
         await ctx.progress(1)
         ctx.info("two")
-        return "told"
+        return "reported"
 
     heard: list[Any] = []
 
@@ -182,7 +182,7 @@ def test_news_callbacks_of_a_client_that_fail_end_nothing(way: str) -> None:
     async def main() -> None:
         async with connect(server, timeout=LONG, on_log=note) as client:
             result = await client.call_tool("tell", on_progress=note)
-            assert result.content[0].text == "told"
+            assert result.content[0].text == "reported"
             await client.ping()
 
     run(main())
@@ -239,8 +239,8 @@ def test_a_forked_child_that_returns_writes_nothing_and_ends(method: str, params
             if b'"method"' not in line
         )
         assert set(answers.values()) == {1}
-        told = [line for line in child.output if b"told by" in line]
-        assert all(b"told by %d" % parent in line for line in told)
+        reported = [line for line in child.output if b"reported by" in line]
+        assert all(b"reported by %d" % parent in line for line in reported)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -1,4 +1,4 @@
-"""What handlers know: of the request, the client, the server's life, and from where."""
+"""The context of handlers: request, client, lifespan and middleware."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ async def test_middleware_stands_around_every_request(connect_to: Any) -> None:
     ]
 
 
-async def test_what_was_not_kept_for_a_request_is_not_found(connect_to: Any) -> None:
+async def test_state_that_was_not_set_for_a_request_is_not_found(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         assert text(await client.call_tool("caller")) == "no Caller was kept for this request"
 

@@ -15,7 +15,7 @@ pytestmark = EVERYWHERE
 
 TYPED: dict[str, Any] = {
     "when": "2025-06-18",
-    "who": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    "person": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
     "much": "1.50",
     "colour": "red",
     "mode": "quick",
@@ -79,7 +79,9 @@ async def test_types_and_constraints_stand_in_the_schema(connect_to: Any) -> Non
     "meta.field.more-types",
     "meta.title.display-name",
 )
-async def test_descriptions_say_what_the_revision_knows(accord_link: Any, connect_to: Any) -> None:
+async def test_descriptions_have_the_fields_of_the_revision(
+    accord_link: Any, connect_to: Any
+) -> None:
     async with connect_to(tools.make) as client:
         await described(client)
     (listed,) = accord_link.connections[0].recording.messages("server")[1:]
@@ -133,7 +135,7 @@ async def test_objects_and_lists_may_come_as_json_strings(connect_to: Any) -> No
     assert text(result).endswith("""quick {} ['a'] 5 {"stays": "text"}""")
 
 
-async def test_defaults_fill_what_is_left_out(connect_to: Any) -> None:
+async def test_defaults_fill_omitted_arguments(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         assert text(await client.call_tool("add", {"a": 41})) == "42"
         assert text(await client.call_tool("nothing")) == "nothing taken"
@@ -149,7 +151,7 @@ async def test_defaults_fill_what_is_left_out(connect_to: Any) -> None:
     "tools.call.is-error-flag",
 )
 @pytest.mark.parametrize(
-    ("tool", "arguments", "told"),
+    ("tool", "arguments", "reported"),
     [
         ("add", {"a": "many"}, ["a", "an integer", "a string", "many"]),
         ("add", {}, ["a", "missing"]),
@@ -160,14 +162,14 @@ async def test_defaults_fill_what_is_left_out(connect_to: Any) -> None:
         ("typed", {**TYPED, "names": ["a", 2]}, ["names", "1", "a string", "2"]),
     ],
 )
-async def test_arguments_that_do_not_fit_are_told_by_path_expectation_and_value(
-    connect_to: Any, tool: str, arguments: Any, told: list[str]
+async def test_arguments_that_do_not_fit_are_reported_with_path_expectation_and_value(
+    connect_to: Any, tool: str, arguments: Any, reported: list[str]
 ) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool(tool, arguments)
     assert result.is_error
     message = text(result)
-    assert [each for each in told if each not in message] == []
+    assert [each for each in reported if each not in message] == []
     assert "Traceback" not in message
 
 
@@ -295,7 +297,7 @@ async def test_the_text_of_a_tool_error_reaches_the_caller(connect_to: Any, tool
 
 @pytest.mark.requirement("practice.server.survives-errors")
 @pytest.mark.parametrize("tool", ["crash", "crash_async", "crash_inline"])
-async def test_any_other_exception_is_told_by_reference(connect_to: Any, tool: str) -> None:
+async def test_any_other_exception_is_reported_by_reference(connect_to: Any, tool: str) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool(tool)
         await client.ping()

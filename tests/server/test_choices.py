@@ -1,4 +1,4 @@
-"""Choices are shown in the order in which they were written, wherever they stand."""
+"""Choices are listed in the order in which they were written, at any depth."""
 
 import enum
 from dataclasses import dataclass

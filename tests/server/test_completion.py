@@ -1,4 +1,4 @@
-"""Completion: who suggests, what is suggested without anybody, and how much of it is sent."""
+"""Completion: completers, suggestions without one, and how many values are sent."""
 
 import asyncio
 import doctest
@@ -64,7 +64,7 @@ def test_the_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(module).failed == 0
 
 
-# -- without anybody
+# -- without a completer
 
 
 @pytest.mark.requirement("completion.result.values")
@@ -114,7 +114,7 @@ def test_a_template_may_be_named_by_a_uri_that_it_makes(completions: Completions
         ("zz", []),
     ],
 )
-def test_what_begins_with_the_text_comes_before_what_contains_it(
+def test_values_that_begin_with_the_text_precede_those_that_contain_it(
     typed: str, expected: list[str]
 ) -> None:
     assert match_values(["Anna", "Hannah", "ANNE", "Bob"], typed) == expected
@@ -157,7 +157,7 @@ def test_an_enum_suggests_its_values(completions: Completions) -> None:
     assert ask(completions, "dish", "") == ["1", "2"]
 
 
-def test_a_source_comes_before_the_type(completions: Completions) -> None:
+def test_a_registered_completer_takes_precedence_over_the_type(completions: Completions) -> None:
     completions.for_prompt("order", "size", ["huge"])
     assert ask(completions, "size", "") == ["huge"]
 
@@ -197,7 +197,7 @@ def test_variables_of_templates_have_sources_of_their_own(completions: Completio
         (lambda c: c.for_prompt("order", "dish", lambda a, b, c: []), "cannot be called with"),
     ],
 )
-def test_mistakes_are_told_at_registration(
+def test_mistakes_are_reported_at_registration(
     completions: Completions, register: Callable[[Completions], None], why: str
 ) -> None:
     with pytest.raises(RegistrationError, match=why):
@@ -236,7 +236,7 @@ def test_a_reference_to_nothing_is_invalid(
     assert caught.value.code == -32602
 
 
-def test_what_was_removed_is_not_completed(completions: Completions) -> None:
+def test_a_disabled_prompt_is_not_completed(completions: Completions) -> None:
     completions.for_prompt("order", "dish", ["soup"])
     completions._prompts.disable("order")
     with pytest.raises(InvalidParams):
@@ -278,13 +278,13 @@ def test_at_most_100_values_are_sent_with_how_many_there_are(
         (None, Completion([], 0, False)),
     ],
 )
-def test_what_a_completer_says_about_the_rest_is_kept(
+def test_total_and_has_more_of_a_completer_are_kept(
     given: Completion | None, expected: Completion
 ) -> None:
     assert trim(given) == expected
 
 
 @pytest.mark.parametrize("values", ["soup", b"soup", {"a": 1}, [1], ["a", None], Completion([1])])  # type: ignore[list-item]
-def test_what_are_no_texts_is_the_authors_fault(values: Any) -> None:
+def test_values_that_are_not_texts_raise_a_type_error(values: Any) -> None:
     with pytest.raises(TypeError, match="expected a"):
         trim(values)

@@ -1,4 +1,4 @@
-"""Docstrings: three styles, and whatever people write instead."""
+"""Docstrings: three styles, and text that fits none."""
 
 import pytest
 from hypothesis import given

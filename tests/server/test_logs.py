@@ -1,4 +1,4 @@
-"""What accord logs is written by a thread while a server runs."""
+"""Logs of accord are written by a thread while a server runs."""
 
 import logging
 import logging.config

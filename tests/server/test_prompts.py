@@ -1,4 +1,4 @@
-"""Prompts: their arguments, what is wrong with those given, and what a value becomes."""
+"""Prompts: their arguments, errors in given ones, and the messages of returned values."""
 
 import functools
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_a_prompt_is_described_by_its_function() -> None:
 
 
 @pytest.mark.requirement("prompts.item.title")
-def test_all_that_is_said_about_a_prompt_is_listed() -> None:
+def test_all_details_of_a_prompt_are_listed() -> None:
     icon = Icon("https://example.com/i.png")
     made = entry(lambda: "", name="n", title="T", description="D", icons=[icon], meta={"a/b": 1})
     assert made.item == Prompt(name="n", title="T", description="D", icons=[icon], meta={"a/b": 1})
@@ -262,7 +262,7 @@ def test_the_result_has_the_description_of_the_prompt_unless_it_has_its_own() ->
     assert entry(lambda: "", name="n").messages("a").description is None
 
 
-def test_what_cannot_be_a_message_names_the_prompt() -> None:
+def test_the_error_for_an_invalid_message_names_the_prompt() -> None:
     with pytest.raises(TypeError, match="prompt 'review': a message cannot be made of a int"):
         entry(review).messages(7)
 

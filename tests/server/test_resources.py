@@ -1,4 +1,4 @@
-"""Resources: which URI is read by whom, what is listed, and what a reader's value becomes."""
+"""Resources: the entry of each URI, listed details, and the contents of returned values."""
 
 import base64
 import functools
@@ -94,7 +94,7 @@ def test_a_uri_with_variables_is_a_template() -> None:
     "resources.item.size",
     "resources.item.title",
 )
-def test_all_that_is_said_about_a_resource_is_listed() -> None:
+def test_all_details_of_a_resource_are_listed() -> None:
     annotations = Annotations(audience=["user"], priority=0.5)
     made = fixed(
         name="n",
@@ -118,7 +118,7 @@ def test_all_that_is_said_about_a_resource_is_listed() -> None:
 
 
 @pytest.mark.requirement("resources.template.description-and-mime")
-def test_all_that_is_said_about_a_template_is_listed() -> None:
+def test_all_details_of_a_template_are_listed() -> None:
     made = entry("note://{name}", note, title="T", mime_type="text/markdown", meta={"a/b": 1})
     assert made.item == ResourceTemplate(
         uri_template="note://{name}",
@@ -170,7 +170,7 @@ def test_anything_callable_can_read(function: Callable[..., Any], name: str) -> 
 @pytest.mark.parametrize(
     "uri", ["", "today", "/etc/passwd", "note", "no te://x", "note://a b", "1st://a", "x://%zz"]
 )
-def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
+def test_an_invalid_uri_cannot_be_registered(uri: str) -> None:
     with pytest.raises(RegistrationError, match="invalid URI"):
         fixed(uri)
 
@@ -187,7 +187,7 @@ def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
         ("1://{name}", "does not expand to URIs"),
     ],
 )
-def test_what_is_no_template_cannot_be_registered(uri: str, why: str) -> None:
+def test_an_invalid_template_cannot_be_registered(uri: str, why: str) -> None:
     with pytest.raises(RegistrationError, match=why):
         entry(uri, note)
 
@@ -246,7 +246,7 @@ def test_a_template_has_no_size() -> None:
 
 
 @pytest.mark.parametrize("mime_type", ["", "text", "text/", "a b/c"])
-def test_what_is_no_mime_type_is_refused(mime_type: str) -> None:
+def test_an_invalid_mime_type_is_refused(mime_type: str) -> None:
     with pytest.raises(RegistrationError, match="invalid MIME type"):
         fixed(mime_type=mime_type)
 
@@ -318,11 +318,11 @@ def test_the_most_specific_template_wins(templates: list[str], uri: str, winner:
         "note://" + "a" * 10_000,
     ],
 )
-def test_a_uri_that_nobody_reads_is_not_found(uri: str) -> None:
+def test_a_uri_without_an_entry_is_not_found(uri: str) -> None:
     assert filled("note://{name}").find(uri) is None
 
 
-def test_what_is_added_removed_or_disabled_counts_at_once() -> None:
+def test_added_removed_and_disabled_templates_take_effect_at_once() -> None:
     resources = filled("x://{a}")
     resources.add(stub("x://b/{a}"))
     found = resources.find("x://b/1")
@@ -353,15 +353,15 @@ def test_both_kinds_are_disabled_enabled_and_removed_by_uri_or_template() -> Non
     assert resources.find("x://a") is resources.find("x://1/c") is None
 
 
-def test_changes_of_both_kinds_are_told() -> None:
-    told: list[int] = []
-    resources = Resources(changed=lambda: told.append(1))
+def test_changes_of_resources_and_templates_are_announced() -> None:
+    reported: list[int] = []
+    resources = Resources(changed=lambda: reported.append(1))
     resources.add(fixed())
     resources.add(entry("note://{name}", note))
-    assert len(told) == 2
+    assert len(reported) == 2
     resources.registry_of("note://today").remove("note://today")
     resources.registry_of("note://{name}").remove("note://{name}")
-    assert len(told) == 4
+    assert len(reported) == 4
     assert not resources.fixed
     assert not resources.templates
 

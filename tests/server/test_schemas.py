@@ -78,7 +78,7 @@ def test_references_are_inlined():
     }
 
 
-def test_what_is_said_at_the_place_of_use_wins():
+def test_metadata_at_the_place_of_use_wins():
     schema = schema_of(Annotated[Leaf, Meta(description="this leaf")])
     assert schema["description"] == "this leaf"
 
@@ -138,7 +138,7 @@ def test_dates_tell_their_format_when_they_are_read():
     ],
     ids=["address", "network", "path"],
 )
-def test_what_is_written_as_text_tells_its_format(type_: Any, schema: Any):
+def test_types_written_as_text_have_a_format(type_: Any, schema: Any):
     assert schema_of(type_) == schema
 
 
@@ -161,7 +161,7 @@ def test_limits_that_fit_nothing_are_refused():
 
 
 class Celsius:
-    """A type of somebody else's library."""
+    """A type of another library."""
 
     def __init__(self, degrees: float) -> None:
         self.degrees = degrees
@@ -177,7 +177,7 @@ class CelsiusAdapter:
         return Celsius(float(value[:-1]))
 
 
-def test_an_adapter_reads_what_msgspec_does_not_know():
+def test_an_adapter_decodes_a_type_that_msgspec_does_not_know():
     type_ = stand_in(CelsiusAdapter(), "Celsius")
     assert schema_of(list[type_])["items"]["pattern"] == "^-?[0-9.]+C$"
     (value,) = convert(["20C"], to_msgspec_type(list[type_]))
@@ -186,14 +186,14 @@ def test_an_adapter_reads_what_msgspec_does_not_know():
         convert(["x"], to_msgspec_type(list[type_]))
 
 
-def test_nothing_is_read_into_a_type_that_nobody_knows():
+def test_decoding_an_unknown_type_fails():
     with pytest.raises(NotImplementedError, match="has no JSON form"):
         dec_hook(Celsius, 1)
     with pytest.raises(NotImplementedError, match="has no JSON form"):
         dec_hook(list[Celsius], 1)
 
 
-def test_a_value_that_nobody_knows_is_not_written():
+def test_encoding_a_value_of_an_unknown_type_fails():
     with pytest.raises(TypeError, match="Celsius cannot be written as JSON"):
         encode(Celsius(1))
     with pytest.raises(TypeError, match="Celsius cannot be written as JSON"):

@@ -104,7 +104,7 @@ def test_work_that_never_began_never_begins(one_thread) -> None:
     assert begun == []
 
 
-def test_a_stop_at_the_very_end_of_the_work_harms_nobody(one_thread) -> None:
+def test_a_stop_at_the_very_end_of_the_work_does_not_reach_the_next_work(one_thread) -> None:
     async def main() -> None:
         for turn in range(60):
             with suppress(OutOfTime):
@@ -222,7 +222,7 @@ def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
     run(main())
 
 
-def test_threads_nobody_uses_any_more_come_to_an_end() -> None:
+def test_threads_of_unused_workers_end() -> None:
     left = Leftovers()
 
     async def main() -> None:

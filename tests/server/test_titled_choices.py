@@ -50,7 +50,7 @@ def test_answers_of_choices_are_read_into_the_type() -> None:
 
 @pytest.mark.requirement("elicitation.answers.validated")
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({"size": "m"}, 'size: expected "s" or "l", got a string \\("m"\\)'),
         ({"sizes": ["s", "m"]}, r"sizes\[1\]: expected"),
@@ -59,9 +59,9 @@ def test_answers_of_choices_are_read_into_the_type() -> None:
         ({"sauce": "blue"}, 'sauce: expected one of "red", "white"'),
     ],
 )
-def test_a_value_outside_its_choices_is_refused(changed: dict[str, Any], told: str) -> None:
+def test_a_value_outside_its_choices_is_refused(changed: dict[str, Any], reported: str) -> None:
     _, read = form_of(Order)
-    with pytest.raises(ToolError, match=told):
+    with pytest.raises(ToolError, match=reported):
         read(GOOD | changed)
 
 

@@ -168,7 +168,7 @@ def check_texts(**texts: object) -> None:
     """
     for name, text in texts.items():
         if not isinstance(text, str) and (text is not None or name == "name"):
-            raise RegistrationError(f"{name} is {text!r}, expected text")
+            raise RegistrationError(f"{name}: expected text, got {text!r}")
 
 
 # -- details of tools, resources and prompts

@@ -29,7 +29,7 @@ POINT = {
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_its_place(instance, wrong):
+def test_an_error_names_its_place(instance, wrong):
     assert compile_schema(POINT)(instance) == wrong
 
 
@@ -38,7 +38,7 @@ def test_a_schema_without_a_dialect_is_read_as_2020_12():
     assert validate([5]) is not None
 
 
-def test_an_older_dialect_is_read_as_what_it_says():
+def test_the_dialect_named_by_the_schema_is_used():
     validate = compile_schema(
         {"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{"type": "string"}]}
     )
