@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from accord.transports.memory import MemoryWire
 
 
-class Scoped(Protocol):
+class ScopedEntry(Protocol):
     """A registered tool, resource, template or prompt, as a policy sees it."""
 
     @property
@@ -50,14 +50,14 @@ class Access:
         self.step_up = step_up
         self._needs_scopes: dict[str, tuple[Snapshot[Any], bool]] = {}
 
-    def allows(self, principal: Principal | None, entry: Scoped) -> bool:
+    def allows(self, principal: Principal | None, entry: ScopedEntry) -> bool:
         """Whether a principal may use an entry."""
         return not _missing_scopes(principal, entry) and self._policy_allows(principal, entry)
 
-    def _policy_allows(self, principal: Principal | None, entry: Scoped) -> bool:
+    def _policy_allows(self, principal: Principal | None, entry: ScopedEntry) -> bool:
         return self.policy is None or bool(self.policy(principal, entry))
 
-    def admits(self, session: "Session", exchange: Exchange, entry: Scoped) -> bool:
+    def admits(self, session: "Session", exchange: Exchange, entry: ScopedEntry) -> bool:
         """Whether a request may use an entry.
 
         Raises:
@@ -97,7 +97,7 @@ class Access:
         return known[1]
 
 
-def _missing_scopes(principal: Principal | None, entry: Scoped) -> frozenset[str]:
+def _missing_scopes(principal: Principal | None, entry: ScopedEntry) -> frozenset[str]:
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 

@@ -369,7 +369,7 @@ class DirectoryResource:
                     name=path,
                     mime_type=self._mime_type(path),
                     size=status.st_size,
-                    annotations=self.details.get("annotations"),  # type: ignore[arg-type]  # read
+                    annotations=self.details.get("annotations"),  # type: ignore[arg-type]  # converted
                 )
 
     def _walk(self) -> Iterator[str]:

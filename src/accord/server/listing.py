@@ -17,7 +17,7 @@ import msgspec
 from accord.errors import InvalidParams, LocalProtocolError
 from accord.protocol import shape
 from accord.protocol.revisions import REVISIONS
-from accord.server.registry import Keyed, Numbered, Registry, Snapshot
+from accord.server.registry import KeyedEntry, NumberedEntry, Registry, Snapshot
 from accord.types import CacheScope, JsonObject, PageResult, RevisionId
 
 # Many clients never ask for a second page, so that lists of usual length are one page.
@@ -34,14 +34,14 @@ _number: Final = itemgetter(0)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Listed(Keyed, Protocol):
+class ListedEntry(KeyedEntry, Protocol):
     """An entry with the description that clients see."""
 
     @property
     def item(self) -> msgspec.Struct: ...
 
 
-Entry = TypeVar("Entry", bound=Listed)
+Entry = TypeVar("Entry", bound=ListedEntry)
 
 
 class _PageCache(NamedTuple, Generic[Entry]):
@@ -159,7 +159,7 @@ class Listing(Generic[Entry]):
         shown: frozenset[int] | None,
     ) -> Iterator[tuple[int, bytes]]:
         """Encode the entries after the cursor, except those that the revision cannot express."""
-        entries: tuple[Numbered[Entry], ...] = snapshot.entries
+        entries: tuple[NumberedEntry[Entry], ...] = snapshot.entries
         start = 0
         if cursor is not None:
             start = bisect_right(entries, self._number(cursor), key=_number)

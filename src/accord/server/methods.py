@@ -34,7 +34,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.listing import Listing
-    from accord.server.schema.signature import Bound
+    from accord.server.schema.signature import BoundArguments
     from accord.server.session import Session
 
 Handler = Callable[["Session", Exchange, Any], Any]
@@ -79,7 +79,7 @@ def list_resource_templates(session: "Session", exchange: Exchange, params: Page
     return _page(session, exchange, session.server.resource_templates, params)
 
 
-def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.Found:
+def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
     found = session.server.find_resource(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
         raise resources.not_found(uri)
@@ -162,7 +162,7 @@ async def call_user(
     session: "Session",
     exchange: Exchange,
     entry: "resources.ResourceEntry | resources.TemplateEntry | prompts.PromptEntry",
-    bound: "Bound",
+    bound: "BoundArguments",
     convert: Callable[[Any], Any],
 ) -> Any:
     """Call a reader or prompt of the author: on the loop if it is async, else in a thread.

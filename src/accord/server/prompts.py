@@ -9,7 +9,7 @@ from accord.errors import InvalidParams, ToolError
 from accord.server.access import parse_scopes
 from accord.server.media import Audio, Image
 from accord.server.registry import source_location
-from accord.server.schema.signature import Bound, Signature
+from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import check_details, check_name
 from accord.types import (
     AudioContent,
@@ -61,7 +61,7 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the prompt."""
         return self.item.name
 
-    def bind(self, given: Mapping[str, str]) -> Bound:
+    def bind(self, given: Mapping[str, str]) -> BoundArguments:
         """Convert the texts that a client sent into arguments.
 
         Raises:

@@ -12,17 +12,17 @@ import msgspec
 from accord.errors import RegistrationError
 
 
-class Keyed(Protocol):
+class KeyedEntry(Protocol):
     """An entry with the name or URI by which it is found."""
 
     @property
     def key(self) -> str: ...
 
 
-Entry = TypeVar("Entry", bound=Keyed)
+Entry = TypeVar("Entry", bound=KeyedEntry)
 
 
-class Numbered(NamedTuple, Generic[Entry]):
+class NumberedEntry(NamedTuple, Generic[Entry]):
     """An entry with its number, which no other entry of the registry ever had or gets."""
 
     number: int
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple, Generic[Entry]):
     """The enabled entries at one moment, in order of registration."""
 
     generation: int
-    entries: tuple[Numbered[Entry], ...]
+    entries: tuple[NumberedEntry[Entry], ...]
 
 
 class _Registration(msgspec.Struct, Generic[Entry]):
@@ -86,7 +86,7 @@ class Registry(Generic[Entry]):
             return snapshot
         with self._lock:
             entries = tuple(
-                Numbered(slot.number, slot.entry)
+                NumberedEntry(slot.number, slot.entry)
                 for slot in self._registrations.values()
                 if slot.enabled
             )

@@ -19,7 +19,7 @@ from accord.server.access import parse_scopes
 from accord.server.media import BINARY, JSON, PLAIN, Audio, Image, guess_mime_type, is_textual
 from accord.server.registry import Registry, Snapshot, source_location
 from accord.server.schema import conversion
-from accord.server.schema.signature import Bound, Parameter, Signature
+from accord.server.schema.signature import BoundArguments, Parameter, Signature
 from accord.server.settings import check_details
 from accord.types import (
     Annotations,
@@ -84,7 +84,7 @@ class _Readable(msgspec.Struct, frozen=True, kw_only=True):
     mime_type: str | None = None
     scopes: frozenset[str] = frozenset()
 
-    def bind(self, variables: Mapping[str, str]) -> Bound:
+    def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments.
 
         Raises:
@@ -120,7 +120,7 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
         """The template."""
         return self.item.uri_template
 
-    def bind(self, variables: Mapping[str, str]) -> Bound:
+    def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments; a list takes the parts of its value.
 
         Raises:
@@ -188,7 +188,7 @@ def path_escape(value: str, *, spans_segments: bool, may_be_absolute: bool = Fal
     return "is an absolute path"
 
 
-Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
+ResourceMatch: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
 
 
 def build_resource(
@@ -356,7 +356,7 @@ class Resources:
             own = [key for key in keys if self.registry_of(key) is registry]
             registry.enable(*own) if enabled else registry.disable(*own)
 
-    def find(self, uri: str) -> Found | None:
+    def find(self, uri: str) -> ResourceMatch | None:
         """Find the entry of a URI, and the values of the variables in it.
 
         A fixed resource comes first, then the template with the most literal text; of equal ones

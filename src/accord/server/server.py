@@ -33,9 +33,9 @@ from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
 from accord.server.registry import Registry, source_location
 from accord.server.resources import (
-    Found,
     ResourceDetails,
     ResourceEntry,
+    ResourceMatch,
     Resources,
     TemplateEntry,
     build_resource,
@@ -185,7 +185,7 @@ class Server(Generic[State]):
             title=details.get("title"),
             description=description or name,
             output_schema=returns.output_schema,
-            annotations=details.get("annotations"),  # type: ignore[arg-type]  # read by checked()
+            annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
             icons=details.get("icons"),
             meta=details.get("meta"),
         )
@@ -306,7 +306,7 @@ class Server(Generic[State]):
 
     # -- looking up
 
-    def find_resource(self, uri: str) -> Found | None:
+    def find_resource(self, uri: str) -> ResourceMatch | None:
         """Find the entry of a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 

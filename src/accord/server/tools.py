@@ -14,7 +14,7 @@ from accord.errors import MissingCapability, RequestError, ToolError, UrlElicita
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
 from accord.server.schema.results import ResultError, ReturnType
-from accord.server.schema.signature import Bound, Signature
+from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.threads import OutOfTime, run_in_thread
 from accord.types import CallToolResult, TextContent, Tool
 
@@ -74,7 +74,7 @@ class ToolEntry(msgspec.Struct):
         finally:
             current.reset(token)
 
-    async def _call_async(self, context: Context[object], bound: Bound) -> CallToolResult:
+    async def _call_async(self, context: Context[object], bound: BoundArguments) -> CallToolResult:
         current.set(context)
         try:
             if self.timeout is None:
@@ -96,7 +96,11 @@ class ToolEntry(msgspec.Struct):
             raise
 
     async def _call_in_thread(
-        self, session: "Session", exchange: Exchange, context: Context[object], bound: Bound
+        self,
+        session: "Session",
+        exchange: Exchange,
+        context: Context[object],
+        bound: BoundArguments,
     ) -> CallToolResult:
         current.set(context)
         variables = contextvars.copy_context()

@@ -50,7 +50,7 @@ class Parameter(NamedTuple):
     schema: JsonObject
 
 
-class Bound(msgspec.Struct, gc=False):
+class BoundArguments(msgspec.Struct, gc=False):
     """Arguments, decoded and in order; the context is not among them."""
 
     positional: ClassVar[int] = 0
@@ -80,7 +80,7 @@ class Signature:
     context_parameter: str | None
     parameters: tuple[Parameter, ...]
     input_schema: JsonObject
-    call: Callable[[Callable[..., object], Bound, object], Any]
+    call: Callable[[Callable[..., object], BoundArguments, object], Any]
 
     def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
         self._read(function, ParsedParameters(function, context_type))
@@ -120,10 +120,10 @@ class Signature:
         return self.input_schema
 
     @functools.cached_property
-    def _decode(self) -> Callable[[bytes | msgspec.Raw], Bound]:
+    def _decode(self) -> Callable[[bytes | msgspec.Raw], BoundArguments]:
         return msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
 
-    def bind(self, raw: bytes | msgspec.Raw) -> Bound:
+    def bind(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         """Decode an object of arguments.
 
         An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
@@ -138,7 +138,7 @@ class Signature:
         except (msgspec.MsgspecError, ValueError, TypeError):
             return self._bind_leniently(raw)
 
-    def bind_strings(self, values: Mapping[str, str]) -> Bound:
+    def bind_strings(self, values: Mapping[str, str]) -> BoundArguments:
         """Decode arguments that are all strings, as those of prompts and resource templates.
 
         Strings are converted to the types of the parameters; objects and arrays are parsed as JSON.
@@ -157,8 +157,8 @@ class Signature:
 
     # -- lenient reading
 
-    def _bind_leniently(self, raw: bytes | msgspec.Raw) -> Bound:
-        given = plain_object(raw)
+    def _bind_leniently(self, raw: bytes | msgspec.Raw) -> BoundArguments:
+        given = decode_object(raw)
         readings = {name: self._repair(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
@@ -301,13 +301,13 @@ def _surely_decodes(type_: object) -> bool:
     return all(member in _IMMUTABLE for member in members)
 
 
-def _struct(reader: ParsedParameters) -> type[Bound]:
+def _struct(reader: ParsedParameters) -> type[BoundArguments]:
     parameters = reader.client_parameters
     by_position = [each for each in parameters if not each.by_name]
     return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of its base
         "Arguments",
         [(f"field{n}", each.type, _field(each)) for n, each in enumerate(parameters)],
-        bases=(Bound,),
+        bases=(BoundArguments,),
         kw_only=True,
         gc=False,
         namespace={
@@ -350,7 +350,7 @@ def _compile_call(source: str) -> Callable[..., object]:
 # Reading leniently
 
 
-def plain_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
+def decode_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if raw is UNSET or raw is None or not bytes(raw).strip():
         return {}
     try:

@@ -9,14 +9,20 @@ import msgspec
 from accord.errors import RegistrationError
 from accord.json_schema.validation import Validate, compile_schema
 from accord.server.schema.parameters import ParsedParameters
-from accord.server.schema.signature import ArgumentsError, Bound, Signature, plain_object, shorten
+from accord.server.schema.signature import (
+    ArgumentsError,
+    BoundArguments,
+    Signature,
+    decode_object,
+    shorten,
+)
 from accord.types import JsonObject
 
 
 class BoundWithRest(NamedTuple):
     """Decoded arguments, and those that the function takes by `**`."""
 
-    bound: Bound
+    bound: BoundArguments
     rest: dict[str, object]
 
 
@@ -55,7 +61,7 @@ class SignatureWithSchema(Signature):
         Raises:
             ArgumentsError: they do not fit; the message names the place.
         """
-        given = plain_object(raw)
+        given = decode_object(raw)
         wrong = self._validate(given)
         if wrong is not None:
             raise ArgumentsError(shorten(f"the arguments do not fit the input schema: {wrong}"))
