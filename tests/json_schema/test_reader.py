@@ -114,10 +114,23 @@ def test_keywords_of_a_wrong_type_are_ignored():
     assert number_at({"minimum": 2.5}, "minimum") == 2.5
 
 
-def test_a_schema_admits_the_types_of_its_alternatives_and_values():
-    assert admits({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/name"}]}, ["string"], ROOT)
-    assert not admits({"enum": [1, 2]}, ["string"], ROOT)
-    assert admits({}, ["string"], ROOT)
+@pytest.mark.parametrize(
+    ("schema", "type_", "admitted"),
+    [
+        ({}, "string", True),
+        ({"type": "string"}, "string", True),
+        ({"type": ["string", "null"]}, "string", True),
+        ({"type": "object"}, "string", False),
+        ({"enum": [1, None, True, 1.5]}, "string", False),
+        ({"enum": [[1], {}]}, "array", True),
+        ({"anyOf": [{"type": "null"}, {"type": "array"}]}, "array", True),
+        ({"$ref": "#/$defs/A"}, "object", True),
+        ({"$ref": "#/$defs/A"}, "string", False),
+    ],
+    ids=str,
+)
+def test_a_schema_admits_types_of_values(schema: Any, type_: str, admitted: bool):
+    assert admits(schema, [type_], {"$defs": {"A": {"type": "object"}}}) is admitted
 
 
 @pytest.mark.parametrize(

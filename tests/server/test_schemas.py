@@ -14,9 +14,7 @@ import pytest
 from msgspec import Meta
 
 from accord.errors import RegistrationError
-from accord.json_schema.inlining import inline
-from accord.json_schema.mismatch import Mismatch, explain, path_text
-from accord.json_schema.reader import admits
+from accord.json_schema.mismatch import Mismatch
 from accord.server.schema.conversion import (
     Collector,
     convert,
@@ -98,16 +96,6 @@ def test_mutual_recursion_keeps_both_and_inlines_the_rest():
     assert set(schema["$defs"]) == {"Even", "Odd"}
     assert schema["$defs"]["Odd"]["properties"]["leaf"]["anyOf"][0]["type"] == "object"
     assert jsonschema_rs.validator_for(schema).is_valid([{"odd": {"even": {}}}])
-
-
-def test_two_recursive_types_of_one_name_stay_apart():
-    components = {
-        "1.Tree": {"type": "array", "items": {"$ref": "#/$defs/1.Tree"}},
-        "2.Tree": {"type": "object", "additionalProperties": {"$ref": "#/$defs/2.Tree"}},
-    }
-    schema = inline({"anyOf": [{"$ref": "#/$defs/1.Tree"}, {"$ref": "#/$defs/2.Tree"}]}, components)
-    assert schema["anyOf"] == [{"$ref": "#/$defs/Tree"}, {"$ref": "#/$defs/Tree2"}]
-    assert set(schema["$defs"]) == {"Tree", "Tree2"}
 
 
 def test_properties_may_be_called_like_keywords():
@@ -217,104 +205,3 @@ def test_nothing_optional_is_loaded_for_plain_types():
         [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[]\n"
-
-
-# Looking at schemas
-
-
-@pytest.mark.parametrize(
-    ("schema", "kind", "admitted"),
-    [
-        ({}, "string", True),
-        ({"type": "string"}, "string", True),
-        ({"type": ["string", "null"]}, "string", True),
-        ({"type": "object"}, "string", False),
-        ({"enum": [1, None, True, 1.5]}, "string", False),
-        ({"enum": [[1], {}]}, "array", True),
-        ({"anyOf": [{"type": "null"}, {"type": "array"}]}, "array", True),
-        ({"$ref": "#/$defs/A"}, "object", True),
-        ({"$ref": "#/$defs/A"}, "string", False),
-    ],
-    ids=str,
-)
-def test_a_schema_admits_kinds_of_values(schema: Any, kind: str, admitted: bool):
-    assert admits(schema, [kind], {"$defs": {"A": {"type": "object"}}}) is admitted
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "path", "reason"),
-    [
-        ({"const": "a"}, "b", "", 'expected "a", got a string ("b")'),
-        ({"enum": [1]}, True, "", "expected 1, got a boolean (true)"),
-        ({"type": "number"}, 1, None, None),
-        ({"type": "integer"}, 2.0, None, None),
-        ({"type": ["integer", "null"]}, "a", "", 'expected an integer or null, got a string ("a")'),
-        (True, "anything", None, None),
-        ({"allOf": [{"minimum": 3}]}, 2, "", "expected at least 3, got an integer (2)"),
-        ({"additionalProperties": False}, {"a": 1}, "a", "is not known"),
-        ({"format": "email"}, "not checked", None, None),
-        ({"format": "uuid"}, "x", "", 'expected a UUID, got a string ("x")'),
-        ({"pattern": "(?<a"}, "x", None, None),
-        ({"multipleOf": 0.1}, 0.3, None, None),
-        ({"multipleOf": 0}, 1, "", "expected a multiple of 0, got an integer (1)"),
-        ({"contentEncoding": "quoted-printable"}, "=", None, None),
-        ({"maxProperties": 0}, {"a": 1}, "", "expected at most 0 members, got an object"),
-        ({"enum": list("abcdefghijkl")}, 1, "", None),
-        (
-            {"oneOf": [{"type": "object", "required": ["k"]}, {"type": "null"}]},
-            {},
-            "k",
-            "is missing",
-        ),
-        (
-            {"anyOf": [{"const": 1}, {"const": 2}]},
-            3,
-            "",
-            "expected 1 or 2, got an integer (3)",
-        ),
-        (
-            {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
-            ["a", "b"],
-            "[1]",
-            'expected an integer, got a string ("b")',
-        ),
-        (
-            {
-                "anyOf": [
-                    {"type": "object", "properties": {"t": {"const": "a"}, "n": {"type": "null"}}},
-                    {
-                        "type": "object",
-                        "properties": {"t": {"const": "b"}, "m": {"items": {"type": "null"}}},
-                    },
-                ]
-            },
-            {"t": "b", "m": [1]},
-            "m[0]",
-            "expected null, got an integer (1)",
-        ),
-        ({"anyOf": [{}]}, 1, None, None),
-        ({"type": "integer"}, 10**60, None, None),
-        (
-            {"type": "string"},
-            10**60,
-            "",
-            f"expected a string, got an integer (1{'0' * 35}...)",
-        ),
-    ],
-    ids=str,
-)
-def test_the_first_mismatch_is_explained(
-    schema: Any, value: Any, path: str | None, reason: str | None
-):
-    found = explain(schema, value)
-    if path is None:
-        assert found is None
-    else:
-        assert path_text(found.path) == path
-        assert reason is None or found.reason == reason
-
-
-def test_long_choices_are_cut():
-    found = explain({"enum": list("abcdefghijkl")}, 1)
-    assert found.reason.startswith('expected one of "a", "b"')
-    assert '"j", ..., got' in found.reason
