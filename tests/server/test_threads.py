@@ -78,7 +78,7 @@ def test_work_that_catches_everything_is_left_alone(one_thread) -> None:
         assert await run_in_thread(one_thread, lambda: "next", timeout=LONG) == "next"
 
     run(main())
-    assert caught == ["_Stopped"]
+    assert caught == ["_StopWork"]
 
 
 def test_work_that_never_began_never_begins(one_thread) -> None:

@@ -36,7 +36,7 @@ class Snapshot(NamedTuple, Generic[Entry]):
     entries: tuple[NumberedEntry[Entry], ...]
 
 
-class _Registration(msgspec.Struct, Generic[Entry]):
+class _RegisteredEntry(msgspec.Struct, Generic[Entry]):
     number: int
     entry: Entry
     enabled: bool = True
@@ -59,7 +59,7 @@ class Registry(Generic[Entry]):
         self.changed = changed
         self.generation = 0
         self._lock = threading.Lock()
-        self._registrations: dict[str, _Registration[Entry]] = {}
+        self._registered: dict[str, _RegisteredEntry[Entry]] = {}
         self._enabled: dict[str, Entry] = {}
         self._last_number = 0
         self._snapshot: Snapshot[Entry] | None = Snapshot(0, ())
@@ -77,7 +77,7 @@ class Registry(Generic[Entry]):
             KeyError: the entry does not exist.
         """
         with self._lock:
-            return self._registration(key).enabled
+            return self._find(key).enabled
 
     def snapshot(self) -> Snapshot[Entry]:
         """Return the enabled entries; the same object until the next visible change."""
@@ -86,16 +86,16 @@ class Registry(Generic[Entry]):
             return snapshot
         with self._lock:
             entries = tuple(
-                NumberedEntry(slot.number, slot.entry)
-                for slot in self._registrations.values()
-                if slot.enabled
+                NumberedEntry(registered.number, registered.entry)
+                for registered in self._registered.values()
+                if registered.enabled
             )
             self._snapshot = snapshot = Snapshot(self.generation, entries)
         return snapshot
 
     def __contains__(self, key: object) -> bool:
         """Tell whether a key is taken, by an enabled entry or a disabled one."""
-        return key in self._registrations
+        return key in self._registered
 
     def __iter__(self) -> Iterator[Entry]:
         """Iterate over the entries that are enabled now; later changes do not matter."""
@@ -119,15 +119,15 @@ class Registry(Generic[Entry]):
         """
         key = entry.key
         with self._lock:
-            slot = self._registrations.get(key)
-            if slot is None:
+            registered = self._registered.get(key)
+            if registered is None:
                 self._last_number += 1
-                self._registrations[key] = slot = _Registration(self._last_number, entry)
+                self._registered[key] = registered = _RegisteredEntry(self._last_number, entry)
             elif replace:
-                slot.entry = entry
+                registered.entry = entry
             else:
-                raise RegistrationError(self._conflict(key, entry, slot.entry))
-            if not slot.enabled:
+                raise RegistrationError(self._conflict(key, entry, registered.entry))
+            if not registered.enabled:
                 return entry
             self._enabled[key] = entry
             self._advance()
@@ -141,14 +141,14 @@ class Registry(Generic[Entry]):
             KeyError: the entry does not exist.
         """
         with self._lock:
-            slot = self._registration(key)
-            del self._registrations[key]
-            if not slot.enabled:
-                return slot.entry
+            registered = self._find(key)
+            del self._registered[key]
+            if not registered.enabled:
+                return registered.entry
             del self._enabled[key]
             self._advance()
         self._announce()
-        return slot.entry
+        return registered.entry
 
     def enable(self, *keys: str) -> None:
         """Let entries be found and listed again, at their old position.
@@ -168,22 +168,26 @@ class Registry(Generic[Entry]):
 
     def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
         with self._lock:
-            slots = {key: self._registration(key) for key in keys}
-            slots = {key: slot for key, slot in slots.items() if slot.enabled is not enabled}
-            if not slots:
+            found = {key: self._find(key) for key in keys}
+            found = {
+                key: registered
+                for key, registered in found.items()
+                if registered.enabled is not enabled
+            }
+            if not found:
                 return
-            for key, slot in slots.items():
-                slot.enabled = enabled
+            for key, registered in found.items():
+                registered.enabled = enabled
                 if enabled:
-                    self._enabled[key] = slot.entry
+                    self._enabled[key] = registered.entry
                 else:
                     del self._enabled[key]
             self._advance()
         self._announce()
 
-    def _registration(self, key: str) -> _Registration[Entry]:
+    def _find(self, key: str) -> _RegisteredEntry[Entry]:
         try:
-            return self._registrations[key]
+            return self._registered[key]
         except KeyError:
             raise KeyError(f"no {self.kind} is registered as {key!r}") from None
 

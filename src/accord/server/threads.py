@@ -58,7 +58,7 @@ class FlowControl(Protocol):
         """Wait until it has caught up, or is gone."""
 
 
-class _Stopped(BaseException):
+class _StopWork(BaseException):
     """Raised in a thread to stop its work."""
 
 
@@ -110,7 +110,7 @@ class _Job:
                 return self._work()
             finally:
                 self._leave()
-        except _Stopped:
+        except _StopWork:
             return None
         finally:
             _running.discard(self)
@@ -131,7 +131,7 @@ class _Job:
         with self._lock:
             self._stopped = True
             if self._thread is not None:
-                _raise_in(self._thread, _Stopped)
+                _raise_in(self._thread, _StopWork)
 
 
 def _settle(future: asyncio.Future[object], value: object, failure: BaseException | None) -> None:
