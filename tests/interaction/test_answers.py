@@ -111,7 +111,7 @@ def test_tasks_of_a_handler_that_exit_end_nothing_but_its_call(transport: str) -
     run(main())
 
 
-def test_failed_calls_free_their_slots() -> None:
+def test_failed_calls_do_not_count_as_in_flight() -> None:
     async def main() -> None:
         server = Server("narrow", in_flight=2)
         server.add_tool(failing.sync_tool)
@@ -162,7 +162,7 @@ def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) 
 
 
 @pytest.mark.parametrize("way", failing.FAILURES)
-def test_news_callbacks_of_a_client_that_fail_end_nothing(way: str) -> None:
+def test_failing_notification_callbacks_of_a_client_end_nothing(way: str) -> None:
     server: Server[None] = Server("telling")
 
     @server.tool

@@ -53,7 +53,7 @@ async def test_cancelling_the_task_cancels_the_call(accord_link: Any, connect_to
 
 
 @everywhere("2025-06-18")
-async def test_a_tool_that_only_tells_can_be_cancelled_too(connect_to: Any, caplog: Any) -> None:
+async def test_a_tool_that_only_notifies_can_be_cancelled_too(connect_to: Any, caplog: Any) -> None:
     heard, found = asyncio.Event(), set[str]()
     async with connect_to(working.make) as client:
         waiting = asyncio.ensure_future(
@@ -165,7 +165,7 @@ async def test_closing_ends_waiting_requests_on_both_sides(connect_to: Any) -> N
     ],
 )
 @over("memory", revisions=("2025-06-18",))
-async def test_a_cancellation_that_makes_no_sense_is_ignored(accord_link: Any, params: Any) -> None:
+async def test_an_invalid_cancellation_is_ignored(accord_link: Any, params: Any) -> None:
     async with RawClient(working.make()) as raw:
         await raw.open()
         await raw.ask(1, "ping")
@@ -176,7 +176,7 @@ async def test_a_cancellation_that_makes_no_sense_is_ignored(accord_link: Any, p
 
 
 @over("memory", revisions=("2025-06-18",))
-async def test_a_request_cancelled_in_the_same_breath_is_not_answered(accord_link: Any) -> None:
+async def test_a_request_cancelled_in_the_same_write_is_not_answered(accord_link: Any) -> None:
     async with RawClient(working.make()) as raw:
         await raw.open()
         raw.request(1, "tools/call", {"name": "wait", "arguments": {"name": "a"}})

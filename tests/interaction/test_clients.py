@@ -145,7 +145,7 @@ async def test_structured_results_that_break_their_schema_are_refused(accord_lin
 
 
 @pytest.mark.requirement("pagination.no-cross-session-cursors", "pagination.cursor.opaque")
-async def test_iteration_sends_each_cursor_as_it_came_and_begins_anew_in_a_new_session(
+async def test_iteration_sends_each_cursor_unchanged_and_begins_anew_in_a_new_session(
     accord_link: Any,
 ) -> None:
     def page(raw: RawServer, message: Any) -> None:
@@ -208,7 +208,7 @@ async def test_an_undeclared_capability_is_not_used(accord_link: Any) -> None:
     "lifecycle.shutdown.stdio-close-stdin",
 )
 @over("memory", revisions=("2025-06-18",))
-async def test_a_client_launches_a_server_speaks_in_lines_and_closes_its_input(
+async def test_a_client_launches_a_server_sends_lines_and_closes_its_input(
     accord_link: Any, tmp_path: Path
 ) -> None:
     heard = tmp_path / "heard"

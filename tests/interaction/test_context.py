@@ -52,13 +52,13 @@ async def test_outside_of_requests_there_is_no_context(connect_to: Any) -> None:
 
 
 @IN_PROCESS
-async def test_the_lifespan_surrounds_the_time_a_server_serves(connect_to: Any) -> None:
+async def test_the_lifespan_surrounds_the_serving(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         assert await client.call_tool("events", result_type=list[str]) == ["lifespan began"]
     assert working.seen == ["lifespan began", "lifespan ended"]
 
 
-async def test_middleware_stands_around_every_request(connect_to: Any) -> None:
+async def test_middleware_is_called_around_every_request(connect_to: Any) -> None:
     async with connect_to(
         working.make_with_middleware, client_info=Implementation("desk", "1")
     ) as client:

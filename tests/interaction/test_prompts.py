@@ -127,7 +127,7 @@ async def test_no_more_than_a_hundred_values_are_suggested(connect_to: Any) -> N
 
 
 @pytest.mark.requirement("completion.request.context")
-async def test_arguments_known_already_guide_completion_where_they_can_travel(
+async def test_arguments_filled_in_before_guide_completion_if_the_revision_sends_them(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(content.make) as client:

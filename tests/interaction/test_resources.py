@@ -124,7 +124,7 @@ async def test_the_error_for_an_unknown_resource_names_its_uri(connect_to: Any, 
 
 @pytest.mark.requirement("errors.resource-not-found.data-uri")
 @IN_MEMORY
-async def test_a_reader_that_finds_nothing_need_not_name_the_uri(connect_to: Any) -> None:
+async def test_the_uri_is_added_to_resource_not_found(connect_to: Any) -> None:
     server = Server("shelf")
 
     @server.resource("book://{title}")
@@ -144,7 +144,9 @@ async def test_a_variable_that_does_not_fit_is_reported(connect_to: Any) -> None
 
 
 @pytest.mark.requirement("errors.code.internal-error")
-async def test_a_failing_reader_tells_no_more_than_its_author_wants(connect_to: Any) -> None:
+async def test_a_failing_resource_function_reveals_only_what_its_author_wants(
+    connect_to: Any,
+) -> None:
     async with connect_to(content.make) as client:
         with pytest.raises(RequestError) as caught:
             await client.read_resource("broken://file")

@@ -60,7 +60,7 @@ async def test_a_signature_becomes_a_schema(connect_to: Any) -> None:
 
 
 @pytest.mark.requirement("practice.schema.constraints")
-async def test_types_and_constraints_stand_in_the_schema(connect_to: Any) -> None:
+async def test_types_and_constraints_are_in_the_schema(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         properties = (await described(client))["typed"].input_schema["properties"]
     assert properties["when"] == {"type": "string", "format": "date", "description": "a day"}
@@ -121,7 +121,7 @@ async def test_arguments_are_decoded_into_their_types(connect_to: Any) -> None:
     )
 
 
-async def test_objects_and_lists_may_come_as_json_strings(connect_to: Any) -> None:
+async def test_objects_and_lists_may_be_sent_as_json_strings(connect_to: Any) -> None:
     given = {
         **TYPED,
         "at": '{"x": 1}',
@@ -177,14 +177,14 @@ async def test_arguments_that_do_not_fit_are_reported_with_path_expectation_and_
 
 
 @pytest.mark.requirement("practice.content.text-item")
-async def test_text_is_given_as_it_is(connect_to: Any) -> None:
+async def test_text_is_sent_unchanged(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool("text")
     assert result.content == [TextContent("plain")]
     assert result.is_error is False
 
 
-async def test_pictures_and_bytes_travel_as_base64(connect_to: Any) -> None:
+async def test_pictures_and_bytes_are_sent_as_base64(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         (picture,) = (await client.call_tool("image")).content
         (block,) = (await client.call_tool("binary")).content
@@ -246,13 +246,13 @@ async def test_typed_results_are_json_in_text_and_structured_where_that_exists(
         assert "structuredContent" not in str(accord_link.connections[0].recording.messages()[-1])
 
 
-async def test_nothing_is_a_result_too(connect_to: Any) -> None:
+async def test_none_is_a_result_without_content(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool("nobody")
     assert (result.content, result.is_error) == ([], False)
 
 
-async def test_a_result_that_breaks_its_own_schema_never_leaves(connect_to: Any) -> None:
+async def test_a_result_that_breaks_its_own_schema_is_not_sent(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         await described(client)
         result = await client.call_tool("liar")
@@ -316,7 +316,7 @@ async def test_the_reference_is_in_the_log_with_the_exception(connect_to: Any, c
 
 
 @IN_MEMORY
-async def test_a_switch_shows_exceptions_while_developing(connect_to: Any) -> None:
+async def test_debug_shows_the_text_of_exceptions(connect_to: Any) -> None:
     server = tools.make()
     server.debug = True
     async with connect_to(server) as client:

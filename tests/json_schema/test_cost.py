@@ -273,7 +273,7 @@ def test_recursive_schemas_that_meet_each_value_a_few_times_are_bounded(schema):
     ],
     ids=["a tree", "any JSON", "a union", "an extensible tree"],
 )
-def test_honest_recursive_schemas_pass(schema, around):
+def test_usual_recursive_schemas_pass(schema, around):
     assert Cost(schema).excess(nested(12, around)) is None
 
 

@@ -85,13 +85,13 @@ def test_the_examples_in_the_docstrings_hold() -> None:
         ("dish", "", []),
     ],
 )
-def test_arguments_with_few_values_complete_by_themselves(
+def test_arguments_with_few_values_need_no_completer(
     completions: Completions, argument: str, typed: str, expected: list[str]
 ) -> None:
     assert ask(completions, argument, typed) == expected
 
 
-def test_variables_of_templates_complete_by_themselves(completions: Completions) -> None:
+def test_variables_with_few_values_need_no_completer(completions: Completions) -> None:
     ref = ResourceTemplateReference("db://{table}/{id}")
     assert completions.find(ref, "table")("o", {}) == ["orders"]
     assert completions.find(ref, "id")("", {}) == []
@@ -162,7 +162,7 @@ def test_a_registered_completer_takes_precedence_over_the_type(completions: Comp
     assert ask(completions, "size", "") == ["huge"]
 
 
-def test_an_async_function_gives_something_to_wait_for(completions: Completions) -> None:
+def test_an_async_completer_returns_an_awaitable(completions: Completions) -> None:
     async def both(typed: str, known: Mapping[str, str]) -> list[str]:
         return [typed]
 
@@ -204,7 +204,7 @@ def test_mistakes_are_reported_at_registration(
         register(completions)
 
 
-def test_a_function_that_is_silent_about_its_parameters_is_trusted(
+def test_a_built_in_function_without_a_signature_is_accepted(
     completions: Completions,
 ) -> None:
     completions.for_prompt("order", "dish", max)
@@ -228,7 +228,7 @@ def test_a_function_that_is_silent_about_its_parameters_is_trusted(
         (PromptReference("db://{table}/{id}"), "table"),
     ],
 )
-def test_a_reference_to_nothing_is_invalid(
+def test_an_unknown_reference_is_invalid(
     completions: Completions, ref: PromptReference | ResourceTemplateReference, argument: str
 ) -> None:
     with pytest.raises(InvalidParams) as caught:
@@ -258,7 +258,7 @@ def test_a_disabled_prompt_is_not_completed(completions: Completions) -> None:
     ("count", "kept", "has_more"),
     [(0, 0, False), (1, 1, False), (100, 100, False), (101, 100, True), (5000, 100, True)],
 )
-def test_at_most_100_values_are_sent_with_how_many_there_are(
+def test_at_most_100_values_are_sent_with_their_total(
     count: int, kept: int, has_more: bool
 ) -> None:
     values = [str(at) for at in range(count)]

@@ -76,7 +76,7 @@ def test_values_that_the_protocol_does_not_allow_are_refused(mistake: Any, repor
     run(main())
 
 
-def test_waiting_is_for_threads() -> None:
+def test_wait_is_refused_on_the_loop() -> None:
     async def wrong(ctx: Context) -> str:
         with pytest.raises(RuntimeError, match="use await"):
             ctx.wait(asyncio.sleep(0))
@@ -120,7 +120,7 @@ def test_waiting_after_the_cancellation_ends_at_once() -> None:
 
 
 @pytest.mark.parametrize("data", [object(), {1: object()}, float("nan"), "\ud800"])
-def test_whatever_is_logged_is_sent_somehow(data: Any) -> None:
+def test_values_that_json_cannot_express_are_logged_as_text(data: Any) -> None:
     heard: list[Any] = []
 
     async def speak(ctx: Context) -> str:
@@ -135,7 +135,7 @@ def test_whatever_is_logged_is_sent_somehow(data: Any) -> None:
     run(main())
 
 
-def test_a_server_may_send_less_than_everything_before_it_is_asked_to() -> None:
+def test_the_log_level_setting_holds_until_the_client_sets_one() -> None:
     heard: list[str] = []
 
     async def speak(ctx: Context) -> str:
@@ -211,7 +211,7 @@ def test_cancelling_a_threaded_tool_cancels_what_it_waits_for(kind: str) -> None
     assert stopped == [True, True]
 
 
-def test_a_plain_tool_sees_that_its_time_is_over() -> None:
+def test_a_plain_tool_that_times_out_sees_is_cancelled() -> None:
     begun: list[bool] = []
     seen: list[bool] = []
 

@@ -87,7 +87,7 @@ def test_a_server_has_a_name() -> None:
         Server(nothing)
 
 
-def test_one_revision_needs_no_list() -> None:
+def test_a_single_revision_may_be_given_as_text() -> None:
     revision: Any = "2025-06-18"
     assert Server("desk", revisions=revision).revisions == ("2025-06-18",)
 
@@ -173,6 +173,6 @@ def test_a_mistake_that_does_not_prevent_calls_is_logged(
     assert [reported in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_a_good_tool_is_registered_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_good_tool_is_registered_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     Server("desk").add_tool(good)
     assert caplog.records == []

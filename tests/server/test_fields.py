@@ -148,7 +148,7 @@ def test_a_value_that_breaks_a_generic_class_is_refused_with_its_path(annotation
     assert reported in str(caught.value)
 
 
-def test_a_generic_class_is_described_with_its_words():
+def test_a_generic_class_is_described_with_its_docstring():
     assert taking(Box[Literal["z", "a"]]).input_schema["properties"]["value"] == {
         "type": "object",
         "properties": {

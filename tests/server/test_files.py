@@ -160,7 +160,7 @@ def test_names_that_only_resemble_devices_are_taken_on_windows(path: str) -> Non
     assert split_safe_path(path, windows=True) == [path]
 
 
-def test_text_encoded_very_often_is_judged_in_time() -> None:
+def test_text_that_is_encoded_very_often_is_refused_quickly() -> None:
     assert split_safe_path("%" + "25" * 100_000 + "41", windows=False) is None
 
 
@@ -327,7 +327,7 @@ def test_a_socket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             DirectoryResource(root).read("sock")
 
 
-def test_a_file_that_may_not_be_read_looks_like_none(root: Path) -> None:
+def test_an_unreadable_file_is_not_found(root: Path) -> None:
     if os.name == "nt" or os.geteuid() == 0:
         pytest.skip("everything may be read here")
     (root / "a.txt").chmod(0)
@@ -440,13 +440,13 @@ def test_a_file_beyond_the_limit_is_refused_and_not_listed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [".env", ".git/config", "docs/../.env"])
-def test_hidden_files_are_there_only_if_wanted(root: Path, path: str) -> None:
+def test_hidden_files_are_not_offered_by_default(root: Path, path: str) -> None:
     with pytest.raises(ResourceNotFound):
         DirectoryResource(root).read(path)
     assert path not in names(DirectoryResource(root))
 
 
-def test_hidden_files_can_be_wanted(root: Path) -> None:
+def test_hidden_files_are_offered_with_the_setting(root: Path) -> None:
     directory = DirectoryResource(root, hidden=True)
     assert directory.read(".env").text == "KEY=1"
     assert {".env", ".git/config"} <= set(names(directory))

@@ -614,11 +614,11 @@ def test_a_whole_result_is_kept_and_completed() -> None:
 
 
 @pytest.mark.requirement("resources.read.no-empty-for-missing")
-def test_nothing_is_not_found() -> None:
+def test_none_means_not_found() -> None:
     with pytest.raises(ResourceNotFound):
         build_contents(fixed(), "note://today", None)
 
 
-def test_a_value_that_cannot_be_written_is_the_authors_fault() -> None:
+def test_a_value_that_json_cannot_express_raises_a_type_error() -> None:
     with pytest.raises(TypeError, match="the function of resource 'x://a' returned a object"):
         build_contents(fixed("x://a"), "x://a", object())

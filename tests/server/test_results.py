@@ -62,7 +62,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize("row", TYPED.values(), ids=TYPED)
-def test_a_typed_value_travels_twice_and_fits_its_schema(row: Row):
+def test_a_typed_value_is_sent_as_text_and_as_structured_content(row: Row):
     returns = ReturnType(row.annotation)
     schema = returns.output_schema
     result = returns.convert(row.value)
@@ -78,7 +78,7 @@ def test_a_typed_value_travels_twice_and_fits_its_schema(row: Row):
 
 
 @pytest.mark.parametrize("row", TYPED.values(), ids=TYPED)
-def test_output_schemas_hold_no_noise(row: Row):
+def test_output_schemas_have_no_titles_or_references(row: Row):
     text = json.encode(ReturnType(row.annotation).output_schema).decode()
     assert '"title"' not in text
     assert '"$ref"' not in text or '"$defs"' in text

@@ -50,14 +50,14 @@ def test_inline_is_for_functions_that_are_not_async() -> None:
         Server("desk").add_tool(slow, inline=True)
 
 
-def test_a_name_can_be_taken_once() -> None:
+def test_a_name_can_be_registered_once() -> None:
     server = Server("desk")
     server.add_tool(lambda: "x", name="x")
     with pytest.raises(RegistrationError, match="registered twice"):
         server.add_tool(lambda: "y", name="x")
 
 
-def test_a_tool_without_words_is_described_by_its_name() -> None:
+def test_a_tool_without_docstring_is_described_by_its_name() -> None:
     entry = Server("desk").add_tool(lambda: "x", name="quiet")
     assert entry.tool.description == "quiet"
 
@@ -103,7 +103,7 @@ def test_an_unknown_transport_is_refused() -> None:
         Server("desk").run("pigeon")  # type: ignore[call-overload]
 
 
-def test_a_server_cannot_run_where_a_loop_does() -> None:
+def test_run_is_refused_in_a_running_loop() -> None:
     async def main() -> None:
         Server("desk").run()
 

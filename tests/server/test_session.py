@@ -35,7 +35,7 @@ def lambda_tool() -> str:
     return "x"
 
 
-def test_changes_may_come_from_any_thread() -> None:
+def test_changes_may_be_made_in_any_thread() -> None:
     server = server_with(lambda_tool)
     heard: list[str] = []
 

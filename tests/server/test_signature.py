@@ -132,7 +132,7 @@ def test_an_object_or_array_may_arrive_as_a_string(row: Row):
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_schemas_hold_no_noise(row: Row):
+def test_schemas_have_no_titles_or_references(row: Row):
     schema = taking(row.annotation).input_schema
     text = json.encode(schema).decode()
     assert '"title"' not in text
@@ -175,7 +175,7 @@ def test_a_function_is_described():
     }
 
 
-def test_a_function_without_anything_takes_an_empty_object():
+def test_a_function_without_parameters_takes_an_empty_object():
     def nothing(): ...
 
     signature = inspect(nothing)
@@ -567,7 +567,7 @@ def test_none_as_a_default_makes_null_acceptable():
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"{}", msgspec.Raw(b"{}"), msgspec.UNSET, None])
-def test_nothing_is_an_empty_object(raw: Any):
+def test_empty_input_and_null_are_an_empty_object(raw: Any):
     def f(a: int = 1): ...
 
     assert inspect(f).bind(raw).args == (1,)
@@ -861,7 +861,7 @@ class Limited(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     ],
     ids=["alone", "within others", "described"],
 )
-def test_a_dataclass_that_came_without_its_defaults_is_written_with_them(annotation, given, whole):
+def test_a_decoded_dataclass_is_encoded_with_its_defaults(annotation, given, whole):
     signature = taking(annotation)
     (value,) = signature.bind(json.encode({"value": given})).args
     assert isinstance(value, annotation)
@@ -907,7 +907,7 @@ def test_a_recursive_dataclass_has_one_definition():
     assert {"$ref": "#/$defs/Task"} in after["anyOf"]
 
 
-def test_words_and_limits_of_fields_count_as_those_of_parameters_do():
+def test_descriptions_and_limits_of_fields_count_like_those_of_parameters():
     shown = taking(Task).input_schema["$defs"]["Task"]["properties"]["title"]
     assert shown == {"type": "string", "description": "what to do"}
     limited = taking(Limited)

@@ -118,7 +118,7 @@ def test_a_stop_at_the_very_end_of_the_work_does_not_reach_the_next_work(one_thr
     run(main())
 
 
-def test_cancelled_work_goes_on_and_is_known_to(one_thread) -> None:
+def test_cancelled_work_goes_on_and_counts_as_working(one_thread) -> None:
     async def main() -> None:
         gate = threading.Event()
         waiting = asyncio.ensure_future(run_in_thread(one_thread, gate.wait, timeout=None))

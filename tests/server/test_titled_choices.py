@@ -98,7 +98,7 @@ def test_choices_alone_are_a_form_with_one_field(choices: Any, field_: Any, valu
     assert read({"value": value}) == value
 
 
-def test_a_form_written_by_hand_is_sent_as_it_is_and_its_answer_is_held_to_it() -> None:
+def test_a_form_written_by_hand_is_sent_unchanged_and_its_answer_is_validated() -> None:
     written = {
         "type": "object",
         "properties": {"old": {"type": "string", "enum": ["a"], "enumNames": ["A"]}},
@@ -155,7 +155,7 @@ def serve() -> Server:
     return server
 
 
-async def test_an_argument_is_held_to_its_choices(connect_to: Any) -> None:
+async def test_an_argument_outside_its_choices_is_refused(connect_to: Any) -> None:
     async with connect_to(serve) as client:
         tools = {tool.name: tool async for tool in client.tools()}
         good = await client.call_tool("take", {"size": "s", "extras": ["l"]})
@@ -168,7 +168,9 @@ async def test_an_argument_is_held_to_its_choices(connect_to: Any) -> None:
 
 @over("memory", revisions=("2025-06-18", "2025-11-25"))
 @pytest.mark.requirement("elicitation.form.enum-forms", "elicitation.enum.enum-names")
-async def test_titles_travel_in_the_form_of_the_revision(accord_link: Any, connect_to: Any) -> None:
+async def test_titles_are_sent_in_the_form_of_the_revision(
+    accord_link: Any, connect_to: Any
+) -> None:
     seen = []
 
     def answer(params: Any) -> Any:

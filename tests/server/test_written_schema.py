@@ -44,7 +44,7 @@ def make() -> Server:
     return server
 
 
-async def test_a_written_schema_is_listed_as_it_is(connect_to: Any) -> None:
+async def test_a_written_schema_is_listed_unchanged(connect_to: Any) -> None:
     async with connect_to(make) as client:
         assert [tool.input_schema async for tool in client.tools()] == [SCHEMA] * 3
 
@@ -70,7 +70,7 @@ async def test_arguments_reach_parameters_and_the_rest(connect_to: Any) -> None:
         ({"name": "Ann", "more": 1}, "more"),
     ],
 )
-async def test_arguments_are_held_to_a_written_schema(
+async def test_arguments_are_validated_against_a_written_schema(
     connect_to: Any, tool: str, given: Any, reported: str
 ) -> None:
     async with connect_to(make) as client:
