@@ -45,31 +45,31 @@ class Desk:
 
 
 @asynccontextmanager
-async def opened(server: Server[Desk]) -> AsyncIterator[Desk]:
+async def open_desk(server: Server[Desk]) -> AsyncIterator[Desk]:
     desk = Desk()
-    board = asyncio.create_task(departing(server, desk))
+    board = asyncio.create_task(update_board(server, desk))
     try:
         yield desk
     finally:
         board.cancel()
 
 
-async def departing(server: Server[Desk], desk: Desk) -> None:
-    """Change the board now and then, and tell whoever subscribed to it."""
+async def update_board(server: Server[Desk], desk: Desk) -> None:
+    """Change the board now and then, and notify its subscribers."""
     while True:
         await asyncio.sleep(0.2)
         desk.departed += 1
         server.resource_updated("desk://departures")
 
 
-# -- middleware: around every request; what it puts is found again by its type
+# -- middleware: called around every request; ctx.get() finds its values by their type
 
 
 class Started(float):
-    """When a request came in."""
+    """When a request arrived."""
 
 
-async def timed(ctx: Context[Desk], proceed: Proceed) -> Any:
+async def measure(ctx: Context[Desk], proceed: Proceed) -> Any:
     ctx.put(Started(time.monotonic()))
     return await proceed()
 
@@ -79,13 +79,13 @@ server: Server[Desk] = Server(
     version="1.0.0",
     title="Travel desk",
     instructions="Look at the weather before you book.",
-    lifespan=opened,
-    middleware=[timed],
+    lifespan=open_desk,
+    middleware=[measure],
     page_size=6,
 )
 
 
-# -- tools: what they return
+# -- tools: results of all kinds
 
 
 @server.tool(inline=True)
@@ -103,13 +103,13 @@ class Weather:
 
 @server.tool(title="Weather", annotations=READ_ONLY, meta={"org.example/kind": "forecast"})
 def weather(city: City, day: date | None = None) -> Weather:
-    """Forecast the weather: a typed value has an output schema and travels structured.
+    """Forecast the weather: a typed value has an output schema and is sent as structured content.
 
     Args:
         day: when, today if not given.
     """
     if not any(city in cities for cities in CITIES.values()):
-        raise ToolError(f"nobody flies to {city}")
+        raise ToolError(f"no flights to {city}")
     return Weather(city, 14.0 + len(city), day)
 
 
@@ -127,16 +127,16 @@ def boarding_pass(name: Name) -> list[Any]:
 
 @server.tool
 def whoami(ctx: Context[Desk]) -> dict[str, str | float | list[str]]:
-    """Tell what the server knows of its caller."""
+    """Return what the server knows about its caller."""
     return {
-        "client": ctx.client_info.name if ctx.client_info else "somebody",
+        "client": ctx.client_info.name if ctx.client_info else "unknown",
         "revision": ctx.revision,
         "capabilities": sorted(ctx.client_capabilities),
         "seconds": time.monotonic() - ctx.get(Started),
     }
 
 
-# -- tools: what they ask of the client
+# -- tools: requests to the client
 
 
 @dataclass
@@ -170,7 +170,7 @@ async def luggage(ctx: Context[Desk]) -> list[str]:
 
 
 @server.on_roots_changed
-async def repacked(session: Any) -> None:
+async def note_new_roots(session: Any) -> None:
     server.resource_updated("desk://rules")
 
 
@@ -211,7 +211,7 @@ def search(ctx: Context[Desk], seconds: Seconds = 60) -> str:
     return "Here it is."
 
 
-# -- tools that come and go: clients are told that the list changed
+# -- tools that are enabled and disabled: clients are notified that the list changed
 
 
 @server.tool
@@ -262,7 +262,7 @@ sources = DirectoryResource(Path(__file__).parent, "source://{+path}", pattern="
 sources.publish(server.resource_entries)
 
 
-# -- prompts: who says what, in all kinds of content
+# -- prompts: messages of both roles, in all kinds of content
 
 
 @server.prompt(title="Plan a journey")
@@ -284,15 +284,15 @@ def postcard(city: str) -> list[Any]:
     ]
 
 
-# -- completion: what was typed, and with it the arguments that are known already
+# -- completion: by the typed text, and by the arguments filled in so far
 
 server.add_completion("plan", "country", list(CITIES))
 
 
 @server.completion("city://{country}/{city}", "city")
 @server.completion("plan", "city")
-def cities(typed: str, known: Mapping[str, str]) -> list[str]:
-    return [city for city in CITIES.get(known.get("country", ""), []) if city.startswith(typed)]
+def cities(typed: str, filled_in: Mapping[str, str]) -> list[str]:
+    return [city for city in CITIES.get(filled_in.get("country", ""), []) if city.startswith(typed)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An orchestrator: a server whose tools call other servers, which live as long as it does.
+"""An orchestrator: a server with tools that call other servers, which run as long as it does.
 
     accord call examples/orchestrator.py journey cities=Lima,Kyoto
 
@@ -32,7 +32,7 @@ class Upstream:
 
 
 @asynccontextmanager
-async def connected(server: Server[Upstream]) -> AsyncIterator[Upstream]:
+async def connect_all(server: Server[Upstream]) -> AsyncIterator[Upstream]:
     async with AsyncExitStack() as stack:
         connecting = [stack.enter_async_context(connect(each)) for each in UPSTREAM.values()]
         outcomes = await asyncio.gather(*connecting, return_exceptions=True)
@@ -47,7 +47,7 @@ async def connected(server: Server[Upstream]) -> AsyncIterator[Upstream]:
         yield Upstream(clients)
 
 
-server = Server("orchestrator", version="1.0.0", lifespan=connected)
+server = Server("orchestrator", version="1.0.0", lifespan=connect_all)
 
 
 @dataclass

@@ -1,7 +1,7 @@
-"""A server that lets nobody in without a token, with all that it takes to get one.
+"""A server that requires a token, with the authorization server that issues it.
 
 python examples/protected.py, then connect any client to http://127.0.0.1:8000/mcp: it opens a
-browser, where "ada" logs in with "lovelace" and says what the client may do.
+browser, where "ada" logs in with "lovelace" and grants access to the client.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ server = Server("notes", auth=auth)
 
 
 def caller(ctx: Context[Any]) -> str:
-    """Say whose notes they are."""
-    assert ctx.principal is not None  # nobody gets this far without a token
+    """Return the user who called."""
+    assert ctx.principal is not None  # a caller without a token is refused before
     return ctx.principal.subject
 
 

@@ -1,4 +1,4 @@
-"""A help desk on a database: what a server for daily work looks like.
+"""A help desk on a database: a server for daily work.
 
     accord call examples/tickets.py open_ticket title='No paper' priority=high
     accord call examples/tickets.py find words=paper
@@ -53,7 +53,7 @@ class Desk:
         self.change(TABLE)
 
     def change(self, statement: str, *values: Any) -> int:
-        """Change something; returns the number of a new row."""
+        """Run a statement; return the number of a new row."""
         with self._lock, self._database as database:
             return database.execute(statement, values).lastrowid or 0
 
@@ -63,17 +63,17 @@ class Desk:
             return [Ticket(*row) for row in self._database.execute(statement, values)]
 
     def ticket(self, number: int) -> Ticket:
-        """Return one ticket; whoever asks for one that is not there is told so."""
+        """Return one ticket; an unknown number is an error that the caller sees."""
         for found in self.select("number = ?", number):
             return found
-        raise ToolError(f"there is no ticket {number}")
+        raise ToolError(f"ticket {number} does not exist")
 
     def close(self) -> None:
         self._database.close()
 
 
 @asynccontextmanager
-async def opened(server: Server[Desk]) -> AsyncIterator[Desk]:
+async def open_desk(server: Server[Desk]) -> AsyncIterator[Desk]:
     desk = Desk(os.environ.get("TICKETS", "tickets.db"))
     try:
         yield desk
@@ -85,7 +85,7 @@ server: Server[Desk] = Server(
     "tickets",
     version="1.0.0",
     instructions="Look for a ticket about the same before you open one.",
-    lifespan=opened,
+    lifespan=open_desk,
 )
 
 
@@ -113,7 +113,7 @@ class Closing:
 
 @server.tool(annotations={"destructiveHint": False, "idempotentHint": True})
 async def close_ticket(ctx: Context[Desk], number: Number) -> str:
-    """Close a ticket, once the user has told how it was solved."""
+    """Close a ticket, once the user has said how it was solved."""
     ticket = ctx.state.ticket(number)
     if ticket.state == "closed":
         return f"Ticket {number} is closed already."
@@ -129,7 +129,7 @@ async def close_ticket(ctx: Context[Desk], number: Number) -> str:
 
 @server.resource("ticket://{number}", mime_type="application/json")
 def ticket(ctx: Context[Desk], number: int) -> Ticket | None:
-    """A ticket by its number; whoever subscribes hears when it is closed."""
+    """A ticket by its number; subscribers are notified when it is closed."""
     return next(iter(ctx.state.select("number = ?", number)), None)
 
 

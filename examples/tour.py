@@ -1,6 +1,6 @@
-"""A tour in seconds: starts the everything server as a process and shows what the protocol can do.
+"""A tour in seconds: starts the everything server as a process and shows what the protocol offers.
 
-`make run` runs it. A monitor listens on the wire and holds both sides to every clause.
+`make run` runs it. A monitor checks every message of both sides.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ Try next:
 and read examples/README.md, examples/ten_lines.py, examples/tickets.py, examples/everything.py"""
 
 
-def show(what: str, *told: object) -> None:
-    """Print one step, flushed at once so that it is seen while it happens."""
-    print(f"  {what:<13}", *told, flush=True)
+def show(label: str, *values: object) -> None:
+    """Print one step at once."""
+    print(f"  {label:<13}", *values, flush=True)
 
 
 def text_of(result: CallToolResult) -> str:
@@ -49,7 +49,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 class Traveller:
-    """The client's side: what it answers, and what it hears."""
+    """The client's side: its answers to requests, and the notifications it gets."""
 
     def __init__(self) -> None:
         self.updated = asyncio.Event()
@@ -136,7 +136,7 @@ async def resources(client: Client, traveller: Traveller) -> None:
         show("not found", error)
     await client.subscribe("desk://departures")
     await asyncio.wait_for(traveller.updated.wait(), PATIENCE)
-    show("subscription", "desk://departures changed by itself, and we were told")
+    show("subscription", "desk://departures changed by itself, and we were notified")
     await client.unsubscribe("desk://departures")
 
 
@@ -154,11 +154,11 @@ async def changes(client: Client, traveller: Traveller) -> None:
     await client.call_tool("open_lounge")
     await asyncio.wait_for(traveller.tools_changed.wait(), PATIENCE)
     names = [tool.name async for tool in client.tools()]
-    show("list change", "we were told; the lounge is open:", "lounge" in names)
+    show("list change", "we were notified; the lounge is open:", "lounge" in names)
 
 
 @asynccontextmanager
-async def watched(recording: Recording, traveller: Traveller) -> AsyncIterator[Client]:
+async def open_session(recording: Recording, traveller: Traveller) -> AsyncIterator[Client]:
     start = perf_counter()
     async with connected(
         EVERYTHING, transport="stdio", recording=recording, **traveller.options()
@@ -173,14 +173,14 @@ async def main() -> None:
     traveller, recording = Traveller(), Recording()
     print(f"Starting {EVERYTHING.name} as a process and talking to it over stdio:\n")
     start = perf_counter()
-    async with watched(recording, traveller) as client:
+    async with open_session(recording, traveller) as client:
         for part in (tools, questions, long_work, resources, prompts, changes):
             await part(client, traveller)
     show("closed", "the process and all its children are gone")
     kept = sum(verdict.verdict == "pass" for verdict in recording.verdicts())
     print(
-        f"\nA monitor judged the {len(recording.records)} messages of these"
-        f" {perf_counter() - start:.1f} s: {kept} requirements put to the test and kept,"
+        f"\nA monitor checked the {len(recording.records)} messages of these"
+        f" {perf_counter() - start:.1f} s: {kept} requirements tested and kept,"
         f" {len(recording.violations)} broken.\n"
     )
     print(NEXT)

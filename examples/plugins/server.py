@@ -1,7 +1,7 @@
 """A server that loads its tools from a folder: every public function of every file there.
 
-Drop a file into the folder, call `reload`, and clients hear that the list of tools changed. A
-plugin that cannot be imported is reported and harms nobody else.
+Drop a file into the folder and call `reload`: clients are notified that the list of tools changed.
+A plugin that cannot be imported is logged and left out.
 
     accord list examples/plugins/server.py
     accord call examples/plugins/server.py shout text=hello
@@ -27,7 +27,7 @@ def load(file: Path) -> list[str]:
     """Offer every public function of a file as a tool; returns their names."""
     spec = importlib.util.spec_from_file_location(f"plugins_{file.stem}", file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
+        raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     names = []

@@ -130,7 +130,7 @@ def test_tickets_are_opened_found_and_closed_by_their_user(tmp_path):
             await client.subscribe("ticket://1")
             said = [await client.call_tool("close_ticket", {"number": 1}) for _ in range(3)]
             await told.wait()
-            with pytest.raises(ToolError, match="there is no ticket 2"):
+            with pytest.raises(ToolError, match="ticket 2 does not exist"):
                 await client.call_tool("close_ticket", {"number": 2}, result_type=str)
             asked = {"words": "PAPER", "state": "closed"}
             found = await client.call_tool("find", asked, result_type=list)
@@ -302,7 +302,7 @@ def test_the_orchestrator_calls_other_servers():
             found = await client.call_tool(
                 "journey", {"cities": ["Lima", "Kyoto"]}, result_type=dict
             )
-            with pytest.raises(ToolError, match="nobody flies to Atlantis"):
+            with pytest.raises(ToolError, match="no flights to Atlantis"):
                 await client.call_tool("journey", {"cities": ["Atlantis"]}, result_type=dict)
             landed = await client.call_tool(
                 "fly", {"city": "Lima"}, result_type=str, on_progress=steps.append

@@ -27,7 +27,7 @@ SERVER = Path(failing.__file__)
 TRANSPORTS = ["stdio", "memory", "http"]
 TOOLS = ["sync_tool", "async_tool", "eager_tool", "inline_tool", "timed_tool"]
 NESTED = {"SystemExit", "KeyboardInterrupt"}
-"""What leaves a loop from any task: only a server that owns its loop can go on."""
+"""Exceptions that leave the loop from any task: only a server with its own loop can go on."""
 
 
 @asynccontextmanager
@@ -111,7 +111,7 @@ def test_tasks_of_a_handler_that_exit_end_nothing_but_its_call(transport: str) -
     run(main())
 
 
-def test_failed_calls_free_their_slots() -> None:
+def test_failed_calls_do_not_count_as_in_flight() -> None:
     async def main() -> None:
         server = Server("narrow", in_flight=2)
         server.add_tool(failing.sync_tool)
@@ -162,7 +162,7 @@ def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) 
 
 
 @pytest.mark.parametrize("way", failing.FAILURES)
-def test_news_callbacks_of_a_client_that_fail_end_nothing(way: str) -> None:
+def test_failing_notification_callbacks_of_a_client_end_nothing(way: str) -> None:
     server: Server[None] = Server("telling")
 
     @server.tool
@@ -171,7 +171,7 @@ def test_news_callbacks_of_a_client_that_fail_end_nothing(way: str) -> None:
         ctx.info("one")
         await ctx.progress(1)
         ctx.info("two")
-        return "told"
+        return "reported"
 
     heard: list[Any] = []
 
@@ -182,7 +182,7 @@ def test_news_callbacks_of_a_client_that_fail_end_nothing(way: str) -> None:
     async def main() -> None:
         async with connect(server, timeout=LONG, on_log=note) as client:
             result = await client.call_tool("tell", on_progress=note)
-            assert result.content[0].text == "told"
+            assert result.content[0].text == "reported"
             await client.ping()
 
     run(main())
@@ -239,8 +239,8 @@ def test_a_forked_child_that_returns_writes_nothing_and_ends(method: str, params
             if b'"method"' not in line
         )
         assert set(answers.values()) == {1}
-        told = [line for line in child.output if b"told by" in line]
-        assert all(b"told by %d" % parent in line for line in told)
+        reported = [line for line in child.output if b"reported by" in line]
+        assert all(b"reported by %d" % parent in line for line in reported)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

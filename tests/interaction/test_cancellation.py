@@ -1,4 +1,4 @@
-"""Cancelling: by the caller, by its task, by time; and what comes too late or makes no sense."""
+"""Cancelling: by the caller, by its task, by time; and cancellations that are late or invalid."""
 
 import asyncio
 from typing import Any
@@ -53,7 +53,7 @@ async def test_cancelling_the_task_cancels_the_call(accord_link: Any, connect_to
 
 
 @everywhere("2025-06-18")
-async def test_a_tool_that_only_tells_can_be_cancelled_too(connect_to: Any, caplog: Any) -> None:
+async def test_a_tool_that_only_notifies_can_be_cancelled_too(connect_to: Any, caplog: Any) -> None:
     heard, found = asyncio.Event(), set[str]()
     async with connect_to(working.make) as client:
         waiting = asyncio.ensure_future(
@@ -62,10 +62,10 @@ async def test_a_tool_that_only_tells_can_be_cancelled_too(connect_to: Any, capl
         await heard.wait()
         waiting.cancel()
         while not found:
-            told = await client.call_tool("events", result_type=list[str])
-            found = {"silenced", "chattered"}.intersection(told)
+            reported = await client.call_tool("events", result_type=list[str])
+            found = {"silenced", "chattered"}.intersection(reported)
     assert found == {"silenced"}
-    # What crossed the cancellation is nobody's fault.
+    # An answer that crosses the cancellation is allowed.
     assert "skipped a message" not in caplog.text
 
 
@@ -121,7 +121,7 @@ async def test_a_question_of_a_cancelled_tool_is_cancelled_too(
 
 @pytest.mark.requirement("cancellation.races")
 @IN_PROCESS
-async def test_many_calls_cancelled_at_every_moment_leave_the_connection_whole(
+async def test_many_calls_cancelled_at_any_moment_leave_the_connection_usable(
     connect_to: Any,
 ) -> None:
     async with connect_to(working.make) as client:
@@ -137,7 +137,7 @@ async def test_many_calls_cancelled_at_every_moment_leave_the_connection_whole(
         assert text(await client.call_tool("nap", {"seconds": 0})) == "awake"
 
 
-async def test_closing_ends_what_waits_on_both_sides(connect_to: Any) -> None:
+async def test_closing_ends_waiting_requests_on_both_sides(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         waiting = asyncio.ensure_future(client.call_tool("wait", {"name": "a"}))
         await events(client, "waiting a")
@@ -165,7 +165,7 @@ async def test_closing_ends_what_waits_on_both_sides(connect_to: Any) -> None:
     ],
 )
 @over("memory", revisions=("2025-06-18",))
-async def test_a_cancellation_that_makes_no_sense_is_ignored(accord_link: Any, params: Any) -> None:
+async def test_an_invalid_cancellation_is_ignored(accord_link: Any, params: Any) -> None:
     async with RawClient(working.make()) as raw:
         await raw.open()
         await raw.ask(1, "ping")
@@ -176,7 +176,7 @@ async def test_a_cancellation_that_makes_no_sense_is_ignored(accord_link: Any, p
 
 
 @over("memory", revisions=("2025-06-18",))
-async def test_a_request_cancelled_in_the_same_breath_is_not_answered(accord_link: Any) -> None:
+async def test_a_request_cancelled_in_the_same_write_is_not_answered(accord_link: Any) -> None:
     async with RawClient(working.make()) as raw:
         await raw.open()
         raw.request(1, "tools/call", {"name": "wait", "arguments": {"name": "a"}})
@@ -188,7 +188,7 @@ async def test_a_request_cancelled_in_the_same_breath_is_not_answered(accord_lin
 
 @pytest.mark.requirement("cancellation.sender.ignores-late", "cancellation.races")
 @over("memory", revisions=("2025-06-18",))
-async def test_an_answer_that_comes_after_the_cancellation_is_ignored(accord_link: Any) -> None:
+async def test_an_answer_after_the_cancellation_is_ignored(accord_link: Any) -> None:
     server = RawServer({"ping": {}})
     async with connect(server) as client:
         waiting = asyncio.ensure_future(client.call_tool("slow"))

@@ -1,4 +1,4 @@
-"""What clients owe their servers, against servers made of plain messages and wayward processes."""
+"""Duties of clients, against servers made of plain messages and wayward processes."""
 
 import asyncio
 import json
@@ -25,7 +25,9 @@ SAMPLING = {
 
 @pytest.mark.requirement("roots.errors", "sampling.errors", "errors.code.method-not-found")
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "no/such"])
-async def test_what_a_client_did_not_declare_it_refuses(accord_link: Any, method: str) -> None:
+async def test_a_client_refuses_requests_for_undeclared_capabilities(
+    accord_link: Any, method: str
+) -> None:
     server = RawServer({"ping": {}})
     async with connect(server, revision=accord_link.revision) as client:
         params = SAMPLING if method.startswith("sampling") else None
@@ -92,7 +94,7 @@ async def test_a_client_answers_pings_while_it_waits(accord_link: Any) -> None:
         b'{"jsonrpc":"1.0","id":5,"method":"ping"}',
     ],
 )
-async def test_a_client_survives_what_is_no_message_and_never_answers_it(
+async def test_a_client_survives_invalid_messages_and_never_answers_them(
     accord_link: Any, sent: bytes
 ) -> None:
     server = RawServer({"ping": {}})
@@ -143,7 +145,7 @@ async def test_structured_results_that_break_their_schema_are_refused(accord_lin
 
 
 @pytest.mark.requirement("pagination.no-cross-session-cursors", "pagination.cursor.opaque")
-async def test_iteration_sends_each_cursor_as_it_came_and_begins_anew_in_a_new_session(
+async def test_iteration_sends_each_cursor_unchanged_and_begins_anew_in_a_new_session(
     accord_link: Any,
 ) -> None:
     def page(raw: RawServer, message: Any) -> None:
@@ -206,7 +208,7 @@ async def test_an_undeclared_capability_is_not_used(accord_link: Any) -> None:
     "lifecycle.shutdown.stdio-close-stdin",
 )
 @over("memory", revisions=("2025-06-18",))
-async def test_a_client_launches_a_server_speaks_in_lines_and_closes_its_input(
+async def test_a_client_launches_a_server_sends_lines_and_closes_its_input(
     accord_link: Any, tmp_path: Path
 ) -> None:
     heard = tmp_path / "heard"

@@ -1,4 +1,4 @@
-"""Many things at once: nobody waits for anybody else."""
+"""Many requests at once, none of which waits for another."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ async def test_pings_are_answered_while_tools_are_slow(connect_to: Any) -> None:
 
 
 @pytest.mark.requirement("jsonrpc.request.answered", "jsonrpc.response.result-xor-error")
-async def test_answers_come_in_any_order_to_those_who_asked(connect_to: Any) -> None:
+async def test_answers_in_any_order_reach_their_callers(connect_to: Any) -> None:
     names = [f"gate {number}" for number in range(50)]
     async with connect_to(working.make) as client:
         calls = [asyncio.ensure_future(client.call_tool("wait", {"name": each})) for each in names]

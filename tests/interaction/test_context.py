@@ -1,4 +1,4 @@
-"""What handlers know: of the request, the client, the server's life, and from where."""
+"""The context of handlers: request, client, lifespan and middleware."""
 
 from typing import Any
 
@@ -52,13 +52,13 @@ async def test_outside_of_requests_there_is_no_context(connect_to: Any) -> None:
 
 
 @IN_PROCESS
-async def test_the_lifespan_surrounds_the_time_a_server_serves(connect_to: Any) -> None:
+async def test_the_lifespan_surrounds_the_serving(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         assert await client.call_tool("events", result_type=list[str]) == ["lifespan began"]
     assert working.seen == ["lifespan began", "lifespan ended"]
 
 
-async def test_middleware_stands_around_every_request(connect_to: Any) -> None:
+async def test_middleware_is_called_around_every_request(connect_to: Any) -> None:
     async with connect_to(
         working.make_with_middleware, client_info=Implementation("desk", "1")
     ) as client:
@@ -81,7 +81,7 @@ async def test_middleware_stands_around_every_request(connect_to: Any) -> None:
     ]
 
 
-async def test_what_was_not_kept_for_a_request_is_not_found(connect_to: Any) -> None:
+async def test_state_that_was_not_set_for_a_request_is_not_found(connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         assert text(await client.call_tool("caller")) == "no Caller was kept for this request"
 

@@ -44,7 +44,7 @@ def test_progress_extends_the_deadline(connect_to: Any) -> None:
 
 
 @pytest.mark.requirement("timeouts.maximum-despite-progress")
-def test_however_much_progress_there_is_a_maximum(connect_to: Any) -> None:
+def test_the_cap_ends_a_call_despite_progress(connect_to: Any) -> None:
     async def main() -> None:
         async with connect_to(working.make, cap=300) as client:
             started = asyncio.get_running_loop().time()

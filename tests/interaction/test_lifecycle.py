@@ -1,4 +1,4 @@
-"""Opening, negotiating, closing; and what is refused before, during and after."""
+"""Opening, negotiating and closing, and messages that are refused before, during and after."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ async def test_without_a_choice_the_newest_revision_is_asked_for(accord_link: An
 )
 @pytest.mark.parametrize("asked", ["2025-06-18", "2025-11-25", "1999-01-01", "nonsense"])
 @ONCE
-async def test_a_server_offers_its_latest_where_it_cannot_have_the_one_asked_for(
+async def test_a_server_offers_its_latest_revision_instead_of_an_unknown_one(
     accord_link: Any, asked: str
 ) -> None:
     async with RawClient(
@@ -78,7 +78,7 @@ async def test_a_server_offers_its_latest_where_it_cannot_have_the_one_asked_for
 
 
 @ONCE
-async def test_both_sides_agree_on_what_both_speak(accord_link: Any, connect_to: Any) -> None:
+async def test_both_sides_agree_on_a_common_revision(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(working.make_old, revisions=["2025-03-26", "2025-06-18"]) as client:
         assert client.revision == "2025-03-26"
         assert (await client.call_tool("facts")).is_error is False
@@ -86,7 +86,7 @@ async def test_both_sides_agree_on_what_both_speak(accord_link: Any, connect_to:
 
 @pytest.mark.requirement("lifecycle.version.client-disconnects", "lifecycle.errors.handled")
 @ONCE
-async def test_a_client_leaves_a_server_whose_revision_it_does_not_speak(accord_link: Any) -> None:
+async def test_a_client_leaves_a_server_with_an_unsupported_revision(accord_link: Any) -> None:
     with pytest.raises(ConnectFailed, match="2025-03-26") as caught:
         async with connect(working.make_old(), revision="2025-06-18"):
             pass
@@ -95,7 +95,7 @@ async def test_a_client_leaves_a_server_whose_revision_it_does_not_speak(accord_
 
 @pytest.mark.requirement("lifecycle.errors.handled")
 @ONCE
-async def test_a_server_that_refuses_the_opening_is_told_as_such(accord_link: Any) -> None:
+async def test_a_refused_handshake_raises_the_error_of_the_server(accord_link: Any) -> None:
     def refuse(raw: RawServer, message: Any) -> None:
         error = {"code": -32602, "message": "unsupported", "data": {"supported": ["2030-01-01"]}}
         raw.put(id=message["id"], error=error)
@@ -222,7 +222,7 @@ async def test_one_id_twice_in_flight_is_refused_and_the_first_is_answered(
 
 
 @pytest.mark.requirement("lifecycle.shutdown.no-message")
-async def test_the_end_needs_no_message(accord_link: Any, connect_to: Any) -> None:
+async def test_closing_needs_no_message(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         await client.ping()
     *_, asked, answered = accord_link.connections[0].recording.messages()
@@ -233,7 +233,7 @@ async def test_the_end_needs_no_message(accord_link: Any, connect_to: Any) -> No
 
 
 @pytest.mark.requirement("lifecycle.capabilities.only-declared")
-async def test_what_a_revision_or_server_lacks_raises_before_anything_is_sent(
+async def test_features_that_the_revision_or_server_lacks_raise_before_anything_is_sent(
     accord_link: Any, connect_to: Any
 ) -> None:
     from accord import Server

@@ -1,4 +1,4 @@
-"""Lists: pages, cursors, and the news that they changed."""
+"""Lists: pages, cursors, and notifications of changes."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ pytestmark = EVERYWHERE
     "pagination.page-size-not-assumed",
     "prompts.client.handles-pagination",
 )
-async def test_every_list_comes_in_pages_and_iteration_follows_them(connect_to: Any) -> None:
+async def test_every_list_is_sent_in_pages_and_iteration_follows_them(connect_to: Any) -> None:
     async with connect_to(content.make_long) as client:
         first = await client.list_tools()
         assert len(first.tools) == 10
@@ -68,7 +68,9 @@ async def test_a_cursor_can_be_used_again(connect_to: Any) -> None:
     "resources.list-changed.capability-required",
     "tools.capability.list-changed",
 )
-async def test_a_burst_of_changes_is_told_once_per_list(accord_link: Any, connect_to: Any) -> None:
+async def test_a_burst_of_changes_is_announced_once_per_list(
+    accord_link: Any, connect_to: Any
+) -> None:
     heard: list[str] = []
     async with connect_to(
         content.make,

@@ -34,10 +34,10 @@ async def test_prompts_are_listed_with_their_arguments(accord_link: Any, connect
         assert client.capabilities.prompts.list_changed
         listed = {each.name: each async for each in client.prompts()}
     greet = listed["greet"]
-    assert greet.description == "Greet somebody."
+    assert greet.description == "Greet a person."
     assert greet.title == ("Greeting" if accord_link.revision >= "2025-06-18" else None)
     arguments = [(each.name, each.description, bool(each.required)) for each in greet.arguments]
-    assert arguments == [("name", "whom", True), ("style", "how", False)]
+    assert arguments == [("name", "the person", True), ("style", "how", False)]
 
 
 @pytest.mark.requirement(
@@ -59,7 +59,7 @@ async def test_a_prompt_is_filled_in_with_every_kind_of_content(
         several = await client.get_prompt("dialogue", {"topic": "tea"})
         numbers = await client.get_prompt("repeat", {"times": "2"})
     (message,) = one.messages
-    assert one.description == "Greet somebody."
+    assert one.description == "Greet a person."
     assert (message.role, message.content.text) == ("user", "Please greet Ann in a formal way.")
     roles = [each.role for each in several.messages]
     assert roles == ["user", "assistant", "user", "user", "user"]
@@ -71,7 +71,7 @@ async def test_a_prompt_is_filled_in_with_every_kind_of_content(
 
 @pytest.mark.requirement("prompts.errors.codes", "prompts.arguments.validated")
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "reported"),
     [
         ("nowhere", {}, "nowhere"),
         ("greet", {}, "name"),
@@ -82,10 +82,10 @@ async def test_a_prompt_is_filled_in_with_every_kind_of_content(
 )
 @IN_MEMORY
 async def test_arguments_of_prompts_are_checked(
-    connect_to: Any, name: str, arguments: Any, told: str
+    connect_to: Any, name: str, arguments: Any, reported: str
 ) -> None:
     async with connect_to(content.make) as client:
-        with pytest.raises(InvalidParams, match=told) as caught:
+        with pytest.raises(InvalidParams, match=reported) as caught:
             await client.get_prompt(name, arguments)
     assert caught.value.code == -32602
 
@@ -127,7 +127,7 @@ async def test_no_more_than_a_hundred_values_are_suggested(connect_to: Any) -> N
 
 
 @pytest.mark.requirement("completion.request.context")
-async def test_arguments_known_already_guide_completion_where_they_can_travel(
+async def test_arguments_filled_in_before_guide_completion_if_the_revision_sends_them(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(content.make) as client:
@@ -148,7 +148,7 @@ async def test_arguments_known_already_guide_completion_where_they_can_travel(
     ],
 )
 @IN_MEMORY
-async def test_what_does_not_exist_is_not_completed(
+async def test_completing_an_unknown_prompt_or_argument_fails(
     connect_to: Any, ref: Any, argument: str
 ) -> None:
     async with connect_to(content.make) as client:

@@ -1,4 +1,4 @@
-"""What servers ask of their clients: models, users, roots."""
+"""Requests of servers to clients: sampling, elicitation, roots."""
 
 import asyncio
 from typing import Any
@@ -158,7 +158,7 @@ async def test_changed_roots_are_announced_and_asked_for_again(connect_to: Any) 
 
 
 @pytest.mark.requirement("lifecycle.capabilities.respected", "lifecycle.capabilities.only-declared")
-async def test_what_the_client_did_not_declare_is_not_asked_for(
+async def test_undeclared_client_capabilities_are_not_used(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(working.make) as client:

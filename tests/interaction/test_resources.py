@@ -1,4 +1,4 @@
-"""Resources: fixed ones and templates, what they hold, and who hears of their changes."""
+"""Resources and templates: their contents, and notifications of changes."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ pytestmark = EVERYWHERE
     "practice.resources.custom-scheme",
     "practice.list.empty-params",
 )
-async def test_resources_are_listed_with_what_the_revision_knows(
+async def test_resources_are_listed_with_the_fields_of_the_revision(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(content.make) as client:
@@ -91,7 +91,9 @@ async def test_text_bytes_json_and_several_contents_are_read(connect_to: Any) ->
     ],
 )
 @IN_MEMORY
-async def test_a_template_reads_what_its_uri_says(connect_to: Any, uri: str, expected: str) -> None:
+async def test_a_template_passes_the_variables_of_the_uri(
+    connect_to: Any, uri: str, expected: str
+) -> None:
     async with connect_to(content.make) as client:
         (found,) = (await client.read_resource(uri)).contents
     assert (found.uri, found.text) == (uri, expected)
@@ -112,7 +114,7 @@ async def test_a_uri_that_leads_out_of_a_path_is_refused(connect_to: Any, uri: s
     "resources.uri.validated",
 )
 @pytest.mark.parametrize("uri", ["nowhere://x", "note://missing", "not a uri"])
-async def test_what_does_not_exist_is_not_found_and_named(connect_to: Any, uri: str) -> None:
+async def test_the_error_for_an_unknown_resource_names_its_uri(connect_to: Any, uri: str) -> None:
     async with connect_to(content.make) as client:
         with pytest.raises(ResourceNotFound) as caught:
             await client.read_resource(uri)
@@ -122,7 +124,7 @@ async def test_what_does_not_exist_is_not_found_and_named(connect_to: Any, uri: 
 
 @pytest.mark.requirement("errors.resource-not-found.data-uri")
 @IN_MEMORY
-async def test_a_reader_that_finds_nothing_need_not_name_the_uri(connect_to: Any) -> None:
+async def test_the_uri_is_added_to_resource_not_found(connect_to: Any) -> None:
     server = Server("shelf")
 
     @server.resource("book://{title}")
@@ -135,14 +137,16 @@ async def test_a_reader_that_finds_nothing_need_not_name_the_uri(connect_to: Any
     assert caught.value.data == {"uri": "book://Emma"}
 
 
-async def test_a_variable_that_does_not_fit_is_told(connect_to: Any) -> None:
+async def test_a_variable_that_does_not_fit_is_reported(connect_to: Any) -> None:
     async with connect_to(content.make) as client:
         with pytest.raises(InvalidParams, match="number"):
             await client.read_resource("page://seven")
 
 
 @pytest.mark.requirement("errors.code.internal-error")
-async def test_a_failing_reader_tells_no_more_than_its_author_wants(connect_to: Any) -> None:
+async def test_a_failing_resource_function_reveals_only_what_its_author_wants(
+    connect_to: Any,
+) -> None:
     async with connect_to(content.make) as client:
         with pytest.raises(RequestError) as caught:
             await client.read_resource("broken://file")
@@ -162,7 +166,7 @@ async def test_a_failing_reader_tells_no_more_than_its_author_wants(connect_to: 
     "resources.subscribe.capability-required",
 )
 @pytest.mark.parametrize("tool", ["change", "change_in_thread"])
-async def test_subscribers_and_nobody_else_hear_of_a_change(connect_to: Any, tool: str) -> None:
+async def test_only_subscribers_are_notified_of_a_change(connect_to: Any, tool: str) -> None:
     heard: list[str] = []
     async with connect_to(content.make, on_resource_updated=heard.append) as client:
         await client.call_tool(tool, {"uri": "note://today"})
@@ -178,7 +182,7 @@ async def test_subscribers_and_nobody_else_hear_of_a_change(connect_to: Any, too
     assert len(heard) == count
 
 
-async def test_only_what_exists_can_be_subscribed_to(connect_to: Any) -> None:
+async def test_only_existing_resources_can_be_subscribed_to(connect_to: Any) -> None:
     async with connect_to(content.make) as client:
         with pytest.raises(ResourceNotFound):
             await client.subscribe("nowhere://x")

@@ -82,7 +82,7 @@ def test_an_answer_above_the_limit_of_the_client_fails_its_call(command: str, to
 
 
 @pytest.mark.parametrize("transport", ["stdio", "memory", "http"])
-def test_arguments_above_the_limit_of_the_client_never_leave(transport: str) -> None:
+def test_arguments_above_the_limit_of_the_client_are_not_sent(transport: str) -> None:
     async def main() -> None:
         async with joined(transport, server=LARGE, client=SMALL) as client:
             with pytest.raises(MessageTooLarge) as caught:
@@ -124,7 +124,7 @@ def test_a_line_above_the_limit_is_answered_by_its_id(is_late: bool) -> None:
         assert child.answer_to(2)["result"] == {}
 
 
-def test_a_batch_whose_answers_are_too_large_together_is_answered() -> None:
+def test_a_batch_with_answers_that_are_too_large_together_is_answered() -> None:
     with Child(*python(SERVER, str(SMALL)), env=ENV) as child:
         child.open("2025-03-26")
         params = {"name": "give_inline", "arguments": {"size": SMALL // 3}}

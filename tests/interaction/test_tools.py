@@ -15,7 +15,7 @@ pytestmark = EVERYWHERE
 
 TYPED: dict[str, Any] = {
     "when": "2025-06-18",
-    "who": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    "person": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
     "much": "1.50",
     "colour": "red",
     "mode": "quick",
@@ -60,7 +60,7 @@ async def test_a_signature_becomes_a_schema(connect_to: Any) -> None:
 
 
 @pytest.mark.requirement("practice.schema.constraints")
-async def test_types_and_constraints_stand_in_the_schema(connect_to: Any) -> None:
+async def test_types_and_constraints_are_in_the_schema(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         properties = (await described(client))["typed"].input_schema["properties"]
     assert properties["when"] == {"type": "string", "format": "date", "description": "a day"}
@@ -79,7 +79,9 @@ async def test_types_and_constraints_stand_in_the_schema(connect_to: Any) -> Non
     "meta.field.more-types",
     "meta.title.display-name",
 )
-async def test_descriptions_say_what_the_revision_knows(accord_link: Any, connect_to: Any) -> None:
+async def test_descriptions_have_the_fields_of_the_revision(
+    accord_link: Any, connect_to: Any
+) -> None:
     async with connect_to(tools.make) as client:
         await described(client)
     (listed,) = accord_link.connections[0].recording.messages("server")[1:]
@@ -119,7 +121,7 @@ async def test_arguments_are_decoded_into_their_types(connect_to: Any) -> None:
     )
 
 
-async def test_objects_and_lists_may_come_as_json_strings(connect_to: Any) -> None:
+async def test_objects_and_lists_may_be_sent_as_json_strings(connect_to: Any) -> None:
     given = {
         **TYPED,
         "at": '{"x": 1}',
@@ -133,7 +135,7 @@ async def test_objects_and_lists_may_come_as_json_strings(connect_to: Any) -> No
     assert text(result).endswith("""quick {} ['a'] 5 {"stays": "text"}""")
 
 
-async def test_defaults_fill_what_is_left_out(connect_to: Any) -> None:
+async def test_defaults_fill_omitted_arguments(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         assert text(await client.call_tool("add", {"a": 41})) == "42"
         assert text(await client.call_tool("nothing")) == "nothing taken"
@@ -149,7 +151,7 @@ async def test_defaults_fill_what_is_left_out(connect_to: Any) -> None:
     "tools.call.is-error-flag",
 )
 @pytest.mark.parametrize(
-    ("tool", "arguments", "told"),
+    ("tool", "arguments", "reported"),
     [
         ("add", {"a": "many"}, ["a", "an integer", "a string", "many"]),
         ("add", {}, ["a", "missing"]),
@@ -160,14 +162,14 @@ async def test_defaults_fill_what_is_left_out(connect_to: Any) -> None:
         ("typed", {**TYPED, "names": ["a", 2]}, ["names", "1", "a string", "2"]),
     ],
 )
-async def test_arguments_that_do_not_fit_are_told_by_path_expectation_and_value(
-    connect_to: Any, tool: str, arguments: Any, told: list[str]
+async def test_arguments_that_do_not_fit_are_reported_with_path_expectation_and_value(
+    connect_to: Any, tool: str, arguments: Any, reported: list[str]
 ) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool(tool, arguments)
     assert result.is_error
     message = text(result)
-    assert [each for each in told if each not in message] == []
+    assert [each for each in reported if each not in message] == []
     assert "Traceback" not in message
 
 
@@ -175,14 +177,14 @@ async def test_arguments_that_do_not_fit_are_told_by_path_expectation_and_value(
 
 
 @pytest.mark.requirement("practice.content.text-item")
-async def test_text_is_given_as_it_is(connect_to: Any) -> None:
+async def test_text_is_sent_unchanged(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool("text")
     assert result.content == [TextContent("plain")]
     assert result.is_error is False
 
 
-async def test_pictures_and_bytes_travel_as_base64(connect_to: Any) -> None:
+async def test_pictures_and_bytes_are_sent_as_base64(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         (picture,) = (await client.call_tool("image")).content
         (block,) = (await client.call_tool("binary")).content
@@ -244,13 +246,13 @@ async def test_typed_results_are_json_in_text_and_structured_where_that_exists(
         assert "structuredContent" not in str(accord_link.connections[0].recording.messages()[-1])
 
 
-async def test_nothing_is_a_result_too(connect_to: Any) -> None:
+async def test_none_is_a_result_without_content(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool("nobody")
     assert (result.content, result.is_error) == ([], False)
 
 
-async def test_a_result_that_breaks_its_own_schema_never_leaves(connect_to: Any) -> None:
+async def test_a_result_that_breaks_its_own_schema_is_not_sent(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         await described(client)
         result = await client.call_tool("liar")
@@ -295,7 +297,7 @@ async def test_the_text_of_a_tool_error_reaches_the_caller(connect_to: Any, tool
 
 @pytest.mark.requirement("practice.server.survives-errors")
 @pytest.mark.parametrize("tool", ["crash", "crash_async", "crash_inline"])
-async def test_any_other_exception_is_told_by_reference(connect_to: Any, tool: str) -> None:
+async def test_any_other_exception_is_reported_by_reference(connect_to: Any, tool: str) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool(tool)
         await client.ping()
@@ -314,7 +316,7 @@ async def test_the_reference_is_in_the_log_with_the_exception(connect_to: Any, c
 
 
 @IN_MEMORY
-async def test_a_switch_shows_exceptions_while_developing(connect_to: Any) -> None:
+async def test_debug_shows_the_text_of_exceptions(connect_to: Any) -> None:
     server = tools.make()
     server.debug = True
     async with connect_to(server) as client:

@@ -70,8 +70,8 @@ async def through_content(client: Any, recording: Recording) -> None:
     await client.unsubscribe("note://today")
     await client.call_tool("burst")
     for kind in ("tools", "prompts", "resources"):
-        told = f"notifications/{kind}/list_changed"
-        await until(lambda told=told: recording.messages("server", told))
+        reported = f"notifications/{kind}/list_changed"
+        await until(lambda reported=reported: recording.messages("server", reported))
 
 
 async def through_work(client: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from accord import Server, connect
 from accord.runtime.watchdog import Watchdog
-from accord.server import results
+from accord.server.schema import results
 from support.waiting import LONG, run, until, until_sync
 
 

@@ -1,4 +1,4 @@
-"""Who may use what: one decision for lists, calls, reading, subscribing and completing."""
+"""Access: one decision for lists, calls, reading, subscribing and completing."""
 
 import asyncio
 from functools import partial
@@ -101,7 +101,7 @@ async def forbidden(client):
 
 @pytest.mark.requirement("tools.server.access-controlled")
 @pytest.mark.parametrize("principal", [None, READER], ids=["nobody", "reader"])
-def test_what_somebody_may_not_use_is_neither_listed_nor_usable(principal):
+def test_entries_without_access_are_neither_listed_nor_usable(principal):
     async def scenario(client):
         assert await seen(client) == OPEN
         for error in await forbidden(client):
@@ -114,7 +114,7 @@ def test_what_somebody_may_not_use_is_neither_listed_nor_usable(principal):
 
 
 @pytest.mark.requirement("tools.server.access-controlled")
-def test_who_has_the_scopes_sees_and_uses_everything():
+def test_a_caller_with_the_scopes_sees_and_uses_everything():
     async def scenario(client):
         assert await seen(client) == EVERYTHING
         assert (await client.call_tool("change")).content[0].text == "changed by bob"
@@ -127,7 +127,7 @@ def test_who_has_the_scopes_sees_and_uses_everything():
     talk(scenario, desk(), WRITER)
 
 
-def test_without_step_up_what_is_forbidden_does_not_exist():
+def test_without_step_up_a_forbidden_entry_does_not_exist():
     async def scenario(client):
         errors = await forbidden(client)
         assert not any("scope" in each.message for each in errors)
@@ -165,7 +165,7 @@ def test_a_policy_decides_beside_the_scopes_for_lists_and_calls_alike():
     assert ("ann", "look") in asked
 
 
-def test_who_calls_over_stdio_and_in_memory_may_be_said():
+def test_the_principal_setting_names_the_caller_over_stdio_and_in_memory():
     async def scenario(client):
         assert await seen(client) == EVERYTHING
         assert (await client.call_tool("change")).content[0].text == "changed by bob"
@@ -173,7 +173,7 @@ def test_who_calls_over_stdio_and_in_memory_may_be_said():
     talk(scenario, desk(principal=WRITER))
 
 
-def test_callers_who_see_the_same_get_the_same_bytes():
+def test_callers_that_see_the_same_entries_get_the_same_bytes():
     async def scenario():
         server = desk()
         allows = Access().allows
@@ -208,7 +208,7 @@ def test_scopes_of_files_and_directories_count(tmp_path):
     talk(scenario, server, READER)
 
 
-def test_pages_of_a_list_leave_nothing_out_for_whoever_sees_a_part():
+def test_paging_a_filtered_list_returns_every_visible_entry():
     server = Server("desk", page_size=2)
     for number in range(9):
         scopes = ["write"] if number % 2 else []

@@ -1,4 +1,4 @@
-"""Choices are shown in the order in which they were written, wherever they stand."""
+"""Choices are listed in the order in which they were written, at any depth."""
 
 import enum
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from typing_extensions import TypeAliasType
 
-from accord.server.schemas import schema_of
+from accord.server.schema.conversion import schema_of
 
 Pace = TypeAliasType("Pace", Literal["slow", "fast"])
 
@@ -60,7 +60,7 @@ def choices_in(node: Any) -> list[list[Any]]:
 @pytest.mark.parametrize(
     "type_", [Plain, Dictionary, Data, Tuple], ids=lambda type_: type_.__name__
 )
-def test_choices_in_fields_stand_as_they_were_written(type_, output):
+def test_choices_in_fields_keep_the_authors_order(type_, output):
     found = choices_in(schema_of(dict[str, type_], output=output))
     assert ["slow", "fast"] in found
     assert ["small", "large"] in found
@@ -68,16 +68,16 @@ def test_choices_in_fields_stand_as_they_were_written(type_, output):
     assert ["large", "small"] not in found
 
 
-def test_choices_that_have_a_name_stand_as_they_were_written():
+def test_choices_behind_an_alias_keep_the_authors_order():
     class Walk(msgspec.Struct):
         pace: Pace
 
     assert schema_of(Walk, output=True)["properties"]["pace"]["enum"] == ["slow", "fast"]
 
 
-def test_choices_of_numbers_stand_as_they_were_written():
+def test_choices_of_numbers_keep_the_authors_order():
     assert schema_of(Data)["properties"]["rank"]["enum"] == [3, 1]
 
 
-def test_true_is_another_choice_than_one():
+def test_true_and_one_are_different_choices():
     assert schema_of(Literal["b", 1, True, "a"])["enum"] == ["b", 1, True, "a"]

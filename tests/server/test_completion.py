@@ -1,4 +1,4 @@
-"""Completion: who suggests, what is suggested without anybody, and how much of it is sent."""
+"""Completion: completers, suggestions without one, and how many values are sent."""
 
 import asyncio
 import doctest
@@ -10,11 +10,11 @@ import pytest
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server import completion as module
-from accord.server.completion import Completions, matching, trim
-from accord.server.prompts import PromptEntry, prompt
+from accord.server.completion import Completions, match_values, trim
+from accord.server.prompts import PromptEntry, build_prompt
 from accord.server.registry import Registry
-from accord.server.resources import Resources, resource
-from accord.server.signature import inspect
+from accord.server.resources import Resources, build_resource
+from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
 
 
@@ -47,10 +47,10 @@ def row(table: Literal["users", "orders"], id: int) -> str:
 @pytest.fixture
 def completions() -> Completions:
     prompts: Registry[PromptEntry] = Registry("prompt")
-    prompts.add(prompt(order, signature=inspect(order)))
+    prompts.add(build_prompt(order, signature=inspect(order)))
     resources = Resources()
-    resources.add(resource("db://{table}/{id}", row, signature=inspect(row)))
-    resources.add(resource("db://all", lambda: "", signature=inspect(lambda: "")))
+    resources.add(build_resource("db://{table}/{id}", row, signature=inspect(row)))
+    resources.add(build_resource("db://all", lambda: "", signature=inspect(lambda: "")))
     return Completions(prompts, resources)
 
 
@@ -64,7 +64,7 @@ def test_the_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(module).failed == 0
 
 
-# -- without anybody
+# -- without a completer
 
 
 @pytest.mark.requirement("completion.result.values")
@@ -85,13 +85,13 @@ def test_the_examples_in_the_docstrings_hold() -> None:
         ("dish", "", []),
     ],
 )
-def test_arguments_with_few_values_complete_by_themselves(
+def test_arguments_with_few_values_need_no_completer(
     completions: Completions, argument: str, typed: str, expected: list[str]
 ) -> None:
     assert ask(completions, argument, typed) == expected
 
 
-def test_variables_of_templates_complete_by_themselves(completions: Completions) -> None:
+def test_variables_with_few_values_need_no_completer(completions: Completions) -> None:
     ref = ResourceTemplateReference("db://{table}/{id}")
     assert completions.find(ref, "table")("o", {}) == ["orders"]
     assert completions.find(ref, "id")("", {}) == []
@@ -114,10 +114,10 @@ def test_a_template_may_be_named_by_a_uri_that_it_makes(completions: Completions
         ("zz", []),
     ],
 )
-def test_what_begins_with_the_text_comes_before_what_contains_it(
+def test_values_that_begin_with_the_text_precede_those_that_contain_it(
     typed: str, expected: list[str]
 ) -> None:
-    assert matching(["Anna", "Hannah", "ANNE", "Bob"], typed) == expected
+    assert match_values(["Anna", "Hannah", "ANNE", "Bob"], typed) == expected
 
 
 # -- with a source
@@ -157,12 +157,12 @@ def test_an_enum_suggests_its_values(completions: Completions) -> None:
     assert ask(completions, "dish", "") == ["1", "2"]
 
 
-def test_a_source_comes_before_the_type(completions: Completions) -> None:
+def test_a_registered_completer_takes_precedence_over_the_type(completions: Completions) -> None:
     completions.for_prompt("order", "size", ["huge"])
     assert ask(completions, "size", "") == ["huge"]
 
 
-def test_an_async_function_gives_something_to_wait_for(completions: Completions) -> None:
+def test_an_async_completer_returns_an_awaitable(completions: Completions) -> None:
     async def both(typed: str, known: Mapping[str, str]) -> list[str]:
         return [typed]
 
@@ -197,14 +197,14 @@ def test_variables_of_templates_have_sources_of_their_own(completions: Completio
         (lambda c: c.for_prompt("order", "dish", lambda a, b, c: []), "cannot be called with"),
     ],
 )
-def test_mistakes_are_told_at_registration(
+def test_mistakes_are_reported_at_registration(
     completions: Completions, register: Callable[[Completions], None], why: str
 ) -> None:
     with pytest.raises(RegistrationError, match=why):
         register(completions)
 
 
-def test_a_function_that_is_silent_about_its_parameters_is_trusted(
+def test_a_built_in_function_without_a_signature_is_accepted(
     completions: Completions,
 ) -> None:
     completions.for_prompt("order", "dish", max)
@@ -228,7 +228,7 @@ def test_a_function_that_is_silent_about_its_parameters_is_trusted(
         (PromptReference("db://{table}/{id}"), "table"),
     ],
 )
-def test_a_reference_to_nothing_is_invalid(
+def test_an_unknown_reference_is_invalid(
     completions: Completions, ref: PromptReference | ResourceTemplateReference, argument: str
 ) -> None:
     with pytest.raises(InvalidParams) as caught:
@@ -236,7 +236,7 @@ def test_a_reference_to_nothing_is_invalid(
     assert caught.value.code == -32602
 
 
-def test_what_was_removed_is_not_completed(completions: Completions) -> None:
+def test_a_disabled_prompt_is_not_completed(completions: Completions) -> None:
     completions.for_prompt("order", "dish", ["soup"])
     completions._prompts.disable("order")
     with pytest.raises(InvalidParams):
@@ -258,7 +258,7 @@ def test_what_was_removed_is_not_completed(completions: Completions) -> None:
     ("count", "kept", "has_more"),
     [(0, 0, False), (1, 1, False), (100, 100, False), (101, 100, True), (5000, 100, True)],
 )
-def test_at_most_100_values_are_sent_with_how_many_there_are(
+def test_at_most_100_values_are_sent_with_their_total(
     count: int, kept: int, has_more: bool
 ) -> None:
     values = [str(at) for at in range(count)]
@@ -278,13 +278,13 @@ def test_at_most_100_values_are_sent_with_how_many_there_are(
         (None, Completion([], 0, False)),
     ],
 )
-def test_what_a_completer_says_about_the_rest_is_kept(
+def test_total_and_has_more_of_a_completer_are_kept(
     given: Completion | None, expected: Completion
 ) -> None:
     assert trim(given) == expected
 
 
 @pytest.mark.parametrize("values", ["soup", b"soup", {"a": 1}, [1], ["a", None], Completion([1])])  # type: ignore[list-item]
-def test_what_are_no_texts_is_the_authors_fault(values: Any) -> None:
+def test_values_that_are_not_texts_raise_a_type_error(values: Any) -> None:
     with pytest.raises(TypeError, match="expected a"):
         trim(values)

@@ -48,7 +48,7 @@ def test_values_are_kept_by_their_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("mistake", "reported"),
     [
         pytest.param(
             lambda ctx: ctx.progress(float("nan")), "progress is nan of None", id="no number"
@@ -62,7 +62,7 @@ def test_values_are_kept_by_their_type() -> None:
         ),
     ],
 )
-def test_what_the_protocol_has_no_words_for_is_refused(mistake: Any, told: str) -> None:
+def test_values_that_the_protocol_does_not_allow_are_refused(mistake: Any, reported: str) -> None:
     async def tell(ctx: Context) -> None:
         await mistake(ctx)
 
@@ -71,12 +71,12 @@ def test_what_the_protocol_has_no_words_for_is_refused(mistake: Any, told: str) 
         async with connect(server, on_progress=print, on_sample=print) as client:
             result = await client.call_tool("tell")
             assert result.is_error
-            assert told in result.content[0].text  # type: ignore[union-attr]
+            assert reported in result.content[0].text  # type: ignore[union-attr]
 
     run(main())
 
 
-def test_waiting_is_for_threads() -> None:
+def test_wait_is_refused_on_the_loop() -> None:
     async def wrong(ctx: Context) -> str:
         with pytest.raises(RuntimeError, match="use await"):
             ctx.wait(asyncio.sleep(0))
@@ -120,7 +120,7 @@ def test_waiting_after_the_cancellation_ends_at_once() -> None:
 
 
 @pytest.mark.parametrize("data", [object(), {1: object()}, float("nan"), "\ud800"])
-def test_whatever_is_logged_is_sent_somehow(data: Any) -> None:
+def test_values_that_json_cannot_express_are_logged_as_text(data: Any) -> None:
     heard: list[Any] = []
 
     async def speak(ctx: Context) -> str:
@@ -135,7 +135,7 @@ def test_whatever_is_logged_is_sent_somehow(data: Any) -> None:
     run(main())
 
 
-def test_a_server_may_send_less_than_everything_before_it_is_asked_to() -> None:
+def test_the_log_level_setting_holds_until_the_client_sets_one() -> None:
     heard: list[str] = []
 
     async def speak(ctx: Context) -> str:
@@ -155,7 +155,7 @@ def test_a_server_may_send_less_than_everything_before_it_is_asked_to() -> None:
 
 
 @pytest.mark.requirement("timeouts.established", "timeouts.cancel-by-notification")
-def test_a_question_that_nobody_answers_is_given_up_in_time() -> None:
+def test_an_unanswered_request_to_the_client_times_out() -> None:
     gave_up = asyncio.Event()
 
     async def ask(ctx: Context) -> str:
@@ -178,7 +178,7 @@ def test_a_question_that_nobody_answers_is_given_up_in_time() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
-def test_what_work_in_threads_waits_for_ends_when_it_is_cancelled(kind: str) -> None:
+def test_cancelling_a_threaded_tool_cancels_what_it_waits_for(kind: str) -> None:
     contexts: list[Context] = []
     stopped: list[bool] = []
 
@@ -211,7 +211,7 @@ def test_what_work_in_threads_waits_for_ends_when_it_is_cancelled(kind: str) -> 
     assert stopped == [True, True]
 
 
-def test_a_plain_tool_sees_that_its_time_is_over() -> None:
+def test_a_plain_tool_that_times_out_sees_is_cancelled() -> None:
     begun: list[bool] = []
     seen: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""What authors say by keyword: misspelt, of a wrong type, or as a dictionary."""
+"""Details of tools, resources and prompts: misspelt, of a wrong type, or as a dictionary."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         pytest.param({"timeot": 5}, "did you mean 'timeout'", id="misspelt"),
         pytest.param(
@@ -24,13 +24,13 @@ def add(a: int, b: int) -> int:
         ),
     ],
 )
-def test_a_misspelt_keyword_of_a_tool_is_refused(given: Any, told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_a_misspelt_keyword_of_a_tool_is_refused(given: Any, reported: str) -> None:
+    with pytest.raises(TypeError, match=reported):
         Server("desk").tool(**given)(add)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         pytest.param({"timeout": "5"}, "timeout: expected float, got str", id="text for a number"),
         pytest.param({"timeout": -1}, "timeout is -1, expected more than 0", id="no time at all"),
@@ -39,12 +39,12 @@ def test_a_misspelt_keyword_of_a_tool_is_refused(given: Any, told: str) -> None:
         pytest.param({"annotations": "x"}, "annotations: expected object", id="text for an object"),
     ],
 )
-def test_a_wrong_value_for_a_tool_is_refused_and_named(given: Any, told: str) -> None:
-    with pytest.raises(RegistrationError, match=told):
+def test_a_wrong_value_for_a_tool_is_refused_and_named(given: Any, reported: str) -> None:
+    with pytest.raises(RegistrationError, match=reported):
         Server("desk").add_tool(add, **given)
 
 
-def test_annotations_may_be_a_dictionary_and_none_says_nothing() -> None:
+def test_annotations_may_be_a_dictionary_or_none() -> None:
     annotations: Any = {"readOnlyHint": True}
     nothing: Any = None
     tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).tool
@@ -65,7 +65,7 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         pytest.param({"page_size": "3"}, "page_size is '3'", id="page size"),
         pytest.param({"threads": 0}, "threads is 0", id="threads"),
@@ -73,26 +73,26 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
         pytest.param({"log_level": "loud"}, "log_level is 'loud', expected one of debug", id="log"),
         pytest.param({"middleware": [5]}, "middleware is a list of functions", id="no function"),
         pytest.param({"middleware": add}, "middleware is a list of functions", id="no list"),
-        pytest.param({"version": 1.0}, "version is 1.0, expected text", id="version"),
+        pytest.param({"version": 1.0}, "version: expected text, got 1.0", id="version"),
     ],
 )
-def test_a_wrong_setting_is_refused_and_named(settings: Any, told: str) -> None:
-    with pytest.raises(RegistrationError, match=told):
+def test_a_wrong_setting_is_refused_and_named(settings: Any, reported: str) -> None:
+    with pytest.raises(RegistrationError, match=reported):
         Server("desk", **settings)
 
 
 def test_a_server_has_a_name() -> None:
     nothing: Any = None
-    with pytest.raises(RegistrationError, match="name is None, expected text"):
+    with pytest.raises(RegistrationError, match="name: expected text, got None"):
         Server(nothing)
 
 
-def test_one_revision_needs_no_list() -> None:
+def test_a_single_revision_may_be_given_as_text() -> None:
     revision: Any = "2025-06-18"
     assert Server("desk", revisions=revision).revisions == ("2025-06-18",)
 
 
-def test_what_is_no_function_is_refused_with_the_way_to_give_a_name() -> None:
+def test_registering_a_name_instead_of_a_function_explains_the_keyword() -> None:
     name: Any = "add"
     for register in (Server("desk").tool, Server("desk").prompt):
         with pytest.raises(RegistrationError, match="expected a function, got 'add'; a name is"):
@@ -103,7 +103,7 @@ def test_a_resource_without_a_uri_is_refused_where_it_is_decorated() -> None:
     reader: Any = add
     with pytest.raises(RegistrationError, match="resource needs a URI"):
         Server("desk").resource(reader)
-    with pytest.raises(RegistrationError, match="a resource has a URI first"):
+    with pytest.raises(RegistrationError, match=r"the first argument of resource\(\) is a URI"):
         Server("desk").add_resource(reader, add)
 
 
@@ -112,7 +112,7 @@ def test_a_lambda_needs_a_name_as_a_tool() -> None:
         Server("desk").add_tool(lambda: "x")
 
 
-def test_what_is_replaced_takes_the_place_of_the_old() -> None:
+def test_replace_replaces_the_entry_of_the_same_name() -> None:
     server = Server("desk")
     for text in ("old", "new"):
         server.add_tool(lambda: "x", name="x", description=text, replace=True)
@@ -125,7 +125,7 @@ def test_what_is_replaced_takes_the_place_of_the_old() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         pytest.param({"lifespn": None}, "did you mean 'lifespan'", id="misspelt"),
         pytest.param({"port": 80}, "no keyword 'port'; give it to run\\(\\)", id="of run"),
@@ -133,8 +133,8 @@ def test_what_is_replaced_takes_the_place_of_the_old() -> None:
         pytest.param({"zzz": 1}, "it has .*instructions, lifespan", id="unknown"),
     ],
 )
-def test_an_unknown_setting_of_a_server_names_the_right_one(settings: Any, told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_an_unknown_setting_of_a_server_names_the_right_one(settings: Any, reported: str) -> None:
+    with pytest.raises(TypeError, match=reported):
         Server("desk", **settings)
 
 
@@ -158,7 +158,7 @@ def good(n: float = 1, when: Any = object(), names: list[str] = []) -> str:  # n
 
 
 @pytest.mark.parametrize(
-    ("function", "name", "told"),
+    ("function", "name", "reported"),
     [
         pytest.param(documented, "a", 'parameter "ctx" has no annotation', id="context"),
         pytest.param(wrong_default, "a", "has the default 'x', which its type", id="default"),
@@ -167,12 +167,12 @@ def good(n: float = 1, when: Any = object(), names: list[str] = []) -> str:  # n
     ],
 )
 def test_a_mistake_that_does_not_prevent_calls_is_logged(
-    caplog: pytest.LogCaptureFixture, function: Any, name: str, told: str
+    caplog: pytest.LogCaptureFixture, function: Any, name: str, reported: str
 ) -> None:
     Server("desk").add_tool(function, name=name)
-    assert [told in record.getMessage() for record in caplog.records] == [True]
+    assert [reported in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_a_good_tool_is_registered_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_good_tool_is_registered_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     Server("desk").add_tool(good)
     assert caplog.records == []

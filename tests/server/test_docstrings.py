@@ -1,10 +1,10 @@
-"""Docstrings: three styles, and whatever people write instead."""
+"""Docstrings: three styles, and text that fits none."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.server.docstrings import parse
+from accord.server.schema.docstrings import parse
 
 GOOGLE = """Find things.
 
@@ -89,7 +89,7 @@ def test_starred_parameters_lose_their_stars():
     assert parse(GOOGLE).parameters["rest"] == "The rest."
 
 
-def test_nothing_gives_nothing():
+def test_an_empty_docstring_has_no_parts():
     assert parse(None) == parse("") == ("", {}, None)
 
 
@@ -106,7 +106,7 @@ def test_prose_that_looks_like_a_heading_is_prose(text):
     assert parse(text) == (text, {}, None)
 
 
-def test_fields_that_say_nothing_are_left_out():
+def test_fields_without_text_are_left_out():
     found = parse("X.\n\n:param: what?\n:param a: One.\n:returns: Two.\n:returns:")
     assert found == ("X.", {"a": "One."}, "Two.")
 
@@ -138,5 +138,5 @@ def test_lines_before_the_first_entry_of_a_section_are_left_out():
 
 
 @given(st.text(alphabet=st.sampled_from(list("Args:\n-= *()xy,\t`Returns:param"))))
-def test_no_text_makes_it_fail(text):
+def test_parsing_never_fails(text):
     parse(text)

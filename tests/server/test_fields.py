@@ -1,4 +1,4 @@
-"""Generic classes as parameters: their variables mean what they were told, at any depth."""
+"""Generic classes as parameters, with type arguments at any depth."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Required, TypedDict, TypeVar
@@ -9,7 +9,7 @@ import pytest
 from annotated_types import Ge
 from msgspec import Meta, json
 
-from accord.server.signature import ArgumentsError, Signature, inspect
+from accord.server.schema.signature import ArgumentsError, Signature, inspect
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -105,14 +105,14 @@ def taking(annotation: Any) -> Signature:
         "recursive",
     ],
 )
-def test_a_generic_class_is_read_with_what_its_variables_mean(annotation, given, read):
+def test_a_generic_class_is_decoded_with_its_type_arguments(annotation, given, read):
     (value,) = taking(annotation).bind(json.encode({"value": given})).args
     assert value == read
     assert type(value) is type(read)
 
 
 @pytest.mark.parametrize(
-    ("annotation", "given", "told"),
+    ("annotation", "given", "reported"),
     [
         (Box[int], {"value": "a"}, '"value.value": expected an integer, got a string ("a")'),
         (Box[int], {"value": 1, "count": -1}, '"value.count": expected at least 0'),
@@ -142,13 +142,13 @@ def test_a_generic_class_is_read_with_what_its_variables_mean(annotation, given,
         "recursive",
     ],
 )
-def test_what_breaks_a_generic_class_is_refused_and_named(annotation, given, told):
+def test_a_value_that_breaks_a_generic_class_is_refused_with_its_path(annotation, given, reported):
     with pytest.raises(ArgumentsError) as caught:
         taking(annotation).bind(json.encode({"value": given}))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
-def test_a_generic_class_is_described_with_its_words():
+def test_a_generic_class_is_described_with_its_docstring():
     assert taking(Box[Literal["z", "a"]]).input_schema["properties"]["value"] == {
         "type": "object",
         "properties": {

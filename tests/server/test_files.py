@@ -1,4 +1,4 @@
-"""Files as resources: what is read and listed, and every known way out, closed."""
+"""Files as resources: reading, listing, and every known way out of the folder, closed."""
 
 import base64
 import os
@@ -11,8 +11,8 @@ import pytest
 
 from accord.errors import InternalError, RegistrationError, ResourceNotFound
 from accord.server import files as module
-from accord.server.files import DirectoryResource, FileResource, safe_parts
-from accord.server.resources import Resources, contents
+from accord.server.files import DirectoryResource, FileResource, split_safe_path
+from accord.server.resources import Resources, build_contents
 from accord.types import Annotations, ResourceContents
 from support.leftovers import Leftovers
 
@@ -69,7 +69,7 @@ def names(directory: DirectoryResource) -> list[str]:
     ],
 )
 def test_plain_paths_are_taken_as_they_are(path: str) -> None:
-    assert safe_parts(path, windows=False) == path.split("/")
+    assert split_safe_path(path, windows=False) == path.split("/")
 
 
 ATTACKS = {
@@ -146,22 +146,22 @@ WINDOWS_ATTACKS = {
 @pytest.mark.parametrize("windows", [False, True], ids=["posix", "windows"])
 @pytest.mark.parametrize("path", ATTACKS.values(), ids=ATTACKS.keys())
 def test_paths_that_may_lead_elsewhere_are_refused_by_their_text(path: str, windows: bool) -> None:
-    assert safe_parts(path, windows=windows) is None
+    assert split_safe_path(path, windows=windows) is None
 
 
 @pytest.mark.requirement("resources.file.sanitise-paths")
 @pytest.mark.parametrize("path", WINDOWS_ATTACKS.values(), ids=WINDOWS_ATTACKS.keys())
 def test_names_that_mean_something_else_on_windows_are_refused_there(path: str) -> None:
-    assert safe_parts(path, windows=True) is None
+    assert split_safe_path(path, windows=True) is None
 
 
 @pytest.mark.parametrize("path", ["config.txt", "null", "com10", "lpt", "auxiliary.c", "prn1"])
 def test_names_that_only_resemble_devices_are_taken_on_windows(path: str) -> None:
-    assert safe_parts(path, windows=True) == [path]
+    assert split_safe_path(path, windows=True) == [path]
 
 
-def test_text_encoded_very_often_is_judged_in_time() -> None:
-    assert safe_parts("%" + "25" * 100_000 + "41", windows=False) is None
+def test_text_that_is_encoded_very_often_is_refused_quickly() -> None:
+    assert split_safe_path("%" + "25" * 100_000 + "41", windows=False) is None
 
 
 # -- the same through URIs
@@ -281,7 +281,7 @@ def swap(path: Path, target: Path) -> None:
 @pytest.mark.requirement("resources.file.sanitise-paths")
 @pytest.mark.parametrize("walk", [pytest.param(True, marks=needs_walking), False])
 @pytest.mark.parametrize("change", SWAPS.values(), ids=SWAPS.keys())
-def test_what_becomes_a_link_after_the_check_is_not_followed(
+def test_a_file_that_becomes_a_link_after_the_check_is_not_followed(
     root: Path, change: Callable[[Path], Any], walk: bool
 ) -> None:
     (root.parent / "evil").mkdir()
@@ -304,12 +304,12 @@ def test_both_ways_of_opening_read_the_same(root: Path, walk: bool) -> None:
     assert place.open(["docs"], walk=walk) is None
 
 
-# -- what is no file
+# -- pipes, sockets and other special files
 
 
 @needs_fifos
 @pytest.mark.parametrize("walk", [pytest.param(True, marks=needs_walking), False])
-def test_a_pipe_is_no_file_and_nobody_waits_for_it(root: Path, walk: bool) -> None:
+def test_a_pipe_is_refused_without_waiting_for_it(root: Path, walk: bool) -> None:
     os.mkfifo(root / "pipe")
     directory = DirectoryResource(root)
     with pytest.raises(ResourceNotFound):
@@ -319,7 +319,7 @@ def test_a_pipe_is_no_file_and_nobody_waits_for_it(root: Path, walk: bool) -> No
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no local sockets here")
-def test_a_socket_is_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("sock")
@@ -327,7 +327,7 @@ def test_a_socket_is_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             DirectoryResource(root).read("sock")
 
 
-def test_a_file_that_may_not_be_read_looks_like_none(root: Path) -> None:
+def test_an_unreadable_file_is_not_found(root: Path) -> None:
     if os.name == "nt" or os.geteuid() == 0:
         pytest.skip("everything may be read here")
     (root / "a.txt").chmod(0)
@@ -398,7 +398,7 @@ def test_a_file_is_read_by_the_uri_that_lists_it(root: Path) -> None:
         for found in (resources.find(uri), directly(resources, uri)):
             assert found is not None
             entry, variables = found
-            result = contents(entry, uri, entry.function(**variables))
+            result = build_contents(entry, uri, entry.function(**variables))
             assert result.contents == [
                 ResourceContents(uri=uri, mime_type=result.contents[0].mime_type, text=name)
             ]
@@ -419,7 +419,7 @@ def test_a_name_that_looks_encoded_is_not_listed_because_it_is_not_read(root: Pa
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
-def test_a_name_that_is_no_text_is_left_out(root: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_left_out(root: Path) -> None:
     try:
         Path(os.fsdecode(os.fsencode(root) + b"/\xff.txt")).write_text("x")
     except OSError:
@@ -440,13 +440,13 @@ def test_a_file_beyond_the_limit_is_refused_and_not_listed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [".env", ".git/config", "docs/../.env"])
-def test_hidden_files_are_there_only_if_wanted(root: Path, path: str) -> None:
+def test_hidden_files_are_not_offered_by_default(root: Path, path: str) -> None:
     with pytest.raises(ResourceNotFound):
         DirectoryResource(root).read(path)
     assert path not in names(DirectoryResource(root))
 
 
-def test_hidden_files_can_be_wanted(root: Path) -> None:
+def test_hidden_files_are_offered_with_the_setting(root: Path) -> None:
     directory = DirectoryResource(root, hidden=True)
     assert directory.read(".env").text == "KEY=1"
     assert {".env", ".git/config"} <= set(names(directory))
@@ -463,7 +463,9 @@ def test_hidden_files_can_be_wanted(root: Path) -> None:
         ("*.[jp]*", ["photo.png", "docs/deep/c.json"]),
     ],
 )
-def test_a_pattern_decides_what_is_there(root: Path, pattern: str, offered: list[str]) -> None:
+def test_a_pattern_decides_which_files_are_offered(
+    root: Path, pattern: str, offered: list[str]
+) -> None:
     directory = DirectoryResource(root, pattern=pattern)
     assert names(directory) == offered
     for path in ["a.txt", "photo.png", "docs/b.md", "docs/deep/c.json"]:
@@ -474,7 +476,7 @@ def test_a_pattern_decides_what_is_there(root: Path, pattern: str, offered: list
                 directory.read(path)
 
 
-def test_a_pattern_holds_for_what_a_link_leads_to(root: Path) -> None:
+def test_a_pattern_holds_for_the_target_of_a_link(root: Path) -> None:
     (root / "key.pem").write_text("secret")
     link(root / "key.md", "key.pem")
     link(root / "b.txt", "docs/b.md")
@@ -537,22 +539,22 @@ def test_a_type_given_for_the_folder_is_that_of_its_files(root: Path) -> None:
 # -- registering
 
 
-def test_publishing_again_follows_what_changed(root: Path) -> None:
-    told: list[int] = []
-    resources = Resources(changed=lambda: told.append(1))
+def test_publishing_again_follows_changes(root: Path) -> None:
+    reported: list[int] = []
+    resources = Resources(changed=lambda: reported.append(1))
     directory = DirectoryResource(root)
     directory.publish(resources)
     uris = [entry.key for entry in resources.fixed]
     assert uris == [item.uri for item in directory.files()]
     assert [entry.key for entry in resources.templates] == ["files://{+path}"]
-    told.clear()
+    reported.clear()
     directory.publish(resources)
-    assert told == []
+    assert reported == []
     (root / "a.txt").unlink()
     (root / "new.txt").write_text("new")
     (root / "docs" / "b.md").write_text("longer")
     directory.publish(resources)
-    assert len(told) == 3
+    assert len(reported) == 3
     assert [entry.key for entry in resources.fixed] == [
         "files://photo.png",
         "files://docs/b.md",
@@ -564,7 +566,7 @@ def test_publishing_again_follows_what_changed(root: Path) -> None:
     assert changed.item.size == 6
 
 
-def test_what_somebody_else_took_out_does_not_hinder_publishing(root: Path) -> None:
+def test_publishing_ignores_entries_that_were_removed_otherwise(root: Path) -> None:
     resources = Resources()
     directory = DirectoryResource(root)
     directory.publish(resources)
@@ -574,7 +576,7 @@ def test_what_somebody_else_took_out_does_not_hinder_publishing(root: Path) -> N
     assert "files://a.txt" not in resources.fixed
 
 
-def test_what_somebody_else_registered_is_not_replaced(root: Path) -> None:
+def test_publishing_does_not_replace_entries_of_others(root: Path) -> None:
     resources = Resources()
     DirectoryResource(root).publish(resources)
     with pytest.raises(RegistrationError, match="registered twice"):
@@ -598,7 +600,7 @@ def test_a_folder_needs_a_template_with_a_path(root: Path, uri: str, why: str) -
 def test_a_folder_must_exist(root: Path) -> None:
     with pytest.raises(RegistrationError, match="No such file"):
         DirectoryResource(root / "gone")
-    with pytest.raises(RegistrationError, match="is no folder"):
+    with pytest.raises(RegistrationError, match="is not a folder"):
         DirectoryResource(root / "a.txt")
 
 
@@ -622,7 +624,7 @@ def test_a_file_without_uri_has_a_file_uri(root: Path) -> None:
     assert file.entry().key == file.uri
 
 
-def test_what_is_said_about_a_file_wins(root: Path) -> None:
+def test_given_details_override_those_of_the_file(root: Path) -> None:
     file = FileResource(
         root / "a.txt", "x://a", name="A", mime_type="text/x-a", size=9, description="d"
     )
@@ -658,7 +660,7 @@ def test_a_file_named_relative_to_here_is_found_from_anywhere(
 @pytest.mark.requirement("resources.file.sanitise-paths")
 def test_a_file_that_is_a_link_may_not_lead_out_of_its_folder(root: Path) -> None:
     link(root / "docs" / "l", "../a.txt")
-    with pytest.raises(RegistrationError, match="is no regular file below"):
+    with pytest.raises(RegistrationError, match="is not a regular file below"):
         FileResource(root / "docs" / "l", "x://l")
     assert FileResource(root / "docs" / "l", "x://l", root=root).read().text == "a"
     link(root / "m", "a.txt")
@@ -674,7 +676,7 @@ def test_a_file_that_becomes_a_link_to_the_outside_is_gone(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["docs", "..", "docs/.."])
-def test_a_folder_is_no_file(root: Path, path: str) -> None:
+def test_a_folder_is_refused_as_a_file(root: Path, path: str) -> None:
     with pytest.raises(RegistrationError):
         FileResource(root / path, "x://a")
 
@@ -694,7 +696,7 @@ def test_a_file_cannot_have_a_template(root: Path) -> None:
         FileResource(root / "a.txt", "x://{a}").entry()
 
 
-def test_details_of_files_are_held_to_what_may_be_said(tmp_path: Path) -> None:
+def test_details_of_files_are_checked(tmp_path: Path) -> None:
     wrong: Any = {"mimetype": "text/plain"}
     with pytest.raises(TypeError, match="add_file\\(\\) has no keyword 'mimetype'"):
         FileResource(tmp_path / "a.txt", **wrong)

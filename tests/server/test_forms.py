@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.forms import form_of
+from accord.server.schema.forms import form_of
 
 
 class Size(Enum):
@@ -92,18 +92,22 @@ def test_answers_that_do_not_fit_are_refused(content: Any) -> None:
         read(content)
 
 
-def test_what_is_not_flat_is_named() -> None:
+def test_a_field_that_is_not_flat_is_named_in_the_error() -> None:
     with pytest.raises(RegistrationError, match=r"Nested\.parts cannot be asked for"):
         form_of(Nested)
 
 
 @pytest.mark.parametrize(
-    ("type_", "told"),
-    [(dict, "dict is no form"), (list, "list cannot be asked for"), (bytes | str, "cannot be")],
+    ("type_", "reported"),
+    [
+        (dict, "dict cannot be a form"),
+        (list, "list cannot be asked for"),
+        (bytes | str, "cannot be"),
+    ],
     ids=["dict", "list", "union"],
 )
-def test_what_has_no_fields_and_is_no_single_value_is_no_form(type_: Any, told: str) -> None:
-    with pytest.raises(RegistrationError, match=told):
+def test_a_type_without_fields_or_single_value_is_refused(type_: Any, reported: str) -> None:
+    with pytest.raises(RegistrationError, match=reported):
         form_of(type_)
 
 

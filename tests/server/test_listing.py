@@ -1,4 +1,4 @@
-"""Listings: pages, cursors that survive changes, and bytes that are made once."""
+"""Listings: pages, cursors that survive changes, and bytes that are encoded once."""
 
 import base64
 import random
@@ -71,7 +71,7 @@ def walk(listing: Listing[Entry], **how: Any) -> list[str]:
     ("count", "sizes"),
     [(0, [0]), (1, [1]), (3, [3]), (4, [3, 1]), (6, [3, 3]), (7, [3, 3, 1])],
 )
-def test_a_list_comes_in_pages_and_the_last_has_no_cursor(count: int, sizes: list[int]) -> None:
+def test_a_list_is_sent_in_pages_and_the_last_has_no_cursor(count: int, sizes: list[int]) -> None:
     _, listing = filled(count, page_size=3)
     seen, cursor = [], None
     for size in sizes:
@@ -122,7 +122,7 @@ def test_usual_lists_are_one_page() -> None:
     assert read(listing)[1] is None
 
 
-def test_a_page_stays_well_below_what_peers_accept() -> None:
+def test_a_page_stays_well_below_the_message_limit_of_peers() -> None:
     registry: Registry[Entry] = Registry("tool")
     for at in range(6):
         schema = {"type": "object", "description": "x" * (PAGE_BYTES // 2 - 1000)}
@@ -296,7 +296,7 @@ def test_the_same_bytes_are_given_until_something_changes() -> None:
     assert listing.page(OLDEST, None) == first
 
 
-def test_what_was_kept_is_dropped_with_the_first_visible_change() -> None:
+def test_cached_pages_are_dropped_at_the_first_visible_change() -> None:
     registry, listing = filled(2)
     assert walk(listing) == ["tool0", "tool1"]
     registry.add(Entry("more"))
@@ -350,9 +350,7 @@ def test_each_revision_gets_its_own_shape() -> None:
     ],
     ids=["default", "chosen"],
 )
-def test_every_page_says_how_long_and_by_whom_it_may_be_kept(
-    settings: dict[str, Any], hints: tuple[int, str]
-) -> None:
+def test_every_page_has_the_cache_hints(settings: dict[str, Any], hints: tuple[int, str]) -> None:
     _, listing = filled(3, page_size=2, **settings)
     cursor: str | None = None
     for _ in range(2):
@@ -386,7 +384,7 @@ def test_a_filter_hides_entries_and_makes_the_page_private() -> None:
     assert page["cacheScope"] == "private"
 
 
-def test_a_filtered_page_is_neither_kept_nor_taken_from_what_was_kept() -> None:
+def test_filtered_and_whole_pages_are_not_mixed_up() -> None:
     _, listing = filled(3)
     whole = listing.page(OLDEST, None)
     assert read(listing, visible=lambda entry: False) == ([], None)

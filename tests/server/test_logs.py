@@ -1,4 +1,4 @@
-"""What accord logs is written by a thread while a server runs."""
+"""Logs of accord are written by a thread while a server runs."""
 
 import logging
 import logging.config
@@ -49,7 +49,7 @@ def test_lines_that_cannot_be_written_are_dropped_and_counted(gate: Gate) -> Non
     assert gate.lines[1_000] == ("500 log lines were dropped because stderr was not read")
 
 
-def test_all_is_as_before_afterwards(gate: Gate) -> None:
+def test_handlers_are_restored_afterwards(gate: Gate) -> None:
     gate.gate.set()
     logger = logging.getLogger("accord")
     before = logger.handlers[:], logger.propagate
@@ -71,7 +71,7 @@ def test_levels_of_handlers_count(gate: Gate) -> None:
     assert gate.lines == ["kept"]
 
 
-def test_whatever_configures_logging_meanwhile_loses_no_line(gate: Gate) -> None:
+def test_configuring_logging_meanwhile_loses_no_line(gate: Gate) -> None:
     gate.gate.set()
     with log_in_background():
         log.warning("before")

@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from accord.server import media
-from accord.server.media import guess, is_textual
+from accord.server.media import guess_mime_type, is_textual
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
@@ -35,7 +35,7 @@ def test_the_examples_in_the_docstrings_hold() -> None:
     ],
 )
 def test_the_ending_of_a_name_suggests_a_type(uri: str, mime_type: str | None) -> None:
-    assert guess(uri) == mime_type
+    assert guess_mime_type(uri) == mime_type
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Prompts: their arguments, what is wrong with those given, and what a value becomes."""
+"""Prompts: their arguments, errors in given ones, and the messages of returned values."""
 
 import functools
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from accord.errors import InvalidParams, RegistrationError
-from accord.server.prompts import PromptEntry, messages, prompt, unknown
-from accord.server.results import Audio, Image
-from accord.server.signature import inspect
+from accord.server.media import Audio, Image
+from accord.server.prompts import PromptEntry, build_messages, build_prompt, unknown_prompt
+from accord.server.schema.signature import inspect
 from accord.types import (
     AudioContent,
     EmbeddedResource,
@@ -31,7 +31,7 @@ class Context: ...
 
 
 def entry(function: Callable[..., Any], **details: Any) -> PromptEntry:
-    return prompt(function, signature=inspect(function, context_type=Context), **details)
+    return build_prompt(function, signature=inspect(function, context_type=Context), **details)
 
 
 def review(
@@ -69,7 +69,7 @@ def test_a_prompt_is_described_by_its_function() -> None:
 
 
 @pytest.mark.requirement("prompts.item.title")
-def test_all_that_is_said_about_a_prompt_is_listed() -> None:
+def test_all_details_of_a_prompt_are_listed() -> None:
     icon = Icon("https://example.com/i.png")
     made = entry(lambda: "", name="n", title="T", description="D", icons=[icon], meta={"a/b": 1})
     assert made.item == Prompt(name="n", title="T", description="D", icons=[icon], meta={"a/b": 1})
@@ -163,10 +163,10 @@ def test_endless_arguments_are_not_repeated_in_the_message() -> None:
 
 @pytest.mark.requirement("prompts.errors.codes")
 def test_an_unknown_prompt_is_invalid() -> None:
-    error = unknown("gone")
+    error = unknown_prompt("gone")
     assert (error.code, error.message) == (-32602, "unknown prompt 'gone'")
     assert error.data == {"name": "gone"}
-    assert len(unknown("x" * 10_000).message) < 200
+    assert len(unknown_prompt("x" * 10_000).message) < 200
 
 
 # -- what a function returned
@@ -228,7 +228,7 @@ def assistant(content: Any) -> PromptMessage:
     ],
 )
 def test_values_become_messages(value: object, expected: list[PromptMessage]) -> None:
-    assert messages(value) == GetPromptResult(expected)
+    assert build_messages(value) == GetPromptResult(expected)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_values_become_messages(value: object, expected: list[PromptMessage]) ->
 )
 def test_other_values_are_refused_with_what_is_possible(value: object, why: str) -> None:
     with pytest.raises(TypeError) as caught:
-        messages(value)
+        build_messages(value)
     assert why in str(caught.value)
 
 
@@ -262,7 +262,7 @@ def test_the_result_has_the_description_of_the_prompt_unless_it_has_its_own() ->
     assert entry(lambda: "", name="n").messages("a").description is None
 
 
-def test_what_cannot_be_a_message_names_the_prompt() -> None:
+def test_the_error_for_an_invalid_message_names_the_prompt() -> None:
     with pytest.raises(TypeError, match="prompt 'review': a message cannot be made of a int"):
         entry(review).messages(7)
 

@@ -25,9 +25,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from accord.errors import RegistrationError
-from accord.server.results import ResultError, ReturnType
-from accord.server.schemas import schema_of
-from accord.server.signature import ArgumentsError, Signature, inspect
+from accord.server.schema.conversion import schema_of
+from accord.server.schema.results import ResultError, ReturnType
+from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
 
 
@@ -126,7 +126,7 @@ class Dog(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"kind": "cat"}, 'argument "value.lives" is missing'),
         ({"kind": "cow"}, 'argument "value.kind": expected one of "cat", "dog"'),
@@ -139,10 +139,10 @@ class Dog(BaseModel):
     [Cat | Dog, Annotated[Cat | Dog, Field(discriminator="kind")]],
     ids=["plain", "discriminated"],
 )
-def test_places_in_unions_of_models_are_those_in_the_value(annotation, given, told):
+def test_places_in_unions_of_models_are_those_in_the_value(annotation, given, reported):
     with pytest.raises(ArgumentsError) as caught:
         taking(annotation).bind(json.encode({"value": given}))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 class Coded(BaseModel):
@@ -231,7 +231,7 @@ def test_a_model_may_arrive_as_a_string():
     ],
     ids=label,
 )
-def test_what_only_pydantic_can_do_is_left_to_it(annotation: Any, given: Any, value: Any):
+def test_metadata_that_only_pydantic_follows_is_left_to_it(annotation: Any, given: Any, value: Any):
     assert bound(annotation, given) == value
 
 
@@ -321,7 +321,7 @@ def test_validators_in_the_fields_of_other_classes_count():
     assert "has to be even" in refusal(Even, {"n": 1})
 
 
-def test_what_pydantic_refuses_is_refused_with_its_reason():
+def test_a_value_that_pydantic_refuses_is_refused_with_its_reason():
     class Odd: ...
 
     with pytest.raises(RegistrationError, match='"value": Unable to generate pydantic-core schema'):
@@ -350,13 +350,13 @@ def test_a_model_is_written_as_its_schema_says():
     assert jsonschema_rs.validator_for(returns.output_schema).is_valid(result.structured_content)
 
 
-def test_a_root_model_that_is_no_object_is_wrapped():
+def test_a_root_model_that_is_not_an_object_is_wrapped():
     result = ReturnType(RootModel[list[int]]).convert(RootModel[list[int]]([1]))
     assert result.structured_content == {"result": [1]}
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
-def test_a_model_that_breaks_its_schema_never_leaves():
+def test_a_model_that_breaks_its_schema_is_refused():
     broken = Address.model_construct(street="a", number="x")
     with pytest.raises(ResultError) as caught:
         ReturnType(Address).convert(broken)

@@ -1,4 +1,4 @@
-"""Registries: order, unique keys, what a change tells, and changes from several threads."""
+"""Registries: order, unique keys, announced changes, and changes from several threads."""
 
 import doctest
 import functools
@@ -11,7 +11,7 @@ import pytest
 
 from accord.errors import RegistrationError
 from accord.server import registry as module
-from accord.server.registry import Registry, place_of
+from accord.server.registry import Registry, source_location
 
 
 def first() -> None: ...
@@ -82,7 +82,7 @@ def test_a_replacement_takes_the_place_of_the_old_entry() -> None:
     assert [number for number, _ in registry.snapshot().entries] == numbers
 
 
-def test_replace_registers_what_was_not_there() -> None:
+def test_replace_registers_an_entry_that_did_not_exist() -> None:
     registry = filled("a")
     registry.add(Entry("b"), replace=True)
     assert keys(registry) == ["a", "b"]
@@ -132,7 +132,7 @@ def test_a_disabled_entry_is_hidden_but_keeps_its_key_and_its_place() -> None:
 
 
 @pytest.mark.parametrize("operation", ["remove", "enable", "disable", "is_enabled"])
-def test_what_does_not_exist_cannot_be_changed(operation: str) -> None:
+def test_changing_an_unknown_entry_raises_a_key_error(operation: str) -> None:
     registry = filled("a")
     with pytest.raises(KeyError, match="no tool is registered as 'x'"):
         getattr(registry, operation)("x")
@@ -145,24 +145,24 @@ def test_nothing_is_switched_when_one_of_several_does_not_exist() -> None:
     assert keys(registry) == ["a", "b"]
 
 
-def test_every_visible_change_is_told_once_and_counted() -> None:
+def test_every_visible_change_is_announced_once_and_counted() -> None:
     registry = filled("a", "b")
-    told: list[int] = []
-    registry.changed = lambda: told.append(registry.generation)
+    reported: list[int] = []
+    registry.changed = lambda: reported.append(registry.generation)
     start = registry.generation
     registry.add(Entry("c"))
     registry.add(Entry("c"), replace=True)
     registry.disable("a", "b")
     registry.enable("a")
     registry.remove("c")
-    assert told == [start + 1, start + 2, start + 3, start + 4, start + 5]
+    assert reported == [start + 1, start + 2, start + 3, start + 4, start + 5]
 
 
-def test_changes_that_nobody_can_see_are_not_told() -> None:
+def test_invisible_changes_are_not_announced() -> None:
     registry = filled("a", "b")
     registry.disable("a")
-    told: list[int] = []
-    registry.changed = lambda: told.append(1)
+    reported: list[int] = []
+    registry.changed = lambda: reported.append(1)
     generation = registry.generation
     registry.disable("a")
     registry.enable("b")
@@ -171,7 +171,7 @@ def test_changes_that_nobody_can_see_are_not_told() -> None:
     registry.remove("a")
     with pytest.raises(RegistrationError):
         registry.add(Entry("b"))
-    assert told == []
+    assert reported == []
     assert registry.generation == generation
 
 
@@ -204,8 +204,8 @@ def test_a_snapshot_is_kept_until_something_changes() -> None:
 
 
 def test_threads_may_change_a_registry_at_the_same_time() -> None:
-    told: list[None] = []
-    registry: Registry[Entry] = Registry("tool", changed=lambda: told.append(None))
+    reported: list[None] = []
+    registry: Registry[Entry] = Registry("tool", changed=lambda: reported.append(None))
 
     def work(worker: int) -> None:
         for at in range(100):
@@ -220,7 +220,7 @@ def test_threads_may_change_a_registry_at_the_same_time() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert len(registry) == 8 * 50
-    assert registry.generation == len(told) == 8 * (300 + 50)
+    assert registry.generation == len(reported) == 8 * (300 + 50)
     numbers = [number for number, _ in registry.snapshot().entries]
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 400
@@ -254,4 +254,4 @@ HERE = f"{__file__}:{LINE}"
     ids=["function", "decorated", "partial", "both", "method", "object", "class"],
 )
 def test_the_place_of_a_function_is_its_line_or_its_name(thing: Any, place: str) -> None:
-    assert place_of(thing) == place
+    assert source_location(thing) == place

@@ -1,4 +1,4 @@
-"""Resources: which URI is read by whom, what is listed, and what a reader's value becomes."""
+"""Resources: the entry of each URI, listed details, and the contents of returned values."""
 
 import base64
 import functools
@@ -13,16 +13,16 @@ import pytest
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.uri_template import Several
+from accord.server.media import Audio, Image
 from accord.server.resources import (
     ResourceEntry,
     Resources,
     TemplateEntry,
-    contents,
+    build_contents,
+    build_resource,
     not_found,
-    resource,
 )
-from accord.server.results import Audio, Image
-from accord.server.signature import inspect
+from accord.server.schema.signature import inspect
 from accord.types import (
     Annotations,
     ReadResourceResult,
@@ -33,7 +33,7 @@ from accord.types import (
 
 
 def entry(uri: str, function: Callable[..., Any], **details: Any) -> ResourceEntry | TemplateEntry:
-    return resource(uri, function, signature=inspect(function), **details)
+    return build_resource(uri, function, signature=inspect(function), **details)
 
 
 def fixed(uri: str = "note://today", **details: Any) -> ResourceEntry | TemplateEntry:
@@ -94,7 +94,7 @@ def test_a_uri_with_variables_is_a_template() -> None:
     "resources.item.size",
     "resources.item.title",
 )
-def test_all_that_is_said_about_a_resource_is_listed() -> None:
+def test_all_details_of_a_resource_are_listed() -> None:
     annotations = Annotations(audience=["user"], priority=0.5)
     made = fixed(
         name="n",
@@ -118,7 +118,7 @@ def test_all_that_is_said_about_a_resource_is_listed() -> None:
 
 
 @pytest.mark.requirement("resources.template.description-and-mime")
-def test_all_that_is_said_about_a_template_is_listed() -> None:
+def test_all_details_of_a_template_are_listed() -> None:
     made = entry("note://{name}", note, title="T", mime_type="text/markdown", meta={"a/b": 1})
     assert made.item == ResourceTemplate(
         uri_template="note://{name}",
@@ -170,8 +170,8 @@ def test_anything_callable_can_read(function: Callable[..., Any], name: str) -> 
 @pytest.mark.parametrize(
     "uri", ["", "today", "/etc/passwd", "note", "no te://x", "note://a b", "1st://a", "x://%zz"]
 )
-def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
-    with pytest.raises(RegistrationError, match="is no URI"):
+def test_an_invalid_uri_cannot_be_registered(uri: str) -> None:
+    with pytest.raises(RegistrationError, match="invalid URI"):
         fixed(uri)
 
 
@@ -182,12 +182,12 @@ def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
         ("note://name}", "'}' is not allowed"),
         ("note://{}", "expected the name of a variable"),
         ("note://{!name}", "reserved for extensions"),
-        ("{name}", "makes no URIs"),
-        ("notes/{name}", "makes no URIs"),
-        ("1://{name}", "makes no URIs"),
+        ("{name}", "does not expand to URIs"),
+        ("notes/{name}", "does not expand to URIs"),
+        ("1://{name}", "does not expand to URIs"),
     ],
 )
-def test_what_is_no_template_cannot_be_registered(uri: str, why: str) -> None:
+def test_an_invalid_template_cannot_be_registered(uri: str, why: str) -> None:
     with pytest.raises(RegistrationError, match=why):
         entry(uri, note)
 
@@ -207,12 +207,12 @@ def defaulted(a: str, b: str = "") -> None: ...
 @pytest.mark.parametrize(
     ("template", "function", "why"),
     [
-        ("x://{b}", note, "'b' in the template but no parameter; 'name' a parameter without"),
-        ("x://{name}/{b}", note, "'b' in the template but no parameter"),
+        ("x://{b}", note, "'b' in the template but not a parameter; 'name' a parameter without"),
+        ("x://{name}/{b}", note, "'b' in the template but not a parameter"),
         ("x://{a}", two, "'b' a parameter without default but not in the template"),
         ("x://{c}", two, "'a', 'b' a parameter without default but not in the template"),
         ("x://{a}{?b}", two, "'b' optional in the template but without a default"),
-        ("x://{a};{b.c}", defaulted, "'b.c' in the template but no parameter"),
+        ("x://{a};{b.c}", defaulted, "'b.c' in the template but not a parameter"),
     ],
 )
 def test_variables_and_parameters_must_match(
@@ -246,8 +246,8 @@ def test_a_template_has_no_size() -> None:
 
 
 @pytest.mark.parametrize("mime_type", ["", "text", "text/", "a b/c"])
-def test_what_is_no_mime_type_is_refused(mime_type: str) -> None:
-    with pytest.raises(RegistrationError, match="is no MIME type"):
+def test_an_invalid_mime_type_is_refused(mime_type: str) -> None:
+    with pytest.raises(RegistrationError, match="invalid MIME type"):
         fixed(mime_type=mime_type)
 
 
@@ -318,11 +318,11 @@ def test_the_most_specific_template_wins(templates: list[str], uri: str, winner:
         "note://" + "a" * 10_000,
     ],
 )
-def test_a_uri_that_nobody_reads_is_not_found(uri: str) -> None:
+def test_a_uri_without_an_entry_is_not_found(uri: str) -> None:
     assert filled("note://{name}").find(uri) is None
 
 
-def test_what_is_added_removed_or_disabled_counts_at_once() -> None:
+def test_added_removed_and_disabled_templates_take_effect_at_once() -> None:
     resources = filled("x://{a}")
     resources.add(stub("x://b/{a}"))
     found = resources.find("x://b/1")
@@ -353,15 +353,15 @@ def test_both_kinds_are_disabled_enabled_and_removed_by_uri_or_template() -> Non
     assert resources.find("x://a") is resources.find("x://1/c") is None
 
 
-def test_changes_of_both_kinds_are_told() -> None:
-    told: list[int] = []
-    resources = Resources(changed=lambda: told.append(1))
+def test_changes_of_resources_and_templates_are_announced() -> None:
+    reported: list[int] = []
+    resources = Resources(changed=lambda: reported.append(1))
     resources.add(fixed())
     resources.add(entry("note://{name}", note))
-    assert len(told) == 2
+    assert len(reported) == 2
     resources.registry_of("note://today").remove("note://today")
     resources.registry_of("note://{name}").remove("note://{name}")
-    assert len(told) == 4
+    assert len(reported) == 4
     assert not resources.fixed
     assert not resources.templates
 
@@ -570,7 +570,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def test_values_become_text_or_blob_by_their_kind(
     uri: str, value: object, mime_type: str, text: str | None, blob: bytes | None
 ) -> None:
-    result = contents(fixed(uri), uri, value)
+    result = build_contents(fixed(uri), uri, value)
     encoded = None if blob is None else base64.b64encode(blob).decode()
     assert result == ReadResourceResult(
         [ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=encoded)]
@@ -580,13 +580,13 @@ def test_values_become_text_or_blob_by_their_kind(
 @pytest.mark.parametrize("value", ["a", b"a", {"a": 1}, Image(PNG)])
 def test_a_type_that_was_given_is_kept(value: object) -> None:
     made = fixed(mime_type="application/x-own")
-    (content,) = contents(made, made.key, value).contents
+    (content,) = build_contents(made, made.key, value).contents
     assert content.mime_type == "application/x-own"
 
 
 def test_the_uri_asked_for_decides_in_a_family() -> None:
     made = entry("note://{name}", note)
-    (content,) = contents(made, "note://a.md", "x").contents
+    (content,) = build_contents(made, "note://a.md", "x").contents
     assert (content.uri, content.mime_type) == ("note://a.md", "text/markdown")
 
 
@@ -594,31 +594,31 @@ def test_contents_are_kept_and_completed() -> None:
     own = ResourceContents(uri="x://other", mime_type="text/x-own", text="a", meta={"a/b": 1})
     bare = ResourceContents(uri="", text="b")
     blob = ResourceContents(uri="x://b.png", blob="AAAA")
-    result = contents(fixed("x://dir"), "x://dir", [own, bare, blob])
+    result = build_contents(fixed("x://dir"), "x://dir", [own, bare, blob])
     assert result.contents == [
         own,
         ResourceContents(uri="x://dir", mime_type="text/plain", text="b"),
         ResourceContents(uri="x://b.png", mime_type="image/png", blob="AAAA"),
     ]
-    assert contents(fixed("x://dir"), "x://dir", own).contents == [own]
-    assert contents(fixed("x://dir"), "x://dir", (own, "c")).contents[1].text == "c"
-    words, picture = contents(fixed("x://dir"), "x://dir", ["a", Image(PNG)]).contents
+    assert build_contents(fixed("x://dir"), "x://dir", own).contents == [own]
+    assert build_contents(fixed("x://dir"), "x://dir", (own, "c")).contents[1].text == "c"
+    words, picture = build_contents(fixed("x://dir"), "x://dir", ["a", Image(PNG)]).contents
     assert (words.text, picture.mime_type) == ("a", "image/png")
 
 
 def test_a_whole_result_is_kept_and_completed() -> None:
     made = ReadResourceResult([ResourceContents(uri="", text="a")], ttl_ms=5000, meta={"a/b": 1})
-    result = contents(fixed("x://a"), "x://a", made)
+    result = build_contents(fixed("x://a"), "x://a", made)
     assert (result.ttl_ms, result.meta) == (5000, {"a/b": 1})
     assert result.contents == [ResourceContents(uri="x://a", mime_type="text/plain", text="a")]
 
 
 @pytest.mark.requirement("resources.read.no-empty-for-missing")
-def test_nothing_is_not_found() -> None:
+def test_none_means_not_found() -> None:
     with pytest.raises(ResourceNotFound):
-        contents(fixed(), "note://today", None)
+        build_contents(fixed(), "note://today", None)
 
 
-def test_a_value_that_cannot_be_written_is_the_authors_fault() -> None:
-    with pytest.raises(TypeError, match="the reader of 'x://a' returned a object; expected text"):
-        contents(fixed("x://a"), "x://a", object())
+def test_a_value_that_json_cannot_express_raises_a_type_error() -> None:
+    with pytest.raises(TypeError, match="the function of resource 'x://a' returned a object"):
+        build_contents(fixed("x://a"), "x://a", object())

@@ -1,4 +1,4 @@
-"""What functions return becomes content and structured content, or is refused."""
+"""Returned values become content and structured content, or are refused."""
 
 import base64
 import datetime as dt
@@ -12,7 +12,8 @@ import pytest
 from msgspec import Meta, json
 
 from accord.errors import AccordError, RegistrationError
-from accord.server.results import Audio, Image, ResultError, ReturnType, inspect
+from accord.server.media import Audio, Image
+from accord.server.schema.results import ResultError, ReturnType, inspect
 from accord.types import (
     AudioContent,
     CallToolResult,
@@ -61,7 +62,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize("row", TYPED.values(), ids=TYPED)
-def test_a_typed_value_travels_twice_and_fits_its_schema(row: Row):
+def test_a_typed_value_is_sent_as_text_and_as_structured_content(row: Row):
     returns = ReturnType(row.annotation)
     schema = returns.output_schema
     result = returns.convert(row.value)
@@ -77,7 +78,7 @@ def test_a_typed_value_travels_twice_and_fits_its_schema(row: Row):
 
 
 @pytest.mark.parametrize("row", TYPED.values(), ids=TYPED)
-def test_output_schemas_hold_no_noise(row: Row):
+def test_output_schemas_have_no_titles_or_references(row: Row):
     text = json.encode(ReturnType(row.annotation).output_schema).decode()
     assert '"title"' not in text
     assert '"$ref"' not in text or '"$defs"' in text
@@ -138,7 +139,7 @@ def test_content_has_no_schema(annotation: Any):
     ],
     ids=label,
 )
-def test_what_is_no_object_is_wrapped(annotation: Any, schema: Any):
+def test_a_value_that_is_not_an_object_is_wrapped(annotation: Any, schema: Any):
     assert ReturnType(annotation).output_schema == {
         "type": "object",
         "properties": {"result": schema},
@@ -173,7 +174,7 @@ def test_a_choice_of_strings_is_text_as_it_is():
     assert (texts(result), result.structured_content) == (["a"], {"result": "a"})
 
 
-def test_none_is_no_content():
+def test_none_becomes_empty_content():
     assert ReturnType(None).convert(None) == CallToolResult([])
     assert ReturnType(Any).convert(None) == CallToolResult([])
 
@@ -271,12 +272,12 @@ def test_a_finished_result_keeps_the_promise_of_its_schema():
     ],
     ids=label,
 )
-def test_an_image_is_told_by_its_first_bytes(data: bytes, mime_type: str):
+def test_the_type_of_an_image_is_found_by_its_first_bytes(data: bytes, mime_type: str):
     (block,) = ReturnType(Image).convert(Image(data)).content
     assert block == ImageContent(base64.b64encode(data).decode(), mime_type)
 
 
-def test_a_sound_is_told_by_its_first_bytes():
+def test_the_type_of_a_sound_is_found_by_its_first_bytes():
     (block,) = ReturnType(Audio).convert(Audio(b"ID3\x03")).content
     assert block == AudioContent("SUQzAw==", "audio/mpeg")
     assert Audio(b"?").mime_type == "audio/wav"
@@ -341,13 +342,13 @@ def test_an_image_is_data_or_a_file():
     ],
     ids=label,
 )
-def test_what_breaks_its_schema_never_leaves(annotation: Any, value: Any, text: str):
+def test_a_value_that_breaks_its_schema_is_refused(annotation: Any, value: Any, text: str):
     with pytest.raises(ResultError) as caught:
         ReturnType(annotation).convert(value)
     assert str(caught.value) == text
 
 
-def test_what_cannot_be_written_is_refused_without_a_schema_too():
+def test_a_value_that_json_cannot_express_is_refused_without_a_schema_too():
     with pytest.raises(ResultError, match="cannot be written as JSON"):
         ReturnType(Any).convert(object())
     loop: list[Any] = []
@@ -395,7 +396,7 @@ def test_local_classes_may_be_returned():
     assert inspect(f).convert(Local(Inner(1))).structured_content == {"point": {"x": 1}}
 
 
-def test_what_json_cannot_carry_is_refused():
+def test_a_return_type_without_a_json_form_is_refused():
     def unknown() -> "Hidden": ...
     def odd() -> complex: ...
 

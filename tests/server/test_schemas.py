@@ -14,20 +14,17 @@ import pytest
 from msgspec import Meta
 
 from accord.errors import RegistrationError
-from accord.server.mismatch import explain, path_text
-from accord.server.natives import native
-from accord.server.schemas import (
+from accord.json_schema.mismatch import Mismatch
+from accord.server.schema.conversion import (
     Collector,
-    Mismatch,
-    admits,
     convert,
     dec_hook,
     encode,
-    inline,
     schema_of,
     stand_in,
     to_plain,
 )
+from accord.server.schema.msgspec_types import to_msgspec_type
 
 
 @dataclass
@@ -79,7 +76,7 @@ def test_references_are_inlined():
     }
 
 
-def test_what_is_said_at_the_place_of_use_wins():
+def test_metadata_at_the_place_of_use_wins():
     schema = schema_of(Annotated[Leaf, Meta(description="this leaf")])
     assert schema["description"] == "this leaf"
 
@@ -99,16 +96,6 @@ def test_mutual_recursion_keeps_both_and_inlines_the_rest():
     assert set(schema["$defs"]) == {"Even", "Odd"}
     assert schema["$defs"]["Odd"]["properties"]["leaf"]["anyOf"][0]["type"] == "object"
     assert jsonschema_rs.validator_for(schema).is_valid([{"odd": {"even": {}}}])
-
-
-def test_two_recursive_types_of_one_name_stay_apart():
-    components = {
-        "1.Tree": {"type": "array", "items": {"$ref": "#/$defs/1.Tree"}},
-        "2.Tree": {"type": "object", "additionalProperties": {"$ref": "#/$defs/2.Tree"}},
-    }
-    schema = inline({"anyOf": [{"$ref": "#/$defs/1.Tree"}, {"$ref": "#/$defs/2.Tree"}]}, components)
-    assert schema["anyOf"] == [{"$ref": "#/$defs/Tree"}, {"$ref": "#/$defs/Tree2"}]
-    assert set(schema["$defs"]) == {"Tree", "Tree2"}
 
 
 def test_properties_may_be_called_like_keywords():
@@ -139,7 +126,7 @@ def test_dates_tell_their_format_when_they_are_read():
     ],
     ids=["address", "network", "path"],
 )
-def test_what_is_written_as_text_tells_its_format(type_: Any, schema: Any):
+def test_types_written_as_text_have_a_format(type_: Any, schema: Any):
     assert schema_of(type_) == schema
 
 
@@ -162,7 +149,7 @@ def test_limits_that_fit_nothing_are_refused():
 
 
 class Celsius:
-    """A type of somebody else's library."""
+    """A type of another library."""
 
     def __init__(self, degrees: float) -> None:
         self.degrees = degrees
@@ -178,23 +165,23 @@ class CelsiusAdapter:
         return Celsius(float(value[:-1]))
 
 
-def test_an_adapter_reads_what_msgspec_does_not_know():
+def test_an_adapter_decodes_a_type_that_msgspec_does_not_know():
     type_ = stand_in(CelsiusAdapter(), "Celsius")
     assert schema_of(list[type_])["items"]["pattern"] == "^-?[0-9.]+C$"
-    (value,) = convert(["20C"], native(list[type_]))
+    (value,) = convert(["20C"], to_msgspec_type(list[type_]))
     assert value.degrees == 20
     with pytest.raises(msgspec.ValidationError, match="expected degrees such as 20C"):
-        convert(["x"], native(list[type_]))
+        convert(["x"], to_msgspec_type(list[type_]))
 
 
-def test_nothing_is_read_into_a_type_that_nobody_knows():
+def test_decoding_an_unknown_type_fails():
     with pytest.raises(NotImplementedError, match="has no JSON form"):
         dec_hook(Celsius, 1)
     with pytest.raises(NotImplementedError, match="has no JSON form"):
         dec_hook(list[Celsius], 1)
 
 
-def test_a_value_that_nobody_knows_is_not_written():
+def test_encoding_a_value_of_an_unknown_type_fails():
     with pytest.raises(TypeError, match="Celsius cannot be written as JSON"):
         encode(Celsius(1))
     with pytest.raises(TypeError, match="Celsius cannot be written as JSON"):
@@ -209,7 +196,7 @@ def test_plain_data_is_what_the_json_would_decode_to():
 def test_nothing_optional_is_loaded_for_plain_types():
     source = (
         "import sys\n"
-        "from accord.server import results, signature\n"
+        "from accord.server.schema import results, signature\n"
         "def f(a: int, b: list[str] | None = None) -> dict[str, int]: ...\n"
         "signature.inspect(f); results.inspect(f)\n"
         "print([name for name in ('pydantic', 'attrs', 'jsonschema_rs') if name in sys.modules])\n"
@@ -218,104 +205,3 @@ def test_nothing_optional_is_loaded_for_plain_types():
         [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[]\n"
-
-
-# Looking at schemas
-
-
-@pytest.mark.parametrize(
-    ("schema", "kind", "admitted"),
-    [
-        ({}, "string", True),
-        ({"type": "string"}, "string", True),
-        ({"type": ["string", "null"]}, "string", True),
-        ({"type": "object"}, "string", False),
-        ({"enum": [1, None, True, 1.5]}, "string", False),
-        ({"enum": [[1], {}]}, "array", True),
-        ({"anyOf": [{"type": "null"}, {"type": "array"}]}, "array", True),
-        ({"$ref": "#/$defs/A"}, "object", True),
-        ({"$ref": "#/$defs/A"}, "string", False),
-    ],
-    ids=str,
-)
-def test_a_schema_admits_kinds_of_values(schema: Any, kind: str, admitted: bool):
-    assert admits(schema, [kind], {"A": {"type": "object"}}) is admitted
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "path", "reason"),
-    [
-        ({"const": "a"}, "b", "", 'expected "a", got a string ("b")'),
-        ({"enum": [1]}, True, "", "expected 1, got a boolean (true)"),
-        ({"type": "number"}, 1, None, None),
-        ({"type": "integer"}, 2.0, None, None),
-        ({"type": ["integer", "null"]}, "a", "", 'expected an integer or null, got a string ("a")'),
-        (True, "anything", None, None),
-        ({"allOf": [{"minimum": 3}]}, 2, "", "expected at least 3, got an integer (2)"),
-        ({"additionalProperties": False}, {"a": 1}, "a", "is not known"),
-        ({"format": "email"}, "not checked", None, None),
-        ({"format": "uuid"}, "x", "", 'expected a UUID, got a string ("x")'),
-        ({"pattern": "(?<a"}, "x", None, None),
-        ({"multipleOf": 0.1}, 0.3, None, None),
-        ({"multipleOf": 0}, 1, "", "expected a multiple of 0, got an integer (1)"),
-        ({"contentEncoding": "quoted-printable"}, "=", None, None),
-        ({"maxProperties": 0}, {"a": 1}, "", "expected at most 0 members, got an object"),
-        ({"enum": list("abcdefghijkl")}, 1, "", None),
-        (
-            {"oneOf": [{"type": "object", "required": ["k"]}, {"type": "null"}]},
-            {},
-            "k",
-            "is missing",
-        ),
-        (
-            {"anyOf": [{"const": 1}, {"const": 2}]},
-            3,
-            "",
-            "expected 1 or 2, got an integer (3)",
-        ),
-        (
-            {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
-            ["a", "b"],
-            "[1]",
-            'expected an integer, got a string ("b")',
-        ),
-        (
-            {
-                "anyOf": [
-                    {"type": "object", "properties": {"t": {"const": "a"}, "n": {"type": "null"}}},
-                    {
-                        "type": "object",
-                        "properties": {"t": {"const": "b"}, "m": {"items": {"type": "null"}}},
-                    },
-                ]
-            },
-            {"t": "b", "m": [1]},
-            "m[0]",
-            "expected null, got an integer (1)",
-        ),
-        ({"anyOf": [{}]}, 1, None, None),
-        ({"type": "integer"}, 10**60, None, None),
-        (
-            {"type": "string"},
-            10**60,
-            "",
-            f"expected a string, got an integer (1{'0' * 35}...)",
-        ),
-    ],
-    ids=str,
-)
-def test_the_first_mismatch_is_explained(
-    schema: Any, value: Any, path: str | None, reason: str | None
-):
-    found = explain(schema, value, {})
-    if path is None:
-        assert found is None
-    else:
-        assert path_text(found.path) == path
-        assert reason is None or found.reason == reason
-
-
-def test_long_choices_are_cut():
-    found = explain({"enum": list("abcdefghijkl")}, 1, {})
-    assert found.reason.startswith('expected one of "a", "b"')
-    assert '"j", ..., got' in found.reason

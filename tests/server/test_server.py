@@ -29,11 +29,11 @@ def test_decorators_leave_functions_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("revisions", "told"),
+    ("revisions", "reported"),
     [(["1999-01-01"], "1999-01-01"), (["2025-06-18", "x"], "'x'")],
 )
-def test_unknown_revisions_are_refused(revisions: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_unknown_revisions_are_refused(revisions: Any, reported: str) -> None:
+    with pytest.raises(ValueError, match=reported):
         Server("desk", revisions=revisions)
 
 
@@ -50,19 +50,19 @@ def test_inline_is_for_functions_that_are_not_async() -> None:
         Server("desk").add_tool(slow, inline=True)
 
 
-def test_a_name_can_be_taken_once() -> None:
+def test_a_name_can_be_registered_once() -> None:
     server = Server("desk")
     server.add_tool(lambda: "x", name="x")
     with pytest.raises(RegistrationError, match="registered twice"):
         server.add_tool(lambda: "y", name="x")
 
 
-def test_a_tool_without_words_is_described_by_its_name() -> None:
+def test_a_tool_without_docstring_is_described_by_its_name() -> None:
     entry = Server("desk").add_tool(lambda: "x", name="quiet")
     assert entry.tool.description == "quiet"
 
 
-def test_only_what_there_is_is_declared() -> None:
+def test_capabilities_name_only_the_kinds_that_have_entries() -> None:
     server = Server("desk")
     assert server.capabilities().tools is None
     assert server.capabilities().completions is None
@@ -103,7 +103,7 @@ def test_an_unknown_transport_is_refused() -> None:
         Server("desk").run("pigeon")  # type: ignore[call-overload]
 
 
-def test_a_server_cannot_run_where_a_loop_does() -> None:
+def test_run_is_refused_in_a_running_loop() -> None:
     async def main() -> None:
         Server("desk").run()
 
@@ -132,7 +132,7 @@ def test_a_lifespan_that_cannot_be_called_is_refused_at_once() -> None:
         Server("desk", lifespan=3)  # type: ignore[arg-type]
 
 
-def test_a_lifespan_that_is_no_context_manager_says_what_is_missing() -> None:
+def test_a_lifespan_that_is_not_a_context_manager_says_what_is_missing() -> None:
     async def lifespan(server: Server[None]) -> Any:
         yield
 

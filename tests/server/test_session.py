@@ -18,7 +18,7 @@ def server_with(*tools: Any) -> Server[Any]:
     return server
 
 
-def test_changes_before_the_opening_are_not_told() -> None:
+def test_changes_before_the_handshake_are_not_announced() -> None:
     server = server_with(lambda_tool)
 
     async def main() -> None:
@@ -35,7 +35,7 @@ def lambda_tool() -> str:
     return "x"
 
 
-def test_changes_may_come_from_any_thread() -> None:
+def test_changes_may_be_made_in_any_thread() -> None:
     server = server_with(lambda_tool)
     heard: list[str] = []
 
@@ -53,7 +53,7 @@ def test_changes_may_come_from_any_thread() -> None:
     run(main())
 
 
-def test_what_was_not_declared_is_left_out(caplog: Any) -> None:
+def test_notifications_without_a_declared_capability_are_left_out(caplog: Any) -> None:
     server = server_with(lambda_tool)
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_what_was_not_declared_is_left_out(caplog: Any) -> None:
     run(main())
 
 
-def test_a_closed_session_is_told_nothing() -> None:
+def test_a_closed_session_gets_no_notifications() -> None:
     kept: list[Context[Any]] = []
 
     async def keep(ctx: Context) -> str:
@@ -80,7 +80,7 @@ def test_a_closed_session_is_told_nothing() -> None:
             await client.call_tool("keep")
             server.add_tool(lambda: "x", name="late")
         context = kept[0]
-        await context.info("nobody hears this")
+        await context.info("not sent")
         context.progress(1)
         assert not context.session.is_ready
         await asyncio.sleep(0.03)
@@ -118,7 +118,7 @@ def test_after_the_loop_is_closed_nothing_is_raised_in_threads() -> None:
     assert thread_errors == []
 
 
-def test_roots_cannot_be_asked_for_where_there_are_none() -> None:
+def test_asking_for_roots_fails_for_a_client_without_them() -> None:
     kept: list[Any] = []
 
     async def keep(ctx: Context) -> str:

@@ -21,8 +21,8 @@ from msgspec import Meta, json
 from typing_extensions import TypeAliasType
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.schemas import encode
-from accord.server.signature import ArgumentsError, Signature, inspect
+from accord.server.schema.conversion import encode
+from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
 from support.type_corpus import NAMED_TUPLES, ROWS, Row
 
@@ -86,7 +86,7 @@ def refusal(signature: Signature, arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_a_value_fits_its_schema_and_comes_back(row: Row):
+def test_a_value_fits_its_schema_and_round_trips(row: Row):
     signature = taking(row.annotation)
     assert jsonschema_rs.validator_for(signature.input_schema).is_valid(
         {"value": json.decode(row.data)}
@@ -108,7 +108,7 @@ def test_a_named_tuple_is_read_from_an_object(row: Row):
 @pytest.mark.parametrize(
     "row", [*ROWS.values(), *NAMED_TUPLES.values()], ids=[*ROWS, *NAMED_TUPLES]
 )
-def test_a_value_comes_back_from_its_string(row: Row):
+def test_a_value_round_trips_through_a_string(row: Row):
     signature = taking(row.annotation)
     plain = json.decode(row.data)
     text = plain if isinstance(plain, str) else row.data.decode()
@@ -132,7 +132,7 @@ def test_an_object_or_array_may_arrive_as_a_string(row: Row):
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_schemas_hold_no_noise(row: Row):
+def test_schemas_have_no_titles_or_references(row: Row):
     schema = taking(row.annotation).input_schema
     text = json.encode(schema).decode()
     assert '"title"' not in text
@@ -175,7 +175,7 @@ def test_a_function_is_described():
     }
 
 
-def test_a_function_without_anything_takes_an_empty_object():
+def test_a_function_without_parameters_takes_an_empty_object():
     def nothing(): ...
 
     signature = inspect(nothing)
@@ -259,7 +259,7 @@ def test_a_callable_object_is_described_by_its_class():
     assert inspect(Desk()).description == "A desk."
 
 
-def test_a_partial_object_keeps_what_it_filled_in_to_itself():
+def test_arguments_that_a_partial_object_fills_in_are_not_listed():
     def send(text: str, key: str, retries: int = 3) -> tuple[str, str, int]:
         """Send."""
         return text, key, retries
@@ -318,7 +318,7 @@ def test_the_context_is_put_in_its_place():
         assert {1, "here"} <= set(result)
 
 
-def test_other_types_are_no_context():
+def test_other_types_are_not_the_context():
     def f(a: list[int] | None, b: dict[str, int]): ...
 
     assert inspect(f, context_type=Context).context_parameter is None
@@ -385,7 +385,7 @@ def test_strings_name_types_of_the_class_around():
     assert Outer.schema["properties"]["value"] == {"type": "string", "enum": ["a"]}
 
 
-def test_strings_name_what_a_closure_holds():
+def test_string_annotations_may_name_types_in_a_closure():
     def make():
         local = int
 
@@ -397,7 +397,7 @@ def test_strings_name_what_a_closure_holds():
     assert inspect(make()).input_schema["properties"]["value"] == {"type": "integer"}
 
 
-def test_what_cannot_be_resolved_is_named():
+def test_an_annotation_that_cannot_be_resolved_is_named():
     def f(a: int, b: "Hidden"): ...
 
     with pytest.raises(RegistrationError) as caught:
@@ -408,7 +408,7 @@ def test_what_cannot_be_resolved_is_named():
 
 
 @pytest.mark.parametrize("annotation", [object(), Desk, list[Desk], Desk | int, complex, "1 +"])
-def test_what_json_cannot_carry_is_refused(annotation: Any):
+def test_a_parameter_type_without_a_json_form_is_refused(annotation: Any):
     with pytest.raises(RegistrationError, match='function "handler": parameter "value": '):
         taking(annotation)
 
@@ -449,7 +449,7 @@ def test_generators_are_refused():
             inspect(function)
 
 
-def test_what_has_no_signature_is_refused():
+def test_a_callable_without_a_signature_is_refused():
     with pytest.raises(RegistrationError, match="cannot be registered"):
         inspect(dict.update)
     with pytest.raises(RegistrationError, match="cannot be registered"):
@@ -482,7 +482,7 @@ Ids = TypeAliasType("Ids", list[int])
 
 
 @pytest.mark.parametrize(
-    ("annotation", "given", "told"),
+    ("annotation", "given", "reported"),
     [
         (Many, [], "expected an integer or a string, got an array"),
         (Bound, "a", 'expected an integer, got a string ("a")'),
@@ -490,8 +490,10 @@ Ids = TypeAliasType("Ids", list[int])
     ],
     ids=["one of several", "bound", "an alias twice"],
 )
-def test_type_variables_and_aliases_say_what_they_take(annotation: Any, given: Any, told: str):
-    assert refusal(taking(annotation), {"value": given}).endswith(told)
+def test_type_variables_and_aliases_have_the_schema_of_their_types(
+    annotation: Any, given: Any, reported: str
+):
+    assert refusal(taking(annotation), {"value": given}).endswith(reported)
 
 
 # Descriptions and defaults
@@ -565,7 +567,7 @@ def test_none_as_a_default_makes_null_acceptable():
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"{}", msgspec.Raw(b"{}"), msgspec.UNSET, None])
-def test_nothing_is_an_empty_object(raw: Any):
+def test_empty_input_and_null_are_an_empty_object(raw: Any):
     def f(a: int = 1): ...
 
     assert inspect(f).bind(raw).args == (1,)
@@ -676,7 +678,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("annotation", "value", "text"), REFUSALS, ids=lambda x: str(x)[:40])
-def test_a_refusal_says_where_what_and_what_came(annotation: Any, value: Any, text: str):
+def test_an_error_names_the_argument_the_expectation_and_the_value(
+    annotation: Any, value: Any, text: str
+):
     assert refusal(taking(annotation), {"value": value}) == text
 
 
@@ -708,7 +712,7 @@ def test_a_close_match_to_a_missing_argument_is_suggested():
     assert refusal(inspect(f), {"colour": 3}) == 'argument "max_results" is missing'
 
 
-def test_arguments_that_are_no_object_are_refused():
+def test_arguments_that_are_not_an_object_are_refused():
     for raw in (b"[]", b"5", b'"x"'):
         with pytest.raises(ArgumentsError, match="have to be an object"):
             inspect(add).bind(raw)
@@ -772,7 +776,7 @@ def test_any_json_is_bound_or_refused(value: Any):
     ],
     ids=label,
 )
-def test_strings_become_what_is_wanted(annotation: Any, text: str, value: Any):
+def test_strings_are_converted_to_the_types_of_parameters(annotation: Any, text: str, value: Any):
     assert taking(annotation).bind_strings({"value": text}).args == (value,)
 
 
@@ -784,7 +788,7 @@ def test_strings_that_do_not_fit_are_refused_in_the_same_words():
     )
 
 
-def test_an_empty_string_is_as_good_as_none_where_there_is_a_default():
+def test_an_empty_string_is_left_out_if_the_parameter_has_a_default():
     def f(a: int = 3, b: str = "x", c: "int | None" = None): ...
 
     assert inspect(f).bind_strings({"a": "", "b": "", "c": ""}).args == (3, "", None)
@@ -857,18 +861,18 @@ class Limited(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     ],
     ids=["alone", "within others", "described"],
 )
-def test_a_dataclass_that_came_without_its_defaults_is_written_with_them(annotation, given, whole):
+def test_a_decoded_dataclass_is_encoded_with_its_defaults(annotation, given, whole):
     signature = taking(annotation)
     (value,) = signature.bind(json.encode({"value": given})).args
     assert isinstance(value, annotation)
     assert json.decode(encode(value)) == whole
 
 
-def test_only_what_is_a_sequence_is_read_from_an_array():
+def test_only_sequences_are_decoded_from_an_array():
     assert taking(Place).bind(b'{"value":[3]}').args == (Place(3),)
-    told = 'argument "value": expected an object, got an array'
-    assert refusal(taking(Task), {"value": ["a"]}) == told
-    assert refusal(taking(Pair), {"value": [1, 2, 3]}) == told
+    reported = 'argument "value": expected an object, got an array'
+    assert refusal(taking(Task), {"value": ["a"]}) == reported
+    assert refusal(taking(Pair), {"value": [1, 2, 3]}) == reported
 
 
 @dataclass
@@ -903,7 +907,7 @@ def test_a_recursive_dataclass_has_one_definition():
     assert {"$ref": "#/$defs/Task"} in after["anyOf"]
 
 
-def test_words_and_limits_of_fields_count_as_those_of_parameters_do():
+def test_descriptions_and_limits_of_fields_count_like_those_of_parameters():
     shown = taking(Task).input_schema["$defs"]["Task"]["properties"]["title"]
     assert shown == {"type": "string", "description": "what to do"}
     limited = taking(Limited)
@@ -916,13 +920,13 @@ def test_words_and_limits_of_fields_count_as_those_of_parameters_do():
         "additionalProperties": False,
     }
     assert limited.bind(b'{"value": {"atMost": 1}}').args == (Limited(at_most=1),)
-    for wrong, told in [
+    for wrong, reported in [
         ('{"atMost": 0}', 'argument "value.atMost": expected more than 0, got an integer (0)'),
         ('{"atMost": 1, "more": 2}', 'argument "value.more" is not known'),
     ]:
         with pytest.raises(ArgumentsError) as caught:
             limited.bind(f'{{"value": {wrong}}}'.encode())
-        assert str(caught.value) == told
+        assert str(caught.value) == reported
 
 
 class Circle(msgspec.Struct, tag="circle"):
@@ -934,7 +938,7 @@ class Square(msgspec.Struct, tag="square"):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"type": "square"}, 'argument "value.side" is missing'),
         ({"radius": 1}, 'argument "value.type" is missing'),
@@ -946,10 +950,10 @@ class Square(msgspec.Struct, tag="square"):
     ],
     ids=["member missing", "mark missing", "unknown mark", "wrong within a text"],
 )
-def test_what_is_wrong_with_a_member_of_a_union_is_told_of_the_one_that_was_meant(given, told):
+def test_an_error_in_a_union_is_that_of_the_member_that_was_meant(given, reported):
     with pytest.raises(ArgumentsError) as caught:
         taking(Circle | Square).bind(json.encode({"value": given}))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @dataclass
@@ -963,7 +967,7 @@ class Numbered:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"number": "a"}, 'argument "value.number": expected an integer, got a string ("a")'),
         ({"name": 1}, 'argument "value.name": expected a string, got an integer (1)'),
@@ -971,24 +975,24 @@ class Numbered:
     ],
     ids=["the second", "the first", "neither"],
 )
-def test_without_a_mark_the_member_was_meant_whose_fields_came(given, told):
+def test_without_a_tag_the_member_with_the_given_fields_was_meant(given, reported):
     with pytest.raises(ArgumentsError) as caught:
         taking(Named | Numbered).bind(json.encode({"value": given}))
-    assert str(caught.value) == told
+    assert str(caught.value) == reported
 
 
 @pytest.mark.parametrize(
-    ("annotation", "told"),
+    ("annotation", "reported"),
     [
         (dict[int, str], "a key: expected int, got str"),
         (dict[Literal["a", "b"], str], "a key: invalid enum value 'c'"),
     ],
     ids=["number", "choice"],
 )
-def test_a_wrong_key_is_told_from_a_wrong_value(annotation, told):
+def test_a_wrong_key_is_distinguished_from_a_wrong_value(annotation, reported):
     with pytest.raises(ArgumentsError) as caught:
         taking(annotation).bind(b'{"value": {"c": "d"}}')
-    assert str(caught.value) == f'argument "value": {told}'
+    assert str(caught.value) == f'argument "value": {reported}'
 
 
 def test_the_default_of_a_named_tuple_fits_its_schema():

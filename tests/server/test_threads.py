@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord.errors import InternalError
-from accord.server.threads import OutOfTime, Workers, finished, in_thread, is_working
+from accord.server.threads import OutOfTime, Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until, until_sync
 
@@ -23,7 +23,7 @@ def one_thread() -> Any:
 @pytest.mark.parametrize("timeout", [None, LONG])
 def test_work_returns_its_value_from_another_thread(one_thread, timeout) -> None:
     async def main() -> None:
-        ident = await in_thread(one_thread, threading.get_ident, timeout=timeout)
+        ident = await run_in_thread(one_thread, threading.get_ident, timeout=timeout)
         assert ident != threading.get_ident()
 
     run(main())
@@ -36,7 +36,7 @@ def test_work_that_fails_raises_here(one_thread, timeout) -> None:
 
     async def main() -> None:
         with pytest.raises(TimeoutError, match="its own") as caught:
-            await in_thread(one_thread, fail, timeout=timeout)
+            await run_in_thread(one_thread, fail, timeout=timeout)
         assert not isinstance(caught.value, OutOfTime)
 
     run(main())
@@ -54,10 +54,10 @@ def test_work_that_takes_too_long_is_stopped_and_the_thread_serves_on(one_thread
 
     async def main() -> None:
         with pytest.raises(OutOfTime):
-            await in_thread(one_thread, endless, timeout=0.02)
-        assert await in_thread(one_thread, lambda: "next", timeout=LONG) == "next"
+            await run_in_thread(one_thread, endless, timeout=0.02)
+        assert await run_in_thread(one_thread, lambda: "next", timeout=LONG) == "next"
         assert cleaned == [True]
-        assert await finished(LONG)
+        assert await wait_until_idle(LONG)
 
     run(main())
 
@@ -74,11 +74,11 @@ def test_work_that_catches_everything_is_left_alone(one_thread) -> None:
 
     async def main() -> None:
         with pytest.raises(OutOfTime):
-            await in_thread(one_thread, stubborn, timeout=0.02)
-        assert await in_thread(one_thread, lambda: "next", timeout=LONG) == "next"
+            await run_in_thread(one_thread, stubborn, timeout=0.02)
+        assert await run_in_thread(one_thread, lambda: "next", timeout=LONG) == "next"
 
     run(main())
-    assert caught == ["_Stopped"]
+    assert caught == ["_StopWork"]
 
 
 def test_work_that_never_began_never_begins(one_thread) -> None:
@@ -86,47 +86,49 @@ def test_work_that_never_began_never_begins(one_thread) -> None:
 
     async def main() -> None:
         gate = threading.Event()
-        first = asyncio.ensure_future(in_thread(one_thread, gate.wait, timeout=None))
+        first = asyncio.ensure_future(run_in_thread(one_thread, gate.wait, timeout=None))
         await until(is_working)
         with pytest.raises(OutOfTime):
-            await in_thread(one_thread, lambda: begun.append("late"), timeout=0.01)
+            await run_in_thread(one_thread, lambda: begun.append("late"), timeout=0.01)
         waiting = asyncio.ensure_future(
-            in_thread(one_thread, lambda: begun.append("cancelled"), timeout=LONG)
+            run_in_thread(one_thread, lambda: begun.append("cancelled"), timeout=LONG)
         )
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
         gate.set()
         await first
-        assert await in_thread(one_thread, lambda: "next", timeout=None) == "next"
+        assert await run_in_thread(one_thread, lambda: "next", timeout=None) == "next"
 
     run(main())
     assert begun == []
 
 
-def test_a_stop_at_the_very_end_of_the_work_harms_nobody(one_thread) -> None:
+def test_a_stop_at_the_very_end_of_the_work_does_not_reach_the_next_work(one_thread) -> None:
     async def main() -> None:
         for turn in range(60):
             with suppress(OutOfTime):
-                await in_thread(one_thread, lambda: time.sleep(0.002), timeout=0.0015 + turn / 5e4)
-            value = await in_thread(one_thread, lambda: sum(range(1000)), timeout=LONG)
+                await run_in_thread(
+                    one_thread, lambda: time.sleep(0.002), timeout=0.0015 + turn / 5e4
+                )
+            value = await run_in_thread(one_thread, lambda: sum(range(1000)), timeout=LONG)
             assert value == 499500
-        assert await finished(LONG)
+        assert await wait_until_idle(LONG)
 
     run(main())
 
 
-def test_cancelled_work_goes_on_and_is_known_to(one_thread) -> None:
+def test_cancelled_work_goes_on_and_counts_as_working(one_thread) -> None:
     async def main() -> None:
         gate = threading.Event()
-        waiting = asyncio.ensure_future(in_thread(one_thread, gate.wait, timeout=None))
+        waiting = asyncio.ensure_future(run_in_thread(one_thread, gate.wait, timeout=None))
         await until(is_working)
         waiting.cancel()
         await asyncio.wait([waiting])
         assert is_working()
-        assert not await finished(0.02)
+        assert not await wait_until_idle(0.02)
         gate.set()
-        assert await finished(LONG)
+        assert await wait_until_idle(LONG)
         assert not is_working()
 
     run(main())
@@ -143,15 +145,15 @@ def test_a_call_that_finds_no_thread_is_refused_with_the_names_of_those_that_hol
     async def main() -> None:
         workers = Workers(2, wait=0.2)
         held = [
-            asyncio.ensure_future(in_thread(workers, gate.wait, name=f"tool {name}"))
+            asyncio.ensure_future(run_in_thread(workers, gate.wait, name=f"tool {name}"))
             for name in ("slow", "slower")
         ]
         await until(lambda: len(workers._working) == 2)
         with pytest.raises(InternalError) as caught:
-            await in_thread(workers, lambda: None, name="tool quick")
+            await run_in_thread(workers, lambda: None, name="tool quick")
         gate.set()
         await asyncio.gather(*held)
-        assert await in_thread(workers, lambda: "served", name="tool quick") == "served"
+        assert await run_in_thread(workers, lambda: "served", name="tool quick") == "served"
         text = caught.value.message
         assert "tool slow (1 calls), tool slower (1 calls)" in text
         assert "(thread_wait)" in text
@@ -165,7 +167,7 @@ def test_a_call_that_finds_no_thread_is_refused_with_the_names_of_those_that_hol
 def test_a_queue_that_moves_is_waited_for() -> None:
     async def main() -> None:
         workers = Workers(1, wait=3)
-        calls = [in_thread(workers, lambda: time.sleep(0.4), name="tool") for _ in range(12)]
+        calls = [run_in_thread(workers, lambda: time.sleep(0.4), name="tool") for _ in range(12)]
         await asyncio.gather(*calls)
         workers.shutdown()
 
@@ -179,18 +181,18 @@ def test_threads_that_cancelled_calls_hold_are_replaced_and_given_back(caplog) -
         workers = Workers(2)
         for turn in range(1, 4):
             held = [
-                asyncio.ensure_future(in_thread(workers, gate.wait, name="tool stuck"))
+                asyncio.ensure_future(run_in_thread(workers, gate.wait, name="tool stuck"))
                 for _ in range(2)
             ]
             await until(lambda turn=turn: len(workers._working) == 2 * turn)
             for each in held:
                 each.cancel()
             await asyncio.wait(held)
-        assert await in_thread(workers, lambda: "served", name="tool quick") == "served"
+        assert await run_in_thread(workers, lambda: "served", name="tool quick") == "served"
         assert workers._threads > 2
         gate.set()
         await until(lambda: workers._threads <= 2)
-        assert await in_thread(workers, lambda: "served", name="tool quick") == "served"
+        assert await run_in_thread(workers, lambda: "served", name="tool quick") == "served"
         workers.shutdown()
 
     run(main())
@@ -206,7 +208,7 @@ def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
         workers = Workers(1, wait=0.2)
         refused = 0
         for _ in range(5):
-            held = asyncio.ensure_future(in_thread(workers, gate.wait, name="tool stuck"))
+            held = asyncio.ensure_future(run_in_thread(workers, gate.wait, name="tool stuck"))
             begun = len(workers._working)
             await until(lambda held=held, begun=begun: held.done() or len(workers._working) > begun)
             held.cancel()
@@ -220,12 +222,12 @@ def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
     run(main())
 
 
-def test_threads_nobody_uses_any_more_come_to_an_end() -> None:
+def test_threads_of_unused_workers_end() -> None:
     left = Leftovers()
 
     async def main() -> None:
         workers = Workers(4)
-        await asyncio.gather(*(in_thread(workers, lambda: None) for _ in range(4)))
+        await asyncio.gather(*(run_in_thread(workers, lambda: None) for _ in range(4)))
         assert left.threads()
 
     run(main())
@@ -239,7 +241,7 @@ def test_outcomes_that_the_loop_has_not_taken_yet_are_bounded() -> None:
     async def main() -> None:
         workers = Workers(2)
         calls = [
-            asyncio.ensure_future(in_thread(workers, lambda number=number: made.append(number)))
+            asyncio.ensure_future(run_in_thread(workers, lambda number=number: made.append(number)))
             for number in range(50)
         ]
         await asyncio.sleep(0)

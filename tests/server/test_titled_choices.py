@@ -9,8 +9,8 @@ import pytest
 
 from accord import Choices, Context, Server
 from accord.errors import RegistrationError, ToolError
-from accord.server.forms import form_of
-from accord.server.schemas import schema_of
+from accord.server.schema.conversion import schema_of
+from accord.server.schema.forms import form_of
 from support.links import IN_MEMORY, over, text
 
 pytestmark = IN_MEMORY
@@ -50,7 +50,7 @@ def test_answers_of_choices_are_read_into_the_type() -> None:
 
 @pytest.mark.requirement("elicitation.answers.validated")
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({"size": "m"}, 'size: expected "s" or "l", got a string \\("m"\\)'),
         ({"sizes": ["s", "m"]}, r"sizes\[1\]: expected"),
@@ -59,9 +59,9 @@ def test_answers_of_choices_are_read_into_the_type() -> None:
         ({"sauce": "blue"}, 'sauce: expected one of "red", "white"'),
     ],
 )
-def test_a_value_outside_its_choices_is_refused(changed: dict[str, Any], told: str) -> None:
+def test_a_value_outside_its_choices_is_refused(changed: dict[str, Any], reported: str) -> None:
     _, read = form_of(Order)
-    with pytest.raises(ToolError, match=told):
+    with pytest.raises(ToolError, match=reported):
         read(GOOD | changed)
 
 
@@ -98,7 +98,7 @@ def test_choices_alone_are_a_form_with_one_field(choices: Any, field_: Any, valu
     assert read({"value": value}) == value
 
 
-def test_a_form_written_by_hand_is_sent_as_it_is_and_its_answer_is_held_to_it() -> None:
+def test_a_form_written_by_hand_is_sent_unchanged_and_its_answer_is_validated() -> None:
     written = {
         "type": "object",
         "properties": {"old": {"type": "string", "enum": ["a"], "enumNames": ["A"]}},
@@ -127,9 +127,7 @@ def test_choices_without_texts_are_refused(options: Any) -> None:
 
 
 def test_choices_on_another_type_are_refused() -> None:
-    with pytest.raises(
-        RegistrationError, match=r"Choices stands on str or list\[str\], not on int"
-    ):
+    with pytest.raises(RegistrationError, match=r"Choices annotates str or list\[str\], not int"):
         schema_of(Annotated[int, SIZES])
 
 
@@ -157,7 +155,7 @@ def serve() -> Server:
     return server
 
 
-async def test_an_argument_is_held_to_its_choices(connect_to: Any) -> None:
+async def test_an_argument_outside_its_choices_is_refused(connect_to: Any) -> None:
     async with connect_to(serve) as client:
         tools = {tool.name: tool async for tool in client.tools()}
         good = await client.call_tool("take", {"size": "s", "extras": ["l"]})
@@ -170,7 +168,9 @@ async def test_an_argument_is_held_to_its_choices(connect_to: Any) -> None:
 
 @over("memory", revisions=("2025-06-18", "2025-11-25"))
 @pytest.mark.requirement("elicitation.form.enum-forms", "elicitation.enum.enum-names")
-async def test_titles_travel_in_the_form_of_the_revision(accord_link: Any, connect_to: Any) -> None:
+async def test_titles_are_sent_in_the_form_of_the_revision(
+    accord_link: Any, connect_to: Any
+) -> None:
     seen = []
 
     def answer(params: Any) -> Any:

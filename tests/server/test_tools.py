@@ -1,4 +1,4 @@
-"""What of tools no client sees."""
+"""Tools: time-outs, logs and other effects that a client does not see."""
 
 import asyncio
 import logging
@@ -120,8 +120,8 @@ def test_a_plain_function_may_hand_on_an_async_one() -> None:
 
     server = Server("desk", debug=True)
     server.add_tool(digits)
-    told = run(called(server, "digits")).content[0].text  # type: ignore[union-attr]
-    assert "generator cannot be written as JSON" in told
+    reported = run(called(server, "digits")).content[0].text  # type: ignore[union-attr]
+    assert "generator cannot be written as JSON" in reported
     server.add_tool(lambda: dig(), name="dig")
     server.add_tool(lambda: endless(), name="endless", timeout=0.01)
     assert run(called(server, "dig")).content[0].text == "3"  # type: ignore[union-attr]
@@ -143,7 +143,7 @@ def test_a_forgotten_await_is_named_in_the_log(caplog: Any) -> None:
     assert "the result is a coroutine; an await is missing" in caplog.text
 
 
-def test_what_another_server_refused_is_a_failure_of_the_tool_not_of_its_call() -> None:
+def test_an_error_of_another_server_is_a_failure_of_the_tool_not_of_its_call() -> None:
     other = Server("other")
     other.add_tool(lambda: "x", name="x")
 
@@ -155,11 +155,11 @@ def test_what_another_server_refused_is_a_failure_of_the_tool_not_of_its_call() 
     server.add_tool(forward)
     result = run(called(server, "forward"))
     assert result.is_error
-    told = result.content[0].text  # type: ignore[union-attr]
-    assert told == "tool forward failed: unknown tool 'missing'"
+    reported = result.content[0].text  # type: ignore[union-attr]
+    assert reported == "tool forward failed: unknown tool 'missing'"
 
 
-def test_a_page_that_another_server_wants_visited_is_told_to_the_client() -> None:
+def test_a_url_elicitation_of_another_server_is_passed_to_the_client() -> None:
     def pay() -> str:
         raise UrlElicitationRequired("visit it", data={"elicitations": []})
 
@@ -197,7 +197,7 @@ def test_an_async_tool_carries_its_name_as_a_task() -> None:
     assert names == ["tool dig"]
 
 
-def test_what_an_inline_tool_needs_is_there_and_gone_afterwards() -> None:
+def test_the_current_context_is_set_during_an_inline_tool_and_reset_afterwards() -> None:
     found: list[Any] = []
 
     def look() -> str:

@@ -44,7 +44,7 @@ def make() -> Server:
     return server
 
 
-async def test_a_written_schema_is_listed_as_it_is(connect_to: Any) -> None:
+async def test_a_written_schema_is_listed_unchanged(connect_to: Any) -> None:
     async with connect_to(make) as client:
         assert [tool.input_schema async for tool in client.tools()] == [SCHEMA] * 3
 
@@ -63,21 +63,21 @@ async def test_arguments_reach_parameters_and_the_rest(connect_to: Any) -> None:
 @pytest.mark.requirement("tools.server.validates-inputs")
 @pytest.mark.parametrize("tool", ["by_rest", "by_name", "mixed"])
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({}, "name"),
         ({"name": "Ann", "place": {"street": 5}}, "at /place/street"),
         ({"name": "Ann", "more": 1}, "more"),
     ],
 )
-async def test_arguments_are_held_to_a_written_schema(
-    connect_to: Any, tool: str, given: Any, told: str
+async def test_arguments_are_validated_against_a_written_schema(
+    connect_to: Any, tool: str, given: Any, reported: str
 ) -> None:
     async with connect_to(make) as client:
         refused = await client.call_tool(tool, given)
     assert refused.is_error
     assert text(refused).startswith("the arguments do not fit the input schema: ")
-    assert told in text(refused)
+    assert reported in text(refused)
 
 
 def one(name: str) -> str:
@@ -86,7 +86,7 @@ def one(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "reported"),
     [
         ({"type": "string"}, 'has to say "type": "object"'),
         ({"type": "object", "properties": {"name": {"type": "text"}}}, "input_schema is invalid"),
@@ -97,8 +97,8 @@ def one(name: str) -> str:
         ),
     ],
 )
-def test_a_schema_that_does_not_fit_its_function_is_refused(schema: Any, told: str) -> None:
-    with pytest.raises(RegistrationError, match=told):
+def test_a_schema_that_does_not_fit_its_function_is_refused(schema: Any, reported: str) -> None:
+    with pytest.raises(RegistrationError, match=reported):
         Server("desk").add_tool(one, input_schema=schema)
 
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from accord.cli.options import UsageError
+from accord.json_schema.reader import resolve
 from accord.types import JsonObject
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
@@ -15,8 +16,6 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "y", "on", "1"), True),
     **dict.fromkeys(("false", "no", "n", "off", "0"), False),
 }
-# A schema that refers to itself has no depth of its own.
-_DEEPEST: Final = 20
 _CHOICES_SHOWN: Final = 8
 
 
@@ -33,7 +32,7 @@ def type_name(schema: Any, root: JsonObject | None = None) -> str:
     >>> type_name({"type": "array", "items": {"type": "integer"}}), type_name({"enum": ["a", "b"]})
     ('list of integer', 'a|b')
     """
-    schema = _resolve(schema, root or {})
+    schema = resolve(schema, root or {})
     if "enum" in schema or "const" in schema:
         return _choices(schema.get("enum") or [schema.get("const")])
     for key in ("anyOf", "oneOf"):
@@ -77,17 +76,6 @@ def _object(schema: Any) -> JsonObject:
 
 def _properties(schema: JsonObject) -> JsonObject:
     return _object(schema.get("properties"))
-
-
-def _resolve(schema: Any, root: JsonObject) -> JsonObject:
-    for _ in range(_DEEPEST):
-        reference = _object(schema).get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            break
-        schema = root
-        for part in reference[2:].split("/"):
-            schema = _object(schema).get(part.replace("~1", "/").replace("~0", "~"))
-    return _object(schema)
 
 
 # -- reading
@@ -194,7 +182,7 @@ def _read_all(texts: Sequence[str], schema: Any, root: JsonObject) -> Any:
 
 
 def _options(schema: Any, root: JsonObject) -> list[JsonObject]:
-    schema = _resolve(schema, root)
+    schema = resolve(schema, root)
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return [option for each in schema[key] for option in _options(each, root)]

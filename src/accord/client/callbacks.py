@@ -19,9 +19,9 @@ import msgspec
 
 from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
+from accord.json_schema.validation import compile_schema
 from accord.protocol.endpoint import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
-from accord.protocol.json_schema import compile_schema
 from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.failures import is_pressed

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET
 
 from accord.errors import MissingExtra, RemoteProtocolError, ToolError
-from accord.protocol.json_schema import UNDECIDED, Validate, compile_schema
+from accord.json_schema.validation import UNDECIDED, Validate, compile_schema
 from accord.protocol.violation import SERVER, Violation
 from accord.types import CallToolResult, JsonObject, TextContent
 

@@ -2,10 +2,10 @@
 
 from accord.bindings.facts import RequestFacts
 from accord.server.access import Policy
-from accord.server.choices import Choices
 from accord.server.context import Context
 from accord.server.logs import ClientLogHandler
-from accord.server.results import Audio, Image
+from accord.server.media import Audio, Image
+from accord.server.schema.choices import Choices
 from accord.server.server import Lifespan, Middleware, Proceed, Server
 
 __all__ = [

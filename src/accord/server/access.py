@@ -1,8 +1,8 @@
-"""Who may use what: one decision for lists and for calls.
+"""Access of principals to tools, resources and prompts, decided alike for lists and calls.
 
-An entry may need scopes, and a policy of the author's may look at anything. What either denies is
-neither listed nor found. Whoever lacks nothing but scopes is told which, unless that is switched
-off: clients can then ask for them.
+An entry may need scopes, and the author's policy may decide by anything else. Entries that either
+denies are neither listed nor found. A caller that lacks nothing but scopes gets an error that names
+them, unless that is switched off, so that a client can ask for them.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from accord.errors import InvalidParams
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
+from accord.runtime.dispatcher import Write
 
 if TYPE_CHECKING:
     from accord.server.registry import Registry, Snapshot
     from accord.server.server import Server
     from accord.server.session import Session
+    from accord.transports.memory import MemoryWire
 
-__all__ = ["Access", "ActingServer", "Policy", "Scoped", "words"]
 
-
-class Scoped(Protocol):
-    """What a policy can look at: a tool, resource, template or prompt as it was registered."""
+class ScopedEntry(Protocol):
+    """A registered tool, resource, template or prompt, as a policy sees it."""
 
     @property
     def key(self) -> str:
@@ -30,45 +30,45 @@ class Scoped(Protocol):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What a token must allow."""
+        """The scopes that a token must have."""
 
 
 Policy: TypeAlias = Callable[[Principal | None, Any], bool]
-"""Says whether somebody may use an entry, beside the scopes; None is nobody in particular."""
+"""Says whether a principal may use an entry, beside its scopes; None is a caller without token."""
 
 
 class Access:
-    """Decides who may use what.
+    """Decides which entries a principal may use.
 
     Args:
         policy: the author's, beside scopes.
-        step_up: whether somebody who lacks scopes is told which.
+        step_up: whether the error for missing scopes names them.
     """
 
     def __init__(self, policy: Policy | None = None, *, step_up: bool = True) -> None:
         self.policy = policy
         self.step_up = step_up
-        self._limited: dict[str, tuple[Snapshot[Any], bool]] = {}
+        self._needs_scopes: dict[str, tuple[Snapshot[Any], bool]] = {}
 
-    def allows(self, principal: Principal | None, entry: Scoped) -> bool:
-        """Whether somebody may use an entry."""
-        return not _missing(principal, entry) and self._admits(principal, entry)
+    def allows(self, principal: Principal | None, entry: ScopedEntry) -> bool:
+        """Whether a principal may use an entry."""
+        return not _missing_scopes(principal, entry) and self._policy_allows(principal, entry)
 
-    def _admits(self, principal: Principal | None, entry: Scoped) -> bool:
+    def _policy_allows(self, principal: Principal | None, entry: ScopedEntry) -> bool:
         return self.policy is None or bool(self.policy(principal, entry))
 
-    def admits(self, session: "Session", exchange: Exchange, entry: Scoped) -> bool:
+    def admits(self, session: "Session", exchange: Exchange, entry: ScopedEntry) -> bool:
         """Whether a request may use an entry.
 
         Raises:
-            InvalidParams: all it lacks are scopes, which are named.
+            InvalidParams: only scopes are missing; the message names them.
         """
         if not entry.scopes and self.policy is None:
             return True
         principal = session.principal_of(exchange)
-        if not self._admits(principal, entry):
+        if not self._policy_allows(principal, entry):
             return False
-        if not _missing(principal, entry):
+        if not _missing_scopes(principal, entry):
             return True
         if not self.step_up:
             return False
@@ -82,27 +82,27 @@ class Access:
     def view(
         self, session: "Session", exchange: Exchange, registry: "Registry[Any]"
     ) -> Callable[[Any], bool] | None:
-        """Return what says which entries of a registry a request may see; None where all are."""
-        if self.policy is None and not self._is_limited(registry):
+        """Return a filter of the entries that a request may see; None if it may see all."""
+        if self.policy is None and not self._has_scopes(registry):
             return None
         principal = session.principal_of(exchange)
         return lambda entry: self.allows(principal, entry)
 
-    def _is_limited(self, registry: "Registry[Any]") -> bool:
+    def _has_scopes(self, registry: "Registry[Any]") -> bool:
         snapshot = registry.snapshot()
-        known = self._limited.get(registry.kind)
+        known = self._needs_scopes.get(registry.kind)
         if known is None or known[0] is not snapshot:
             found = any(entry.scopes for _, entry in snapshot.entries)
-            self._limited[registry.kind] = known = (snapshot, found)
+            self._needs_scopes[registry.kind] = known = (snapshot, found)
         return known[1]
 
 
-def _missing(principal: Principal | None, entry: Scoped) -> frozenset[str]:
+def _missing_scopes(principal: Principal | None, entry: ScopedEntry) -> frozenset[str]:
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 
-def words(scopes: Iterable[str]) -> frozenset[str]:
-    """Return scopes, given one by one or as one text."""
+def parse_scopes(scopes: Iterable[str]) -> frozenset[str]:
+    """Return a set of scopes, given as a collection or as one text with spaces."""
     return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
 
 
@@ -114,18 +114,18 @@ class ActingServer:
         self._principal = principal
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Any]:
+    async def run_lifespan(self) -> AsyncIterator[object]:
         """Run the server's lifespan."""
-        async with self._server.running() as state:
+        async with self._server.run_lifespan() as state:
             yield state
 
-    def session(self, write: Any, state: Any = None) -> "Session":
-        """Begin to serve the principal."""
+    def session(self, write: Write, state: object = None) -> "Session":
+        """Open a session of the principal."""
         session = self._server.session(write, state)
         session.principal = self._principal
         return session
 
-    async def connect_memory(self) -> Any:
+    async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection."""
         from accord.transports.memory import MemoryWire
 

@@ -1,29 +1,27 @@
-"""Completion: who suggests values for an argument of a prompt or a variable of a template.
+"""Completion of the arguments of prompts and of the variables of resource templates.
 
-Completers are called elsewhere. Parameters whose type has few values complete by themselves.
+Parameters with a type of few values, such as an `Enum`, need no completer.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
+from typing import Final, Literal, TypeAlias, get_args, get_origin
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server import prompts
 from accord.server.prompts import PromptEntry
-from accord.server.registry import Registry, place_of
+from accord.server.registry import Registry, source_location
 from accord.server.resources import Resources, TemplateEntry
-from accord.server.signature import Signature
+from accord.server.schema.signature import Signature
 from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
 
-__all__ = ["Completer", "Completions", "Source", "matching", "trim", "unknown"]
+Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
+"""Called with the typed text and the arguments filled in so far; returns a list of texts or a
+`Completion`, or a coroutine for one."""
 
-Completer: TypeAlias = Callable[[str, Mapping[str, str]], Any]
-"""Called with what was typed and the arguments known already; returns, or is a coroutine for, a
-list of texts or a `Completion`."""
-
-Source: TypeAlias = Callable[..., Any] | Iterable[str] | type[Enum]
-"""Where suggestions come from: a completer, one that needs only what was typed, or the values."""
+Source: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
+"""Where suggestions come from: a completer, a function of the typed text alone, or the values."""
 
 _Entry: TypeAlias = PromptEntry | TemplateEntry
 
@@ -48,11 +46,11 @@ class Completions:
         Args:
             name: the prompt, which must be registered.
             argument: one of its arguments.
-            source: a function of what was typed and, if it wants, of the arguments known already;
-                or the values themselves: texts, an `Enum` or a `Literal`.
+            source: a function of the typed text and, if it takes two parameters, of the arguments
+                filled in so far; or the values themselves: texts, an `Enum` or a `Literal`.
 
         Raises:
-            RegistrationError: the prompt or the argument does not exist, or the source is none.
+            RegistrationError: the prompt or the argument does not exist, or the source is invalid.
         """
         if name not in self._prompts:
             raise RegistrationError(f"prompt {name!r} has no completion: it is not registered yet")
@@ -78,7 +76,7 @@ class Completions:
         self._completers[kind, key, argument] = _completer(source)
 
     def find(self, ref: PromptReference | ResourceTemplateReference, argument: str) -> Completer:
-        """Find who completes an argument; where nobody does, nothing is suggested.
+        """Return the completer of an argument; an argument without one gets no suggestions.
 
         Raises:
             InvalidParams: the reference or the argument does not exist.
@@ -93,10 +91,10 @@ class Completions:
         return registered or _static(_choices(entry.signature, argument))
 
     def entry_of(self, ref: PromptReference | ResourceTemplateReference) -> _Entry:
-        """Return what a reference names.
+        """Return the prompt or template that a reference names.
 
         Raises:
-            InvalidParams: that does not exist.
+            InvalidParams: it does not exist.
         """
         return (
             self._prompt(ref.name) if isinstance(ref, PromptReference) else self._template(ref.uri)
@@ -105,7 +103,7 @@ class Completions:
     def _prompt(self, name: str) -> PromptEntry:
         entry = self._prompts.get(name)
         if entry is None:
-            raise prompts.unknown(name)
+            raise prompts.unknown_prompt(name)
         return entry
 
     def _template(self, uri: str) -> TemplateEntry:
@@ -119,10 +117,10 @@ class Completions:
         return found[0]
 
 
-def unknown(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
-    """Make the error for a reference that names nothing."""
+def unknown_reference(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
+    """Return the error for a reference to a prompt or template that does not exist."""
     if isinstance(ref, PromptReference):
-        return prompts.unknown(ref.name)
+        return prompts.unknown_prompt(ref.name)
     return _unknown_template(ref.uri)
 
 
@@ -136,7 +134,7 @@ def _arguments(entry: _Entry) -> list[str]:
     return list(entry.template.variables)
 
 
-def _completer(source: Any) -> Completer:
+def _completer(source: Source) -> Completer:
     if isinstance(source, type) and issubclass(source, Enum):
         return _static([str(member.value) for member in source])
     if get_origin(source) is Literal:
@@ -152,19 +150,19 @@ def _completer(source: Any) -> Completer:
     return _static(values)
 
 
-def _with_context(function: Callable[..., Any]) -> Completer:
-    """Let a function that needs only what was typed have just that."""
+def _with_context(function: Callable[..., object]) -> Completer:
+    """Adapt a function that takes only the typed text."""
     try:
         parameters = inspect.signature(function)
-    except ValueError:  # built in, and silent about its parameters
+    except ValueError:  # a built-in function without a signature
         return function
     if _takes(parameters, 2):
         return function
     if _takes(parameters, 1):
         return lambda value, context: function(value)
     raise RegistrationError(
-        f"the completer at {place_of(function)} cannot be called with what was typed and the "
-        "arguments known already"
+        f"the completer at {source_location(function)} cannot be called with the typed text and "
+        "the arguments filled in so far"
     )
 
 
@@ -177,7 +175,7 @@ def _takes(parameters: inspect.Signature, count: int) -> bool:
 
 
 def _static(values: list[str]) -> Completer:
-    return lambda typed, context: matching(values, typed)
+    return lambda typed, context: match_values(values, typed)
 
 
 def _choices(signature: Signature, argument: str) -> list[str]:
@@ -186,7 +184,7 @@ def _choices(signature: Signature, argument: str) -> list[str]:
 
 
 def _values(schema: JsonObject) -> list[str]:
-    """List what a schema allows, where it names every value; null cannot be typed."""
+    """List the values that a schema names; null cannot be typed."""
     if "anyOf" in schema:
         return [value for member in schema["anyOf"] for value in _values(member)]
     if schema.get("type") == "boolean":
@@ -197,10 +195,10 @@ def _values(schema: JsonObject) -> list[str]:
     ]
 
 
-def matching(values: Iterable[str], typed: str) -> list[str]:
-    """Return the values that fit what was typed: first those that begin with it, in any case.
+def match_values(values: Iterable[str], typed: str) -> list[str]:
+    """Return the values that contain the typed text, those that begin with it first.
 
-    >>> matching(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")
+    >>> match_values(["Berlin", "Bern", "Bamberg", "Nuremberg"], "ber")
     ['Berlin', 'Bern', 'Bamberg', 'Nuremberg']
     """
     sought = typed.casefold()
@@ -214,14 +212,14 @@ def matching(values: Iterable[str], typed: str) -> list[str]:
     return begin + contain
 
 
-def trim(values: Completion | Iterable[str] | None) -> Completion:
-    """Make of what a completer returned a completion of at most 100 values.
+def trim(values: object) -> Completion:
+    """Turn the value that a completer returned into a completion of at most 100 values.
 
     Raises:
         TypeError: the values are not texts.
     """
     if not isinstance(values, Completion):
-        values = _counted(values)
+        values = _completion_of(values)
     for value in values.values:
         if not isinstance(value, str):
             raise TypeError(f"a completer suggested {value!r:.80}; expected a text")
@@ -230,8 +228,10 @@ def trim(values: Completion | Iterable[str] | None) -> Completion:
     return Completion(values=kept, total=values.total, has_more=has_more)
 
 
-def _counted(values: Iterable[str] | None) -> Completion:
-    if isinstance(values, str | bytes | Mapping):
+def _completion_of(values: object) -> Completion:
+    if values is None:
+        return Completion(values=[], total=0)
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise TypeError(f"a completer returned {values!r:.80}; expected a list of texts")
-    texts = [] if values is None else list(values)
+    texts = list(values)
     return Completion(values=texts, total=len(texts))

@@ -15,8 +15,8 @@ from accord.principal import Principal
 from accord.protocol.declared import elicitation_modes
 from accord.protocol.exchange import Exchange
 from accord.protocol.shape import narrow
-from accord.server.choices import Choices
-from accord.server.forms import form_of
+from accord.server.schema.choices import Choices
+from accord.server.schema.forms import form_of
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -1,9 +1,9 @@
-"""Files and folders as resources, which no URI leads out of.
+"""Files and folders as resources; no URI leads out of the folder.
 
-A path from a URI is refused by its text first; then its real place must lie below the root; then
-the file is opened from the root downwards without following any link, so that nothing that
-changes meanwhile leads elsewhere. What is refused looks like what does not exist. Hard links are
-files like others.
+First the text of a path is checked. Then its real path must be below the root. Then the file is
+opened from the root downwards without following links, so that a change in between cannot lead
+elsewhere. A refused path gets the error of a file that does not exist. Hard links are ordinary
+files.
 """
 
 import base64
@@ -22,21 +22,19 @@ import msgspec
 
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
-from accord.server import signature
-from accord.server.access import words
-from accord.server.details import checked
-from accord.server.media import BINARY, PLAIN, guess, is_textual
+from accord.server.access import parse_scopes
+from accord.server.media import BINARY, PLAIN, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
     Resources,
     TemplateEntry,
+    build_resource,
     not_found,
-    resource,
 )
+from accord.server.schema import signature
+from accord.server.settings import check_details
 from accord.types import Resource, ResourceContents
-
-__all__ = ["MAX_BYTES", "MAX_FILES", "DirectoryResource", "FileResource", "safe_parts"]
 
 # As base64 this just fits into the 16 MiB that peers accept as one message.
 MAX_BYTES: Final = 10 * 1024 * 1024
@@ -44,7 +42,7 @@ MAX_FILES: Final = 1000
 
 _ON_WINDOWS: Final = os.name == "nt"
 _WALKS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-# Never wait for the other end of a pipe, nor take over a terminal or a child.
+# Opening must not wait for the other end of a pipe, nor take over a terminal.
 _FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)
@@ -53,7 +51,7 @@ _FLAGS: Final = (
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_NOFOLLOW", 0)
 )
-# Nobody encodes this often but to hide something.
+# A path that is encoded more often hides something.
 _MOST_DECODINGS: Final = 4
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _DEVICE: Final = re.compile(
@@ -61,14 +59,14 @@ _DEVICE: Final = re.compile(
 )
 
 
-def safe_parts(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
-    """Split a path from a URI into names; None where any way to read it leads elsewhere.
+def split_safe_path(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
+    """Split a path from a URI into names; None if it could lead out of its folder.
 
-    Text that is still percent-encoded is judged by what it would decode to as well.
+    Text that is still percent-encoded is decoded and checked as well.
 
     Args:
-        path: as it stands in the URI, decoded once, with slashes.
-        windows: whether names that mean something else on Windows are refused.
+        path: the path of the URI, decoded once, with slashes.
+        windows: whether names that are special on Windows are refused.
     """
     names = path.split("/")
     decoded = path
@@ -85,7 +83,7 @@ def safe_parts(path: str, *, windows: bool = _ON_WINDOWS) -> list[str] | None:
 
 
 def _is_plain(name: str, *, windows: bool) -> bool:
-    if not name.strip(". "):  # nothing, the folder itself, the one above, or what is cut to that
+    if not name.strip(". "):  # empty, ".", "..", or cut to one of them by Windows
         return False
     if not windows:
         return True
@@ -93,13 +91,13 @@ def _is_plain(name: str, *, windows: bool) -> bool:
 
 
 class _Root(msgspec.Struct, frozen=True):
-    """A folder, and the one way to open what is below it."""
+    """A folder, and the only way to open files below it."""
 
     path: str
     hidden: bool
 
     def locate(self, names: list[str]) -> list[str] | None:
-        """Return the names that lead to the real file, free of links; None if it lies outside."""
+        """Return the names of the real path, without links; None if it is outside."""
         try:
             real = os.path.realpath(os.path.join(self.path, *names), strict=True)
             inside = os.path.commonpath([self.path, real]) == self.path
@@ -113,7 +111,7 @@ class _Root(msgspec.Struct, frozen=True):
         return found
 
     def open(self, names: list[str], *, walk: bool = _WALKS) -> int | None:
-        """Open a regular file for reading, by names without links; None if it cannot be."""
+        """Open a regular file by names without links; None if that fails."""
         try:
             file = self._walk(names) if walk else self._open_and_check(names)
         except OSError:
@@ -124,7 +122,7 @@ class _Root(msgspec.Struct, frozen=True):
         return file
 
     def _walk(self, names: list[str]) -> int:
-        """Go down folder by folder; a link in the way means that somebody put it there now."""
+        """Open folder by folder; a link on the way was put there just now, and fails."""
         folder = os.open(self.path, _FLAGS | os.O_DIRECTORY)
         try:
             for name in names[:-1]:
@@ -132,14 +130,14 @@ class _Root(msgspec.Struct, frozen=True):
                 os.close(folder)
                 folder = below
             status = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):  # opening a device may already do something
+            if not stat.S_ISREG(status.st_mode):  # opening a device may have an effect
                 raise FileNotFoundError(names[-1])
             return os.open(names[-1], _FLAGS, dir_fd=folder)
         finally:
             os.close(folder)
 
     def _open_and_check(self, names: list[str]) -> int | None:
-        """Open by path, then make sure that the path still leads to what was opened."""
+        """Open by path, then check that the path still leads to the opened file."""
         path = os.path.join(self.path, *names)
         file = os.open(path, _FLAGS)
         try:
@@ -159,7 +157,7 @@ def _root(path: str | os.PathLike[str], *, hidden: bool) -> _Root:
     except OSError as error:
         raise RegistrationError(f"folder {os.fspath(path)!r}: {error.strerror}") from None
     if not os.path.isdir(real):
-        raise RegistrationError(f"{os.fspath(path)!r} is no folder")
+        raise RegistrationError(f"{os.fspath(path)!r} is not a folder")
     return _Root(real, hidden)
 
 
@@ -173,7 +171,7 @@ def _read(file: int, uri: str, max_bytes: int) -> bytes:
 
 
 def _contents(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
-    """Give text as text: by its type if that is known, else if it is UTF-8 without NUL."""
+    """Return contents with text if the type is textual, or unknown and the data is UTF-8."""
     if (mime_type is None or is_textual(mime_type)) and b"\0" not in data:
         with suppress(UnicodeDecodeError):
             return ResourceContents(uri=uri, mime_type=mime_type or PLAIN, text=data.decode())
@@ -184,17 +182,17 @@ def _contents(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
 class FileResource:
     """One file as a resource.
 
-    The file may be a link, but only to a place in its own folder, or below `root`.
+    The file may be a link, but only to a file in its own folder, or below `root`.
 
     Args:
         path: the file; it need not exist yet.
-        uri: where clients find it; a file URI by default.
+        uri: its URI; a file URI by default.
         root: the folder that links may not lead out of.
         max_bytes: larger files are refused.
-        details: what is listed; the name defaults to that of the file.
+        details: as for `Server.resource`; the name defaults to that of the file.
 
     Raises:
-        RegistrationError: the path names no file, or one that lies outside the root.
+        RegistrationError: the path is not that of a file, or it is outside the root.
     """
 
     def __init__(
@@ -209,12 +207,12 @@ class FileResource:
         self.path = Path(path).absolute()
         self.uri = self.path.as_uri() if uri is None else uri
         self.max_bytes = max_bytes
-        self.details = checked("add_file()", details, ResourceDetails)
+        self.details = check_details("add_file()", details, ResourceDetails)
         self._root = _root(self.path.parent if root is None else root, hidden=True)
         self._names = self._names_below_root()
         if self.path.exists() and not self._is_readable():
             raise RegistrationError(
-                f"file {os.fspath(path)!r} is no regular file below {self._root.path!r}"
+                f"file {os.fspath(path)!r} is not a regular file below {self._root.path!r}"
             )
 
     def _names_below_root(self) -> list[str]:
@@ -232,7 +230,7 @@ class FileResource:
         """Read the file.
 
         Raises:
-            ResourceNotFound: there is no such file, or it is not where it should be.
+            ResourceNotFound: the file does not exist, or it is outside the root.
             InternalError: the file is too large.
         """
         names = self._root.locate(self._names)
@@ -240,12 +238,14 @@ class FileResource:
         if file is None:
             raise not_found(self.uri)
         data = _read(file, self.uri, self.max_bytes)
-        return _contents(self.uri, data, self.details.get("mime_type") or guess(self.path.name))
+        return _contents(
+            self.uri, data, self.details.get("mime_type") or guess_mime_type(self.path.name)
+        )
 
     def entry(self) -> ResourceEntry:
-        """Make the entry to register; its size is that of now."""
+        """Return the entry to register, with the present size."""
         details = ResourceDetails(name=self.path.name)
-        if (mime_type := guess(self.path.name)) is not None:
+        if (mime_type := guess_mime_type(self.path.name)) is not None:
             details["mime_type"] = mime_type
         with suppress(OSError):
             details["size"] = self.path.stat().st_size
@@ -254,7 +254,7 @@ class FileResource:
             return self.read()
 
         details.update(self.details)
-        entry = resource(self.uri, read, signature=signature.inspect(read), **details)
+        entry = build_resource(self.uri, read, signature=signature.inspect(read), **details)
         if not isinstance(entry, ResourceEntry):
             raise RegistrationError(f"file {str(self.path)!r}: {self.uri!r} is a template")
         return entry
@@ -265,16 +265,15 @@ class DirectoryResource:
 
     Args:
         root: the folder.
-        uri: the template whose variable `path` is the way to a file; `{+path}` shows slashes as
-            they are, `{path}` encodes them.
-        pattern: which files there are, such as "*.md"; with a slash it is compared with the whole
+        uri: a template with the variable `path`; `{+path}` keeps slashes, `{path}` encodes them.
+        pattern: which files are offered, such as "*.md"; with a slash it is compared with the whole
             path below the root, where a star spans folders too.
-        recursive: whether files in folders below are there.
-        hidden: whether names that begin with a dot are.
-        max_bytes: larger files are not there.
+        recursive: whether files in folders below are offered.
+        hidden: whether names that begin with a dot are offered.
+        max_bytes: larger files are not offered.
         max_files: how many are listed at most; the others can be read all the same.
-        details: what is listed about the folder; the MIME type and the annotations are those of
-            each file.
+        details: as for `Server.resource`; the MIME type and the annotations are those of each
+            file.
 
     Raises:
         RegistrationError: the folder does not exist, or the template has other variables.
@@ -297,7 +296,7 @@ class DirectoryResource:
         self.recursive = recursive
         self.max_bytes = max_bytes
         self.max_files = max_files
-        self.details = checked("add_directory()", details, ResourceDetails)
+        self.details = check_details("add_directory()", details, ResourceDetails)
         self._root = _root(root, hidden=hidden)
         self._published: set[str] = set()
         try:
@@ -315,7 +314,7 @@ class DirectoryResource:
         """Read a file below the root.
 
         Raises:
-            ResourceNotFound: there is no such file, or the path leads elsewhere.
+            ResourceNotFound: the file does not exist, or the path leads out of the root.
             InternalError: the file is too large.
         """
         uri = self._uri_of(path) or self._template.expand({"path": path})
@@ -326,7 +325,7 @@ class DirectoryResource:
         return _contents(uri, _read(file, uri, self.max_bytes), self._mime_type(path))
 
     def _locate(self, path: str) -> list[str] | None:
-        names = safe_parts(path)
+        names = split_safe_path(path)
         if names is None or not self._is_offered(names):
             return None
         found = self._root.locate(names)
@@ -338,10 +337,10 @@ class DirectoryResource:
         return fnmatchcase("/".join(names) if "/" in self.pattern else names[-1], self.pattern)
 
     def _mime_type(self, path: str) -> str | None:
-        return self.details.get("mime_type") or guess(path)
+        return self.details.get("mime_type") or guess_mime_type(path)
 
     def _uri_of(self, path: str) -> str | None:
-        """Write a path as the URI that leads back to it; None where the template makes none."""
+        """Return the URI of a path; None if the template has none that leads back to it."""
         with suppress(UnicodeEncodeError):
             for value in (quote(path), path):
                 uri = self._template.expand({"path": value})
@@ -370,7 +369,7 @@ class DirectoryResource:
                     name=path,
                     mime_type=self._mime_type(path),
                     size=status.st_size,
-                    annotations=self.details.get("annotations"),  # type: ignore[arg-type]  # read
+                    annotations=self.details.get("annotations"),  # type: ignore[arg-type]  # converted
                 )
 
     def _walk(self) -> Iterator[str]:
@@ -387,15 +386,15 @@ class DirectoryResource:
     # -- registering
 
     def entries(self) -> list[ResourceEntry | TemplateEntry]:
-        """Make the entries to register: the template, then each file that there is now."""
-        # What leads out of the directory is found out when a path is opened.
+        """Return the entries to register: the template, then each present file."""
+        # Paths that lead out of the directory are refused when they are opened.
         details = ResourceDetails(name=os.path.basename(self._root.path), allow_path_escapes=True)
         details.update(self.details)
 
         def read(path: str) -> ResourceContents:
             return self.read(path)
 
-        template = resource(self.uri, read, signature=signature.inspect(read), **details)
+        template = build_resource(self.uri, read, signature=signature.inspect(read), **details)
         return [template, *map(self._entry, self.files())]
 
     def _entry(self, item: Resource) -> ResourceEntry:
@@ -408,12 +407,12 @@ class DirectoryResource:
             function=read,
             signature=signature.inspect(read),
             mime_type=item.mime_type,
-            scopes=words(self.details.get("scopes", ())),
+            scopes=parse_scopes(self.details.get("scopes", ())),
             item=item,
         )
 
     def publish(self, resources: Resources) -> None:
-        """Register the template and the files; call it again to follow what changed."""
+        """Register the template and the files; call it again to follow changes."""
         entries = {entry.key: entry for entry in self.entries()}
         for key in sorted(self._published - entries.keys()):
             with suppress(KeyError):

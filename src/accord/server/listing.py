@@ -1,7 +1,7 @@
-"""Lists, answered from bytes that were encoded once per revision and page.
+"""Pages of lists, encoded once per revision and page.
 
-A cursor is the number of the last entry sent, under a seal. Numbers are never reused, so entries
-that come or go between two pages neither hide nor repeat any other.
+A cursor is the number of the last entry sent, with a seal. Numbers are never reused, so entries
+that are added or removed between two pages neither hide nor repeat another entry.
 """
 
 import base64
@@ -10,23 +10,21 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from accord.errors import InvalidParams, LocalProtocolError
 from accord.protocol import shape
 from accord.protocol.revisions import REVISIONS
-from accord.server.registry import Keyed, Numbered, Registry, Snapshot
+from accord.server.registry import KeyedEntry, NumberedEntry, Registry, Snapshot
 from accord.types import CacheScope, JsonObject, PageResult, RevisionId
 
-__all__ = ["PAGE_BYTES", "PAGE_SIZE", "Listed", "Listing"]
-
-# Many clients never ask for a second page and lose what stands there, so usual lists are one page.
+# Many clients never ask for a second page, so that lists of usual length are one page.
 PAGE_SIZE: Final = 1000
 # Far enough below the 16 MiB that peers accept as one message, whatever the schemas weigh.
 PAGE_BYTES: Final = 4 * 1024 * 1024
-# Cursors given out before a change stay valid, so that pages may begin anywhere.
+# Cursors sent before a change stay valid, so that a page may begin at any entry.
 _MOST_PAGES: Final = 256
 
 _NUMBER_BYTES: Final = 8
@@ -36,17 +34,17 @@ _number: Final = itemgetter(0)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Listed(Keyed, Protocol):
-    """What an entry must have to be listed: the description that clients see."""
+class ListedEntry(KeyedEntry, Protocol):
+    """An entry with the description that clients see."""
 
     @property
     def item(self) -> msgspec.Struct: ...
 
 
-Entry = TypeVar("Entry", bound=Listed)
+Entry = TypeVar("Entry", bound=ListedEntry)
 
 
-class _Cache(NamedTuple, Generic[Entry]):
+class _PageCache(NamedTuple, Generic[Entry]):
     """Encoded pages and the entries that they show."""
 
     snapshot: Snapshot[Entry]
@@ -62,10 +60,10 @@ class Listing(Generic[Entry]):
         page_size: how many entries stand on one page at most.
         key: seals cursors. Processes that serve the same clients need the same one; by default
             every listing has its own.
-        meta: what revisions without handshake want in the `_meta` of each result.
+        meta: the `_meta` of each result in revisions without handshake.
         ttl_ms: for how many milliseconds clients may keep a page, where the revision has such
             hints.
-        cache_scope: who may keep it; pages for one caller are private whatever this says.
+        cache_scope: "public" if caches may share a page; pages for one caller are always private.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class Listing(Generic[Entry]):
         self._result_type = result_type
         self._member = _member_of(result_type)
         self._key = key or os.urandom(32)
-        self._cache: _Cache[Entry] = _Cache(registry.snapshot(), {})
+        self._cache: _PageCache[Entry] = _PageCache(registry.snapshot(), {})
 
     def get(self, key: str) -> Entry | None:
         """Return the enabled entry with this key."""
@@ -106,12 +104,12 @@ class Listing(Generic[Entry]):
 
         Args:
             revision_id: the revision whose shape the result has.
-            cursor: where the page begins, as a page before said; None for the first one.
-            visible: shows only entries for which it is true. Callers for whom it is true of the
-                same ones get the same bytes.
+            cursor: where the page begins, from the page before; None for the first page.
+            visible: a filter of the entries. Callers that see the same entries get the same
+                bytes.
 
         Raises:
-            InvalidParams: the cursor was not given out by this listing.
+            InvalidParams: the cursor is not one of this listing.
         """
         snapshot = self.registry.snapshot()
         shown = None
@@ -119,7 +117,7 @@ class Listing(Generic[Entry]):
             shown = frozenset(number for number, entry in snapshot.entries if visible(entry))
         cache = self._cache
         if cache.snapshot is not snapshot or len(cache.pages) > _MOST_PAGES:
-            self._cache = cache = _Cache(snapshot, {})
+            self._cache = cache = _PageCache(snapshot, {})
         page = cache.pages.get((revision_id, cursor, shown))
         if page is None:
             page = self._build(snapshot, revision_id, cursor, shown)
@@ -143,7 +141,7 @@ class Listing(Generic[Entry]):
                 break
             items.append(msgspec.Raw(item))
             last = number
-        members: dict[str, Any] = {self._member: items}
+        members: JsonObject = {self._member: items}
         page = self._result_type(
             **members,
             next_cursor=next_cursor,
@@ -160,8 +158,8 @@ class Listing(Generic[Entry]):
         cursor: str | None,
         shown: frozenset[int] | None,
     ) -> Iterator[tuple[int, bytes]]:
-        """Encode what follows the cursor; what the revision cannot express does not exist in it."""
-        entries: tuple[Numbered[Entry], ...] = snapshot.entries
+        """Encode the entries after the cursor, except those that the revision cannot express."""
+        entries: tuple[NumberedEntry[Entry], ...] = snapshot.entries
         start = 0
         if cursor is not None:
             start = bisect_right(entries, self._number(cursor), key=_number)
@@ -176,7 +174,7 @@ class Listing(Generic[Entry]):
 
     # -- cursors
 
-    # Most lists are one page; those of several load what it takes to seal a cursor.
+    # Most lists are one page; only longer ones import what seals a cursor.
 
     @cached_property
     def _seal_key(self) -> bytes:
@@ -199,7 +197,7 @@ class Listing(Generic[Entry]):
             number = int.from_bytes(base64.b64decode(padded, b"-_")[:_NUMBER_BYTES])
         except ValueError:
             number = 0
-        # Made anew and compared, so that a cursor can be written in one way only.
+        # Compared as text, so that each cursor has one spelling only.
         if not compare_digest(self._cursor(number).encode(), cursor.encode()):
             shown = cursor if len(cursor) <= _SHOWN else cursor[:_SHOWN] + "..."
             raise InvalidParams(

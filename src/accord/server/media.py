@@ -1,11 +1,13 @@
-"""MIME types: which one a name suggests, and which ones are text."""
+"""Images and sounds, and MIME types: which one a name suggests, and which ones are text."""
 
+import base64
 import posixpath
 import re
 from functools import cache
+from os import PathLike, fspath
 from typing import Final
 
-__all__ = ["BINARY", "JSON", "PLAIN", "guess", "is_textual"]
+from accord.types import AudioContent, ImageContent
 
 PLAIN: Final = "text/plain"
 BINARY: Final = "application/octet-stream"
@@ -16,8 +18,8 @@ _TEXTUAL: Final = re.compile(
     r"|application/(?:(?:x-)?javascript|ecmascript|x-sh|sql|graphql|x-ndjson|jsonl|x-tex|x-httpd-php)"
 )
 
-# What the tables of some Python versions lack; the tables of the machine are left alone, so that
-# a server says the same everywhere.
+# Missing in the tables of some Python versions. The tables of the machine are not read, so that
+# a server lists the same types everywhere.
 _MORE: Final = {
     ".avif": "image/avif",
     ".jsonl": "application/jsonl",
@@ -39,16 +41,16 @@ def _types() -> dict[str, str]:
     return {**tables.types_map[True], **_MORE}
 
 
-def guess(uri: str) -> str | None:
-    """Tell which MIME type the last part of a URI or path suggests; None if it suggests none.
+def guess_mime_type(uri: str) -> str | None:
+    """Return the MIME type that the last part of a URI or path suggests; None if none does.
 
-    >>> guess("file:///a/notes.md?v=2"), guess("note://today"), guess("https://example.md")
-    ('text/markdown', None, None)
+    >>> guess_mime_type("file:///a/notes.md?v=2"), guess_mime_type("https://example.md")
+    ('text/markdown', None)
     """
     path = re.split(r"[?#]", uri, maxsplit=1)[0]
     scheme, slashes, after = path.partition("://")
     if slashes and scheme.lower() in ("http", "https"):
-        path = after.partition("/")[2]  # the ending of a host says nothing
+        path = after.partition("/")[2]  # not the ending of a host name
     if "%" in path:
         from urllib.parse import unquote
 
@@ -64,3 +66,78 @@ def is_textual(mime_type: str) -> bool:
     (True, True, False)
     """
     return _TEXTUAL.fullmatch(mime_type.partition(";")[0].strip().lower()) is not None
+
+
+def encode_base64(data: bytes) -> str:
+    """Return bytes as base64 text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+class _Media:
+    """Bytes with a MIME type: given, or found by the file name or the first bytes."""
+
+    _fallback: str
+    _signatures: tuple[tuple[int, bytes, str], ...]
+
+    def __init__(
+        self,
+        data: bytes | None = None,
+        *,
+        path: str | PathLike[str] | None = None,
+        mime_type: str | None = None,
+    ) -> None:
+        if (data is None) == (path is None):
+            raise TypeError(f"{type(self).__name__} takes either data or path")
+        if path is not None:
+            mime_type = mime_type or guess_mime_type(fspath(path))
+            with open(path, "rb") as file:
+                data = file.read()
+        self.data = bytes(data or b"")
+        self.mime_type = mime_type or self._detect_type()
+
+    def _detect_type(self) -> str:
+        for offset, mark, mime_type in self._signatures:
+            if self.data.startswith(mark, offset):
+                return mime_type
+        return self._fallback
+
+
+class Image(_Media):
+    """A picture to return from a tool or put into a prompt: bytes, or a file read at once.
+
+    Without `mime_type` it is found by the file name or the first bytes.
+    """
+
+    _fallback = "image/png"
+    _signatures = (
+        (0, b"\x89PNG", "image/png"),
+        (0, b"\xff\xd8\xff", "image/jpeg"),
+        (0, b"GIF8", "image/gif"),
+        (8, b"WEBP", "image/webp"),
+        (0, b"<svg", "image/svg+xml"),
+        (0, b"BM", "image/bmp"),
+    )
+
+    def content(self) -> ImageContent:
+        """Return it as a content block."""
+        return ImageContent(encode_base64(self.data), self.mime_type)
+
+
+class Audio(_Media):
+    """A sound to return from a tool or put into a prompt: bytes, or a file read at once.
+
+    Without `mime_type` it is found by the file name or the first bytes.
+    """
+
+    _fallback = "audio/wav"
+    _signatures = (
+        (8, b"WAVE", "audio/wav"),
+        (0, b"ID3", "audio/mpeg"),
+        (0, b"\xff\xfb", "audio/mpeg"),
+        (0, b"OggS", "audio/ogg"),
+        (0, b"fLaC", "audio/flac"),
+    )
+
+    def content(self) -> AudioContent:
+        """Return it as a content block."""
+        return AudioContent(encode_base64(self.data), self.mime_type)

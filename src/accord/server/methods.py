@@ -14,7 +14,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
 from accord.server.context import current
-from accord.server.threads import in_thread
+from accord.server.threads import run_in_thread
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -34,8 +34,8 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.listing import Listing
+    from accord.server.schema.signature import BoundArguments
     from accord.server.session import Session
-    from accord.server.signature import Bound
 
 Handler = Callable[["Session", Exchange, Any], Any]
 
@@ -79,7 +79,7 @@ def list_resource_templates(session: "Session", exchange: Exchange, params: Page
     return _page(session, exchange, session.server.resource_templates, params)
 
 
-def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.Found:
+def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
     found = session.server.find_resource(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
         raise resources.not_found(uri)
@@ -92,7 +92,7 @@ async def read_resource(
     entry, variables = _find_resource(session, exchange, params.uri)
     bound = entry.bind(variables)
     exchange.state = f"resource {entry.key}"
-    convert = partial(resources.contents, entry, params.uri)
+    convert = partial(resources.build_contents, entry, params.uri)
     try:
         result: ReadResourceResult = await call_user(session, exchange, entry, bound, convert)
     except ResourceNotFound as error:
@@ -122,7 +122,7 @@ async def get_prompt(
 ) -> GetPromptResult:
     entry = session.server.prompt_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
-        raise prompts.unknown(params.name)
+        raise prompts.unknown_prompt(params.name)
     bound = entry.bind(params.arguments or {})
     exchange.state = f"prompt {entry.key}"
     result: GetPromptResult = await call_user(session, exchange, entry, bound, entry.messages)
@@ -134,7 +134,7 @@ async def complete(
 ) -> CompleteResult:
     entry = session.server.completions.entry_of(params.ref)
     if not session.server.access.admits(session, exchange, entry):
-        raise completion.unknown(params.ref)
+        raise completion.unknown_reference(params.ref)
     completer = session.server.completions.find(params.ref, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
@@ -142,7 +142,7 @@ async def complete(
     current.set(context)
     variables = contextvars.copy_context()
     # In a thread, since an author's completer may well ask a database.
-    value = await in_thread(
+    value = await run_in_thread(
         session.server.threads,
         lambda: variables.run(completer, params.argument.value, resolved),
         name=exchange.state,
@@ -162,7 +162,7 @@ async def call_user(
     session: "Session",
     exchange: Exchange,
     entry: "resources.ResourceEntry | resources.TemplateEntry | prompts.PromptEntry",
-    bound: "Bound",
+    bound: "BoundArguments",
     convert: Callable[[Any], Any],
 ) -> Any:
     """Call a reader or prompt of the author: on the loop if it is async, else in a thread.
@@ -177,7 +177,7 @@ async def call_user(
             return convert(await signature.call(function, bound, context))
         variables = contextvars.copy_context()
         session.track(exchange, context)
-        return await in_thread(
+        return await run_in_thread(
             session.server.threads,
             lambda: variables.run(lambda: convert(signature.call(function, bound, context))),
             name=exchange.state,

@@ -1,16 +1,16 @@
-"""Prompts: their arguments, and the messages that a function made of them."""
+"""Prompts: their arguments, and the messages that their functions return."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypedDict, Unpack, get_args
+from typing import Final, TypedDict, Unpack, get_args
 
 import msgspec
 
 from accord.errors import InvalidParams, ToolError
-from accord.server.access import words
-from accord.server.details import checked, checked_name
-from accord.server.registry import place_of
-from accord.server.results import Audio, Image
-from accord.server.signature import Bound, Signature
+from accord.server.access import parse_scopes
+from accord.server.media import Audio, Image
+from accord.server.registry import source_location
+from accord.server.schema.signature import BoundArguments, Signature
+from accord.server.settings import check_details, check_name
 from accord.types import (
     AudioContent,
     ContentBlock,
@@ -28,17 +28,15 @@ from accord.types import (
     TextContent,
 )
 
-__all__ = ["PromptDetails", "PromptEntry", "messages", "prompt", "unknown"]
-
 _BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _ROLES: Final = get_args(Role)
 _SHOWN: Final = 100
 
 
 class PromptDetails(TypedDict, total=False):
-    """What an author may say about a prompt; name and description default to the function's.
+    """Details of a prompt; name and description default to the function's.
 
-    `replace` lets it take the place of a prompt with the same name.
+    With `replace` it replaces a prompt of the same name.
     """
 
     name: str
@@ -53,18 +51,18 @@ class PromptDetails(TypedDict, total=False):
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A registered prompt."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     item: Prompt
     scopes: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
-        """What the prompt is called by."""
+        """The name of the prompt."""
         return self.item.name
 
-    def bind(self, given: Mapping[str, str]) -> Bound:
-        """Turn the texts that a client sent into arguments.
+    def bind(self, given: Mapping[str, str]) -> BoundArguments:
+        """Convert the texts that a client sent into arguments.
 
         Raises:
             InvalidParams: one is missing, unknown or does not fit its parameter.
@@ -73,12 +71,12 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
         missing = [name for name, required in known.items() if required and name not in given]
         if missing:
             raise InvalidParams(
-                f"prompt {self.key!r} lacks {_arguments(missing)}", data={"missing": missing}
+                f"prompt {self.key!r} lacks {_format_names(missing)}", data={"missing": missing}
             )
         extra = [name for name in given if name not in known]
         if extra:
-            takes = _arguments(known) if known else "no arguments"
-            shown = _arguments([name[:_SHOWN] for name in extra[:10]])
+            takes = _format_names(known) if known else "no arguments"
+            shown = _format_names([name[:_SHOWN] for name in extra[:10]])
             raise InvalidParams(f"prompt {self.key!r} takes {takes}, but got {shown}")
         try:
             return self.signature.bind_strings(given)
@@ -86,9 +84,9 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidParams(f"prompt {self.key!r}: {error}") from None
 
     def messages(self, value: object) -> GetPromptResult:
-        """Turn what the function returned into the result; see `messages`."""
+        """Convert the value that the function returned into a result; see `build_messages`."""
         try:
-            result = messages(value)
+            result = build_messages(value)
         except TypeError as error:
             raise TypeError(f"prompt {self.key!r}: {error}") from error
         if result.description is None and self.item.description is not None:
@@ -96,27 +94,27 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
         return result
 
 
-def prompt(
-    function: Callable[..., Any], *, signature: Signature, **details: Unpack[PromptDetails]
+def build_prompt(
+    function: Callable[..., object], *, signature: Signature, **details: Unpack[PromptDetails]
 ) -> PromptEntry:
-    """Make the entry for a function that fills in a prompt.
+    """Return the entry of a function that fills in a prompt.
 
     Args:
         function: called with the arguments.
         signature: that of the function; its parameters are the arguments.
-        details: what is listed.
+        details: what clients see, and access.
 
     Raises:
         RegistrationError: the prompt would have no name.
     """
-    listed: dict[str, Any] = {
+    listed: JsonObject = {
         "name": signature.name,
         "description": signature.description,
-        **checked("prompt()", details, PromptDetails),
+        **check_details("prompt()", details, PromptDetails),
     }
-    scopes = words(listed.pop("scopes", ()))
+    scopes = parse_scopes(listed.pop("scopes", ()))
     listed.pop("replace", None)
-    checked_name(listed["name"], f"the prompt at {place_of(function)}")
+    check_name(listed["name"], f"the prompt at {source_location(function)}")
     arguments = [
         PromptArgument(
             name=parameter.name, description=parameter.description, required=parameter.required
@@ -127,28 +125,28 @@ def prompt(
     return PromptEntry(function=function, signature=signature, item=item, scopes=scopes)
 
 
-def unknown(name: str) -> InvalidParams:
-    """Make the error for a prompt that does not exist."""  # prompts.errors.codes
+def unknown_prompt(name: str) -> InvalidParams:
+    """Return the error for a prompt that does not exist."""  # prompts.errors.codes
     shown = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
     return InvalidParams(f"unknown prompt {shown!r}", data={"name": name})
 
 
-def _arguments(names: Any) -> str:
+def _format_names(names: Iterable[str]) -> str:
     names = list(names)
     return f"argument{'s' * (len(names) > 1)} {', '.join(repr(name) for name in names)}"
 
 
-# -- what a function returned
+# -- messages
 
 
-def messages(value: object) -> GetPromptResult:
-    """Turn what a prompt's function returned into the result of getting it.
+def build_messages(value: object) -> GetPromptResult:
+    """Convert the value that the function of a prompt returned into a result.
 
-    Text and content blocks are said by the user. A pair of role and content is a message by that
-    role, and so is a mapping with these two members. Lists hold any of these.
+    Text and content blocks become messages of the user. A pair of role and content is a message of
+    that role, and so is a mapping with these two members. A list holds any of these.
 
     Raises:
-        TypeError: the value, or one in the list, is none of these.
+        TypeError: the value, or one in the list, is of another type.
     """
     if isinstance(value, GetPromptResult):
         return value
@@ -176,11 +174,11 @@ def _message(value: object) -> Iterator[PromptMessage]:
         yield PromptMessage("user", _block(value))
 
 
-def _is_pair(value: tuple[Any, ...]) -> bool:
+def _is_pair(value: tuple[object, ...]) -> bool:
     return len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES
 
 
-def _from_mapping(value: Mapping[Any, Any]) -> PromptMessage:
+def _from_mapping(value: Mapping[str, object]) -> PromptMessage:
     content = value.get("content")
     if isinstance(content, str):
         content = TextContent(content)

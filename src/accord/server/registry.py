@@ -1,31 +1,28 @@
-"""What a server offers, by name or URI: looked up by every call, changed at any time.
+"""Registries of tools, resources and prompts by name or URI, which may change at any time.
 
-A registry knows neither what its entries are for nor whom to tell of a change; whoever wants to
-know sets `changed`.
+A registry calls `changed` after each change; the server notifies its clients there.
 """
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from accord.errors import RegistrationError
 
-__all__ = ["Keyed", "Numbered", "Registry", "Snapshot", "place_of"]
 
-
-class Keyed(Protocol):
-    """What an entry must have: the name or URI it is found by."""
+class KeyedEntry(Protocol):
+    """An entry with the name or URI by which it is found."""
 
     @property
     def key(self) -> str: ...
 
 
-Entry = TypeVar("Entry", bound=Keyed)
+Entry = TypeVar("Entry", bound=KeyedEntry)
 
 
-class Numbered(NamedTuple, Generic[Entry]):
+class NumberedEntry(NamedTuple, Generic[Entry]):
     """An entry with its number, which no other entry of the registry ever had or gets."""
 
     number: int
@@ -36,10 +33,10 @@ class Snapshot(NamedTuple, Generic[Entry]):
     """The enabled entries at one moment, in order of registration."""
 
     generation: int
-    entries: tuple[Numbered[Entry], ...]
+    entries: tuple[NumberedEntry[Entry], ...]
 
 
-class _Slot(msgspec.Struct, Generic[Entry]):
+class _RegisteredEntry(msgspec.Struct, Generic[Entry]):
     number: int
     entry: Entry
     enabled: bool = True
@@ -62,12 +59,12 @@ class Registry(Generic[Entry]):
         self.changed = changed
         self.generation = 0
         self._lock = threading.Lock()
-        self._slots: dict[str, _Slot[Entry]] = {}
+        self._registered: dict[str, _RegisteredEntry[Entry]] = {}
         self._enabled: dict[str, Entry] = {}
         self._last_number = 0
         self._snapshot: Snapshot[Entry] | None = Snapshot(0, ())
 
-    # -- looking
+    # -- reading
 
     def get(self, key: str) -> Entry | None:
         """Return the enabled entry with this key."""
@@ -77,10 +74,10 @@ class Registry(Generic[Entry]):
         """Tell whether an entry is found and listed.
 
         Raises:
-            KeyError: there is no such entry.
+            KeyError: the entry does not exist.
         """
         with self._lock:
-            return self._slot(key).enabled
+            return self._find(key).enabled
 
     def snapshot(self) -> Snapshot[Entry]:
         """Return the enabled entries; the same object until the next visible change."""
@@ -89,17 +86,19 @@ class Registry(Generic[Entry]):
             return snapshot
         with self._lock:
             entries = tuple(
-                Numbered(slot.number, slot.entry) for slot in self._slots.values() if slot.enabled
+                NumberedEntry(registered.number, registered.entry)
+                for registered in self._registered.values()
+                if registered.enabled
             )
             self._snapshot = snapshot = Snapshot(self.generation, entries)
         return snapshot
 
     def __contains__(self, key: object) -> bool:
         """Tell whether a key is taken, by an enabled entry or a disabled one."""
-        return key in self._slots
+        return key in self._registered
 
     def __iter__(self) -> Iterator[Entry]:
-        """Go through the entries that are enabled now, whatever changes meanwhile."""
+        """Iterate over the entries that are enabled now; later changes do not matter."""
         return (entry for _, entry in self.snapshot().entries)
 
     def __len__(self) -> int:
@@ -120,15 +119,15 @@ class Registry(Generic[Entry]):
         """
         key = entry.key
         with self._lock:
-            slot = self._slots.get(key)
-            if slot is None:
+            registered = self._registered.get(key)
+            if registered is None:
                 self._last_number += 1
-                self._slots[key] = slot = _Slot(self._last_number, entry)
+                self._registered[key] = registered = _RegisteredEntry(self._last_number, entry)
             elif replace:
-                slot.entry = entry
+                registered.entry = entry
             else:
-                raise RegistrationError(self._taken(key, entry, slot.entry))
-            if not slot.enabled:
+                raise RegistrationError(self._conflict(key, entry, registered.entry))
+            if not registered.enabled:
                 return entry
             self._enabled[key] = entry
             self._advance()
@@ -136,23 +135,23 @@ class Registry(Generic[Entry]):
         return entry
 
     def remove(self, key: str) -> Entry:
-        """Take an entry out, so that its key is free.
+        """Remove an entry; its key can be used again.
 
         Raises:
-            KeyError: there is no such entry.
+            KeyError: the entry does not exist.
         """
         with self._lock:
-            slot = self._slot(key)
-            del self._slots[key]
-            if not slot.enabled:
-                return slot.entry
+            registered = self._find(key)
+            del self._registered[key]
+            if not registered.enabled:
+                return registered.entry
             del self._enabled[key]
             self._advance()
         self._announce()
-        return slot.entry
+        return registered.entry
 
     def enable(self, *keys: str) -> None:
-        """Let entries be found and listed again, at their old place.
+        """Let entries be found and listed again, at their old position.
 
         Raises:
             KeyError: one of them does not exist; nothing was changed.
@@ -169,22 +168,26 @@ class Registry(Generic[Entry]):
 
     def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
         with self._lock:
-            slots = {key: self._slot(key) for key in keys}
-            slots = {key: slot for key, slot in slots.items() if slot.enabled is not enabled}
-            if not slots:
+            found = {key: self._find(key) for key in keys}
+            found = {
+                key: registered
+                for key, registered in found.items()
+                if registered.enabled is not enabled
+            }
+            if not found:
                 return
-            for key, slot in slots.items():
-                slot.enabled = enabled
+            for key, registered in found.items():
+                registered.enabled = enabled
                 if enabled:
-                    self._enabled[key] = slot.entry
+                    self._enabled[key] = registered.entry
                 else:
                     del self._enabled[key]
             self._advance()
         self._announce()
 
-    def _slot(self, key: str) -> _Slot[Entry]:
+    def _find(self, key: str) -> _RegisteredEntry[Entry]:
         try:
-            return self._slots[key]
+            return self._registered[key]
         except KeyError:
             raise KeyError(f"no {self.kind} is registered as {key!r}") from None
 
@@ -193,26 +196,26 @@ class Registry(Generic[Entry]):
         self._snapshot = None
 
     def _announce(self) -> None:
-        """Call the hook without the lock, so that it may look at the registry."""
+        """Call the hook without holding the lock, so that it may read the registry."""
         if self.changed is not None:
             self.changed()
 
-    def _taken(self, key: str, new: Entry, old: Entry) -> str:
-        called = "URI" if self.kind.startswith("resource") else "name"
+    def _conflict(self, key: str, new: Entry, old: Entry) -> str:
+        noun = "URI" if self.kind.startswith("resource") else "name"
         return (
-            f"{self.kind} {key!r} is registered twice: at {_place(old)} and at {_place(new)}; "
-            f"give one of them another {called}, or say replace=True"
+            f"{self.kind} {key!r} is registered twice: at {_location(old)} and at "
+            f"{_location(new)}; give one of them another {noun}, or say replace=True"
         )
 
 
-def _place(entry: Any) -> str:
-    return place_of(getattr(entry, "function", entry))
+def _location(entry: object) -> str:
+    return source_location(getattr(entry, "function", entry))
 
 
-def place_of(thing: Any) -> str:
-    """Say where a function stands in the source, as well as can be told.
+def source_location(thing: object) -> str:
+    """Return where a function is defined: file and line, or else its qualified name.
 
-    >>> place_of(len)
+    >>> source_location(len)
     'builtins.len'
     """
     function = _innermost(thing)
@@ -223,8 +226,8 @@ def place_of(thing: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _innermost(thing: Any) -> Any:
-    """Look behind decorators, partials and methods, as far as anybody nests them."""
+def _innermost(thing: object) -> object:
+    """Return the function behind decorators, partials and methods."""
     for _ in range(32):
         for link in ("__wrapped__", "func", "__func__"):
             if hasattr(thing, link):

@@ -1,28 +1,26 @@
-"""Resources: fixed ones and families named by a template, found by URI, and what they hold.
+"""Resources with a fixed URI or a URI template: their registration, look-up and contents.
 
-Readers are called elsewhere; here their signatures are checked against the URI, and what they
-returned is turned into contents.
+The functions that read them are checked against the URI here, and called by `methods`.
 """
 
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound, ToolError
+from accord.json_schema.reader import admits
 from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
-from accord.server import schemas
-from accord.server.access import words
-from accord.server.details import checked
-from accord.server.media import BINARY, JSON, PLAIN, guess, is_textual
-from accord.server.path_escapes import path_escape
-from accord.server.registry import Registry, Snapshot, place_of
-from accord.server.results import Audio, Image
-from accord.server.signature import Bound, Parameter, Signature
+from accord.server.access import parse_scopes
+from accord.server.media import BINARY, JSON, PLAIN, Audio, Image, guess_mime_type, is_textual
+from accord.server.registry import Registry, Snapshot, source_location
+from accord.server.schema import conversion
+from accord.server.schema.signature import BoundArguments, Parameter, Signature
+from accord.server.settings import check_details
 from accord.types import (
     Annotations,
     Icon,
@@ -33,47 +31,38 @@ from accord.types import (
     ResourceTemplate,
 )
 
-__all__ = [
-    "Found",
-    "ResourceDetails",
-    "ResourceEntry",
-    "Resources",
-    "TemplateEntry",
-    "contents",
-    "not_found",
-    "resource",
-]
-
-# Longer URIs name nothing here: matching a template costs time for every character.
+# Longer URIs are not found: matching a template costs time for every character.
 _LONGEST_URI: Final = 8192
 _EXPRESSION: Final = re.compile(r"\{[^}]*\}")
-# What makes a list one of contents, rather than JSON.
+# A list with one of these is a list of contents, and not JSON.
 _PARTS: Final = (ResourceContents, Image, Audio)
+_SEPARATOR: Final = re.compile(r"[/\\]")
+_DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]")
 _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
 
 
 if TYPE_CHECKING:
     _Annotations: TypeAlias = Annotations | JsonObject
 else:
-    # What a dictionary is read into.
+    # A dictionary is converted to this.
     _Annotations = Annotations
 
 
 class ResourceDetails(TypedDict, total=False):
-    """What an author may say about a resource; name and description default to the function's.
+    """Details of a resource; name and description default to the function's.
 
     Attributes:
-        name: how programs call it.
-        title: a name for people.
+        name: its name for programs.
+        title: its name for people.
         description: what it holds.
         mime_type: of what the function returns; guessed by default.
         size: in bytes.
         annotations: hints such as `audience` and `priority`.
-        icons: pictures that stand for it.
+        icons: pictures for it.
         meta: the `_meta` member of its entry.
-        scopes: what a token must hold for the resource to be seen and read.
-        allow_path_escapes: whether variables of a template may have values that lead out of a path.
-        replace: whether it takes the place of a resource with the same URI.
+        scopes: what a token must have for the resource to be listed and read.
+        allow_path_escapes: whether values of template variables may lead out of a path.
+        replace: whether it replaces a resource with the same URI.
     """
 
     name: str
@@ -90,13 +79,13 @@ class ResourceDetails(TypedDict, total=False):
 
 
 class _Readable(msgspec.Struct, frozen=True, kw_only=True):
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     mime_type: str | None = None
     scopes: frozenset[str] = frozenset()
 
-    def bind(self, variables: Mapping[str, str]) -> Bound:
-        """Turn the values in a URI into arguments.
+    def bind(self, variables: Mapping[str, str]) -> BoundArguments:
+        """Convert the values in a URI to arguments.
 
         Raises:
             InvalidParams: a value does not fit its parameter.
@@ -128,11 +117,11 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The template as it is written."""
+        """The template."""
         return self.item.uri_template
 
-    def bind(self, variables: Mapping[str, str]) -> Bound:
-        """Turn the values in a URI into arguments; a list takes the parts of its value.
+    def bind(self, variables: Mapping[str, str]) -> BoundArguments:
+        """Convert the values in a URI to arguments; a list takes the parts of its value.
 
         Raises:
             InvalidParams: a value leads out of a path, or does not fit its parameter.
@@ -161,57 +150,81 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
                     )
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values with which the template makes this URI; None if none do."""
+        """Return the values with which the template expands to this URI; None if it never does."""
         if uri.isascii() and "%" not in uri and not uri.startswith(self.prefix):
             return None
         return self.template.match(uri)
 
 
 def _is_list(parameter: Parameter, signature: Signature) -> bool:
-    definitions = signature.input_schema.get("$defs", {})
-    return schemas.admits(parameter.schema, ("array",), definitions) and not schemas.admits(
-        parameter.schema, ("string",), definitions
+    root = signature.input_schema
+    return admits(parameter.schema, ("array",), root) and not admits(
+        parameter.schema, ("string",), root
     )
 
 
-Found: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
+def path_escape(value: str, *, spans_segments: bool, may_be_absolute: bool = False) -> str | None:
+    """Say how a value leads out of the path it is put into; None if it does not.
+
+    Functions make file names of variables. `%2F`, `%2E%2E` and `%00` in a URI are decoded before,
+    so a function would have to check for their meaning; such values are refused here instead.
+
+    Args:
+        value: the value of a variable, decoded; of a list, one of its parts.
+        spans_segments: whether its expression lets it hold slashes, as `{+path}` does.
+        may_be_absolute: whether it is at the beginning of a path.
+
+    >>> path_escape("../etc", spans_segments=True)
+    'has a segment ".."'
+    """
+    if "\0" in value:
+        return "holds a NUL character"
+    if ".." in _SEPARATOR.split(value):
+        return 'has a segment ".."'
+    if not spans_segments:
+        return "holds a slash or backslash" if _SEPARATOR.search(value) else None
+    if may_be_absolute or not (_SEPARATOR.match(value) or _DRIVE.match(value)):
+        return None
+    return "is an absolute path"
 
 
-def resource(
+ResourceMatch: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
+
+
+def build_resource(
     uri: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     *,
     signature: Signature,
     **details: Unpack[ResourceDetails],
 ) -> ResourceEntry | TemplateEntry:
-    """Make the entry for a reader; a URI with variables in braces is a template.
+    """Return the entry of a function that reads a resource; a URI with `{variables}` is a template.
 
     Args:
-        uri: where the resource is, or a template of RFC 6570 whose variables are the function's
-            parameters.
+        uri: the URI, or a template of RFC 6570 with the parameters of the function as variables.
         function: called to read it.
         signature: that of the function.
-        details: what is listed.
+        details: what clients see, and access.
 
     Raises:
-        RegistrationError: the URI is none, or it does not fit the function.
+        RegistrationError: the URI is invalid, or does not fit the function.
     """
     if not isinstance(uri, str):
         raise RegistrationError(
-            f"a resource has a URI first, as in resource('note://today'), not {uri!r}"
+            f"the first argument of resource() is a URI such as 'note://today', not {uri!r}"
         )
-    details = checked(f"resource({uri!r})", details, ResourceDetails)
+    details = check_details(f"resource({uri!r})", details, ResourceDetails)
     mime_type = details.get("mime_type")
     if mime_type is not None and not is_mime_type(mime_type):
-        raise RegistrationError(f"resource {uri!r}: {mime_type!r} is no MIME type")
-    listed: dict[str, Any] = {"description": signature.description, **details}
-    scopes = words(listed.pop("scopes", ()))
+        raise RegistrationError(f"resource {uri!r}: invalid MIME type {mime_type!r}")
+    listed: JsonObject = {"description": signature.description, **details}
+    scopes = parse_scopes(listed.pop("scopes", ()))
     listed.pop("replace", None)
     allow_path_escapes = listed.pop("allow_path_escapes", False)
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
-        listed["mime_type"] = mime_type or guess(uri)
+        listed["mime_type"] = mime_type or guess_mime_type(uri)
         return ResourceEntry(
             function=function,
             signature=signature,
@@ -235,18 +248,19 @@ def resource(
     )
 
 
-def _check_fixed(uri: str, function: Callable[..., Any], signature: Signature) -> None:
+def _check_fixed(uri: str, function: Callable[..., object], signature: Signature) -> None:
     if not is_uri(uri):  # resources.uri.custom-scheme
         raise RegistrationError(
-            f"resource {uri!r} is no URI: expected a scheme, as in 'note://today', and only "
-            "characters that may stand in one"
+            f"resource {uri!r}: invalid URI; expected a scheme, as in 'note://today', and only "
+            "characters that are allowed in a URI"
         )
     needed = [parameter.name for parameter in signature.parameters if parameter.required]
     if needed:
         variables = "".join(f"{{{name}}}" for name in needed)
         raise RegistrationError(
-            f"resource {uri!r} has no variables, but its function at {place_of(function)} needs "
-            f"{_listed(needed)}; write a template such as '{uri}/{variables}', or give defaults"
+            f"resource {uri!r} has no variables, but its function at {source_location(function)} "
+            f"needs {_format_names(needed)}; write a template such as '{uri}/{variables}', or give "
+            "defaults"
         )
 
 
@@ -255,16 +269,17 @@ def _parse(uri: str) -> UriTemplate:
         template = uri_template.parse(uri)
         sample = template.expand(dict.fromkeys(template.variables, "x"))
     except ValueError as error:
-        raise RegistrationError(f"resource {uri!r} is no URI template: {error}") from None
+        raise RegistrationError(f"resource {uri!r}: invalid URI template: {error}") from None
     if not is_uri(sample):
         raise RegistrationError(
-            f"resource {uri!r} makes no URIs: with every variable set to 'x' it gives {sample!r}"
+            f"resource {uri!r} does not expand to URIs: with every variable set to 'x' it gives "
+            f"{sample!r}"
         )
     return template
 
 
 def _check_template(
-    template: UriTemplate, function: Callable[..., Any], signature: Signature
+    template: UriTemplate, function: Callable[..., object], signature: Signature
 ) -> None:
     required = {parameter.name: parameter.required for parameter in signature.parameters}
     unknown = [name for name in template.variables if name not in required]
@@ -272,24 +287,24 @@ def _check_template(
     optional = [name for name in _may_be_absent(template) if required.get(name)]
     faults = []
     if unknown:
-        faults.append(f"{_listed(unknown)} in the template but no parameter")
+        faults.append(f"{_format_names(unknown)} in the template but not a parameter")
     if unset:
-        faults.append(f"{_listed(unset)} a parameter without default but not in the template")
+        faults.append(f"{_format_names(unset)} a parameter without default but not in the template")
     if optional:
-        faults.append(f"{_listed(optional)} optional in the template but without a default")
+        faults.append(f"{_format_names(optional)} optional in the template but without a default")
     if faults:
         raise RegistrationError(
-            f"resource {template.text!r} does not fit its function at {place_of(function)}: "
+            f"resource {template.text!r} does not fit its function at {source_location(function)}: "
             + "; ".join(faults)
         )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_names(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
 def _may_be_absent(template: UriTemplate) -> list[str]:
-    """Find the variables that a matching URI may lack."""
+    """Return the variables that a matching URI may leave out."""
     absent = []
     for name in template.variables:
         others = {other: "x" for other in template.variables if other != name}
@@ -300,7 +315,7 @@ def _may_be_absent(template: UriTemplate) -> list[str]:
 
 
 class Resources:
-    """Everything that can be read from a server."""
+    """The resources and resource templates of a server."""
 
     def __init__(self, *, changed: Callable[[], None] | None = None) -> None:
         self.fixed: Registry[ResourceEntry] = Registry("resource", changed=changed)
@@ -315,11 +330,11 @@ class Resources:
             self.templates.add(entry, replace=replace)
 
     def registry_of(self, key: str) -> "Registry[ResourceEntry] | Registry[TemplateEntry]":
-        """Return the registry where a URI or template stands, or would."""
+        """Return the registry for a URI or template."""
         return self.templates if "{" in key else self.fixed
 
     def remove(self, key: str) -> "ResourceEntry | TemplateEntry":
-        """Take out the resource with this URI, or this template; as `Registry.remove`."""
+        """Remove the resource with this URI, or this template; as `Registry.remove`."""
         return self.registry_of(key).remove(key)
 
     def enable(self, *keys: str) -> None:
@@ -336,16 +351,16 @@ class Resources:
 
     def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
         for key in keys:
-            self.is_enabled(key)  # one that does not exist leaves the others as they are
+            self.is_enabled(key)  # raises before anything is changed
         for registry in (self.fixed, self.templates):
             own = [key for key in keys if self.registry_of(key) is registry]
             registry.enable(*own) if enabled else registry.disable(*own)
 
-    def find(self, uri: str) -> Found | None:
-        """Find who reads a URI, and the values of the variables in it.
+    def find(self, uri: str) -> ResourceMatch | None:
+        """Find the entry of a URI, and the values of the variables in it.
 
-        A fixed resource comes first, then the template with the most text of its own; of equal
-        ones that with fewer variables, then the one registered first.
+        A fixed resource comes first, then the template with the most literal text; of equal ones
+        the one with fewer variables, then the one registered first.
         """
         fixed = self.fixed.get(uri)
         if fixed is not None:
@@ -374,7 +389,7 @@ def _generality(entry: TemplateEntry) -> tuple[int, int, int]:
 
 
 def not_found(uri: str) -> ResourceNotFound:
-    """Make the error for a URI that names nothing; the endpoint gives it the revision's code."""
+    """Return the error for an unknown URI; the endpoint sets the code of the revision."""
     shown = uri if len(uri) <= _SHOWN else uri[:_SHOWN] + "..."
     return ResourceNotFound(f"resource {shown!r} not found", data={"uri": uri})
 
@@ -382,17 +397,19 @@ def not_found(uri: str) -> ResourceNotFound:
 _SHOWN: Final = 200
 
 
-# -- what a reader returned
+# -- contents
 
 
-def contents(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> ReadResourceResult:
-    """Turn what a reader returned into the result of reading.
+def build_contents(
+    entry: ResourceEntry | TemplateEntry, uri: str, value: object
+) -> ReadResourceResult:
+    """Convert the value that a function returned into a result.
 
-    Text and bytes are taken as they are, contents are completed by the URI and a MIME type, and any
-    other value that can be encoded becomes JSON. None means that there is nothing to read.
+    Text and bytes stay as they are, contents get a URI and a MIME type if they lack one, and any
+    other value is encoded as JSON. None means that the resource does not exist.
 
     Raises:
-        ResourceNotFound: the reader returned None.
+        ResourceNotFound: the function returned None.
         TypeError: the value cannot be encoded.
     """
     match value:
@@ -432,7 +449,7 @@ def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> R
 def _mime_type(entry: ResourceEntry | TemplateEntry, uri: str, *, text: bool) -> str:
     if entry.mime_type is not None:
         return entry.mime_type
-    guessed = guess(uri)
+    guessed = guess_mime_type(uri)
     if text:
         return guessed if guessed is not None and is_textual(guessed) else PLAIN
     return guessed or BINARY
@@ -440,9 +457,9 @@ def _mime_type(entry: ResourceEntry | TemplateEntry, uri: str, *, text: bool) ->
 
 def _json(uri: str, value: object) -> str:
     try:
-        return schemas.encode(value).decode()
+        return conversion.encode(value).decode()
     except TypeError as error:
         raise TypeError(
-            f"the reader of {uri!r} returned a {type(value).__name__}; expected text, bytes, "
-            f"ResourceContents or a value that can be written as JSON ({error})"
+            f"the function of resource {uri!r} returned a {type(value).__name__}; expected text, "
+            f"bytes, ResourceContents or a value that can be written as JSON ({error})"
         ) from error

@@ -1,8 +1,8 @@
-"""The server that authors write: what it offers, and how it is served."""
+"""The server: its tools, resources and prompts, and how they are served."""
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from os import PathLike
@@ -25,25 +25,32 @@ from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.forks import end_children_of
 from accord.runtime.watchdog import Watchdog
-from accord.server import results, signature
-from accord.server.access import Access, ActingServer, words
+from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
-from accord.server.details import checked, checked_name, warn_about_tool
 from accord.server.listing import PAGE_SIZE, Listing
-from accord.server.prompts import PromptDetails, PromptEntry, prompt
-from accord.server.registry import Registry, place_of
+from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
+from accord.server.registry import Registry, source_location
 from accord.server.resources import (
-    Found,
     ResourceDetails,
     ResourceEntry,
+    ResourceMatch,
     Resources,
     TemplateEntry,
-    resource,
+    build_resource,
 )
+from accord.server.schema import results, signature
 from accord.server.serving import HttpSettings
 from accord.server.session import Session
-from accord.server.settings import Settings, ToolDetails, check_settings, check_texts
+from accord.server.settings import (
+    ServerSettings,
+    ToolDetails,
+    check_details,
+    check_name,
+    check_settings,
+    check_texts,
+    warn_about_tool,
+)
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry
 from accord.types import (
@@ -63,28 +70,28 @@ from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
-    from accord.server.singles import Singles
+    from accord.server.stateless import StatelessSessions
     from accord.transports.http.server.app import HttpApp
+    from accord.transports.memory import MemoryWire
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
-Middleware: TypeAlias = Callable[[Context[Any], Proceed], Coroutine[Any, Any, Any]]
-"""Stands around every request: `await proceed()` serves it and returns the result."""
+Middleware: TypeAlias = Callable[[Context[Any], Proceed], Awaitable[object]]
+"""Called around every request: `await proceed()` serves it and returns the result."""
 
 
 class Server(Generic[State]):
     """An MCP server.
 
     Args:
-        name: what the server calls itself.
+        name: the name of the server.
         version: of the server, not of the protocol.
         title: its name for people.
         instructions: how a model should use it.
-        lifespan: an async context manager around the time it serves; what it yields is
-            `ctx.state`.
-        settings: see `Settings`.
+        lifespan: an async context manager around the serving; it yields `ctx.state`.
+        settings: see `ServerSettings`.
     """
 
     def __init__(
@@ -95,14 +102,14 @@ class Server(Generic[State]):
         title: str | None = None,
         instructions: str | None = None,
         lifespan: "Lifespan[State] | None" = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[ServerSettings],
     ) -> None:
         check_settings(settings, lifespan=lifespan)
         check_texts(name=name, version=version, title=title, instructions=instructions)
         self.info = Implementation(name, version, title=title)
         self.instructions = instructions
         self.lifespan = lifespan
-        self.revisions = _served(settings.get("revisions") or _SERVED)
+        self.revisions = _check_revisions(settings.get("revisions") or _SERVED)
         self.middleware = tuple(settings.get("middleware", ()))
         self.auth = settings.get("auth")
         self.principal = settings.get("principal")
@@ -113,7 +120,7 @@ class Server(Generic[State]):
         self.log_level: LoggingLevel = settings.get("log_level", "info")
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self.roots_callbacks: list[Callable[[Session], Any]] = []
+        self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
         self._thread_count = settings.get("threads", THREADS)
@@ -144,30 +151,33 @@ class Server(Generic[State]):
     def tool(
         self, function: None = None, /, **details: Unpack[ToolDetails]
     ) -> Callable[[Function], Function]: ...
-    def tool(self, function: Any = None, /, **details: Unpack[ToolDetails]) -> Any:
+    def tool(
+        self, function: Function | None = None, /, **details: Unpack[ToolDetails]
+    ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-        if function is not None:
-            self.add_tool(function, **details)
-            return function
 
         def register(function: Function) -> Function:
             self.add_tool(function, **details)
             return function
 
-        return register
+        return register if function is None else register(function)
 
-    def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> ToolEntry:
+    def add_tool(
+        self, function: Callable[..., object], **details: Unpack[ToolDetails]
+    ) -> ToolEntry:
         """Offer a function as a tool.
 
         Raises:
-            RegistrationError: its signature cannot be called with JSON, or the name is taken.
+            RegistrationError: its parameters have no JSON form, or the name is taken.
         """
-        details = checked("tool()", details, ToolDetails)
+        details = check_details("tool()", details, ToolDetails)
         found = signature.inspect(
             function, context_type=Context, written_schema=details.get("input_schema")
         )
         returns = results.inspect(function)
-        name = checked_name(details.get("name", found.name), f"the tool at {place_of(function)}")
+        name = check_name(
+            details.get("name", found.name), f"the tool at {source_location(function)}"
+        )
         description = details.get("description") or found.description
         tool = Tool(
             name=name,
@@ -175,7 +185,7 @@ class Server(Generic[State]):
             title=details.get("title"),
             description=description or name,
             output_schema=returns.output_schema,
-            annotations=details.get("annotations"),  # type: ignore[arg-type]  # read by checked()
+            annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
             icons=details.get("icons"),
             meta=details.get("meta"),
         )
@@ -185,7 +195,7 @@ class Server(Generic[State]):
         timeout = details.get("timeout")
         if timeout is not None and timeout <= 0:
             raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
-        scopes = words(details.get("scopes", ()))
+        scopes = parse_scopes(details.get("scopes", ()))
         entry = ToolEntry(tool, function, found, returns, inline, timeout, scopes)
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)
@@ -194,7 +204,7 @@ class Server(Generic[State]):
     def resource(
         self, uri: str, **details: Unpack[ResourceDetails]
     ) -> Callable[[Function], Function]:
-        """Offer what a function returns as a resource; a URI with `{variables}` is a template."""
+        """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
             raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
 
@@ -205,15 +215,15 @@ class Server(Generic[State]):
         return register
 
     def add_resource(
-        self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]
+        self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
     ) -> ResourceEntry | TemplateEntry:
-        """Offer what a function returns as a resource.
+        """Offer the value of a function as a resource.
 
         Raises:
             RegistrationError: the URI does not fit the function, or it is taken.
         """
         found = signature.inspect(function, context_type=Context)
-        entry = resource(uri, function, signature=found, **details)
+        entry = build_resource(uri, function, signature=found, **details)
         self.resource_entries.add(entry, replace=details.get("replace", False))
         return entry
 
@@ -223,20 +233,19 @@ class Server(Generic[State]):
     def prompt(
         self, function: None = None, /, **details: Unpack[PromptDetails]
     ) -> Callable[[Function], Function]: ...
-    def prompt(self, function: Any = None, /, **details: Unpack[PromptDetails]) -> Any:
+    def prompt(
+        self, function: Function | None = None, /, **details: Unpack[PromptDetails]
+    ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-        if function is not None:
-            self.add_prompt(function, **details)
-            return function
 
         def register(function: Function) -> Function:
             self.add_prompt(function, **details)
             return function
 
-        return register
+        return register if function is None else register(function)
 
     def add_prompt(
-        self, function: Callable[..., Any], **details: Unpack[PromptDetails]
+        self, function: Callable[..., object], **details: Unpack[PromptDetails]
     ) -> PromptEntry:
         """Offer a function as a prompt.
 
@@ -244,7 +253,7 @@ class Server(Generic[State]):
             RegistrationError: its signature does not fit, or the name is taken.
         """
         found = signature.inspect(function, context_type=Context)
-        entry = prompt(function, signature=found, **details)
+        entry = build_prompt(function, signature=found, **details)
         return self.prompt_entries.add(entry, replace=details.get("replace", False))
 
     def add_file(
@@ -275,7 +284,7 @@ class Server(Generic[State]):
     def completion(self, of: str, argument: str) -> Callable[[Function], Function]:
         """Complete an argument of a prompt, or a variable of a resource template.
 
-        The function gets what was typed and the arguments already known.
+        The function gets the typed text and the arguments filled in so far.
 
         Args:
             of: the name of the prompt, or the template as it was registered.
@@ -289,7 +298,7 @@ class Server(Generic[State]):
         return register
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
-        """Complete an argument from a function, or from values: texts, an Enum or a Literal."""
+        """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
         if "{" in of:
             self.completions.for_template(of, argument, source)
         else:
@@ -297,16 +306,16 @@ class Server(Generic[State]):
 
     # -- looking up
 
-    def find_resource(self, uri: str) -> Found | None:
-        """Find who reads a URI, and the values of the variables in it."""
+    def find_resource(self, uri: str) -> ResourceMatch | None:
+        """Find the entry of a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 
     def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
-        """Return what the server declares: what it has anything of.
+        """Return the capabilities of the server, by the kinds of entries it has.
 
         Args:
-            is_lasting: whether there is a session; without one nothing can be told later, and no
-                log level or subscription can be kept.
+            is_lasting: whether there is a session; without one there are no notifications, log
+                levels or subscriptions.
         """
         has_resources = self.resource_entries.fixed or self.resource_entries.templates
         return ServerCapabilities(
@@ -320,19 +329,19 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def stateless_sessions(self) -> "Singles":
-        """What serves messages that stand alone."""
-        from accord.server.singles import Singles
+    def stateless_sessions(self) -> "StatelessSessions":
+        """The sessions of messages without a handshake."""
+        from accord.server.stateless import StatelessSessions
 
-        return Singles(self)
+        return StatelessSessions(self)
 
     @cached_property
     def threads(self) -> Workers:
-        """Where sync functions run."""
+        """The threads in which sync functions run."""
         return Workers(self._thread_count, wait=self._thread_wait)
 
     def watchdog(self) -> Watchdog:
-        """Return what names handlers that block the running loop."""
+        """Return the watchdog of the running loop, which reports handlers that block it."""
         loop = asyncio.get_running_loop()
         found = self._watchdogs.get(loop)
         if found is None:
@@ -342,7 +351,7 @@ class Server(Generic[State]):
             end_children_of(loop)
         return found
 
-    # -- telling
+    # -- notifying
 
     def _tools_changed(self) -> None:
         self._announce("tools")
@@ -358,7 +367,7 @@ class Server(Generic[State]):
             session.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every client that subscribed to a resource that it changed. From any thread."""
+        """Notify the clients that subscribed to a resource of a change. From any thread."""
         for session in list(self.sessions):
             session.resource_updated(uri)
 
@@ -370,7 +379,7 @@ class Server(Generic[State]):
     # -- serving
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Any]:
+    async def run_lifespan(self) -> AsyncIterator[State | None]:
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
             yield None
@@ -378,26 +387,26 @@ class Server(Generic[State]):
             manager = self.lifespan(self)
             if not hasattr(manager, "__aenter__"):
                 raise RegistrationError(
-                    f"the lifespan gave {type(manager).__name__}, expected an async context "
+                    f"the lifespan returned a {type(manager).__name__}, expected an async context "
                     "manager: put @contextlib.asynccontextmanager on a function that yields"
                 )
             async with manager as state:
                 yield state
 
-    def session(self, write: Write, state: Any = None, *, is_lasting: bool = True) -> Session:
-        """Begin to serve one client on the running loop.
+    def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
+        """Open a session with one client on the running loop.
 
         Args:
-            write: how messages leave.
-            state: what the lifespan yielded.
-            is_lasting: whether the client can be told of changes; false for a single request.
+            write: sends messages.
+            state: the value that the lifespan yielded.
+            is_lasting: whether the client gets notifications of changes; false for one request.
         """
         session = Session(self, write, state)
         if is_lasting:
             self.sessions.add(session)
         return session
 
-    async def connect_memory(self) -> Any:
+    async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection within this process."""
         from accord.transports.memory import MemoryWire
 
@@ -417,7 +426,7 @@ class Server(Generic[State]):
         options.setdefault("public_url", getattr(self.auth, "public_url", None))
         settings = HttpOptions(grace=grace, **options)
         app = HttpApp(self, settings)
-        # What guards an app has all that the app has.
+        # The guard has the interface of the app.
         guarded: HttpApp = self.auth.guard(app, path=settings.path, public_url=settings.public_url)
         return guarded
 
@@ -442,22 +451,22 @@ class Server(Generic[State]):
         port: int = 8000,
         **options: Unpack[HttpSettings],
     ) -> None:
-        """Serve until the input ends or a signal comes.
+        """Serve until the input ends or a signal arrives.
 
         Args:
             transport: "stdio" or "http".
-            grace: seconds that running calls get to finish once the end has come; clients wait
-                2 s before they kill.
-            host: where to listen; loopback unless told otherwise.
-            port: where to listen; 0 takes any free one.
+            grace: seconds that running calls get to finish at the end; clients wait 2 s before
+                they kill.
+            host: the address to listen on; loopback by default.
+            port: the port to listen on; 0 takes any free one.
             options: see `HttpOptions`.
 
         Raises:
-            RuntimeError: a loop runs here already.
+            RuntimeError: an event loop is running in this thread.
         """
         if asyncio._get_running_loop() is not None:
             raise RuntimeError(
-                "run() has an event loop of its own; call it outside of async code, or serve "
+                "run() starts an event loop; call it outside of async code, or serve "
                 "server.asgi() with an ASGI server in the loop that is running"
             )
         if transport not in ("stdio", "http"):
@@ -479,7 +488,7 @@ class Server(Generic[State]):
 _SERVED: Final = tuple(row.id for row in REVISIONS.values() if row.handshake)
 
 
-def _served(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
+def _check_revisions(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
     asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
     if not asked:
         raise ValueError("revisions is empty")
@@ -487,13 +496,3 @@ def _served(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
         if each not in _SERVED:
             raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
     return tuple(each for each in _SERVED if each in asked)
-
-
-__all__ = [
-    "Lifespan",
-    "Middleware",
-    "Proceed",
-    "Server",
-    "Settings",
-    "ToolDetails",
-]

@@ -72,11 +72,11 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
 
 async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
     from accord.runtime import forks
-    from accord.server.threads import finished
+    from accord.server.threads import wait_until_idle
     from accord.transports.stdio import StdioConnection, claim
 
     generation = forks.generation
-    async with server.running() as state:
+    async with server.run_lifespan() as state:
         session: Session
         if forks.generation != generation:
             forks.end_child()
@@ -100,7 +100,7 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
             await stop.wait_unless_signalled(session.dispatcher.drain(), stop.seconds_left * 3 / 4)
         session.close()
         await session.dispatcher.drain(stop.seconds_left)
-        await finished(stop.seconds_left)
+        await wait_until_idle(stop.seconds_left)
         connection.finish(max(stop.seconds_left, 0.1))
 
 

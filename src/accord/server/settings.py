@@ -1,7 +1,20 @@
-"""What an author may say of a server and of its tools."""
+"""The keywords of `Server()`, and of its tools, resources and prompts, with their checks."""
 
+import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
+
+import msgspec
 
 from accord.errors import RegistrationError
 from accord.keywords import refuse_unknown
@@ -16,29 +29,34 @@ if TYPE_CHECKING:
 
     Hints: TypeAlias = ToolAnnotations | JsonObject
 else:
-    # What a dictionary is read into.
+    # A dictionary is converted to this.
     Hints = ToolAnnotations
 
-__all__ = ["Protection", "Settings", "ToolDetails", "check_settings", "check_texts"]
+log = logging.getLogger("accord.server")
+
+# tools.name.charset: recommended by 2025-11-25, and required by hosts.
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+Details = TypeVar("Details", bound=Mapping[str, object])
 
 
 class ToolDetails(TypedDict, total=False):
-    """What an author may say about a tool; the rest is read from the function.
+    """Details of a tool; the rest is read from the function.
 
     Attributes:
-        name: what it is called by; the name of the function by default.
-        title: a name for people.
+        name: its name; that of the function by default.
+        title: its name for people.
         description: what it does; the docstring by default.
         annotations: hints such as `read_only_hint`.
-        icons: pictures that stand for it.
+        icons: pictures for it.
         meta: the `_meta` member of its entry.
-        input_schema: a JSON Schema of the arguments, listed as it is and enforced, in place of the
-            one made from the parameters. `**rest` takes what has no parameter of its own. Needs
-            the extra `schema`.
+        input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
+            the one made from the parameters. `**rest` takes arguments without a parameter of their
+            own. Needs the extra `schema`.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
-        scopes: what a token must hold for the tool to be seen and called.
-        replace: whether it takes the place of a tool with the same name.
+        scopes: what a token must have for the tool to be listed and called.
+        replace: whether it replaces a tool with the same name.
     """
 
     name: str
@@ -54,37 +72,37 @@ class ToolDetails(TypedDict, total=False):
     replace: bool
 
 
-class Protection(Protocol):
-    """What protects a server over HTTP, such as `accord.auth.Protected`."""
+class ServerProtection(Protocol):
+    """Protects a server over HTTP, such as `accord.auth.Protected`."""
 
     @property
     def guard(self) -> Callable[..., Any]:
         """Called with an ASGI app, `path` and `public_url`; returns the app to serve instead."""
 
 
-class Settings(TypedDict, total=False):
-    """How a server works, apart from what it offers.
+class ServerSettings(TypedDict, total=False):
+    """Settings of a server.
 
     Attributes:
         auth: protects it over HTTP, such as `accord.auth.Protected`.
-        policy: says who may use what, beside scopes: called with the principal and the entry.
-        principal: who calls over stdio and in memory, where nobody brings a token.
-        step_up: whether callers that lack scopes are told which.
-        revisions: those it speaks, all by default.
+        policy: called with the principal and an entry; says whether it may be used, beside scopes.
+        principal: the caller over stdio and in memory, where there are no tokens.
+        step_up: whether the error for missing scopes names them.
+        revisions: the protocol revisions it speaks, all by default.
         middleware: around every request, the first outermost.
-        page_size: how many entries a page of a list has.
-        limits: what one message may cost.
+        page_size: how many entries a page of a list has at most.
+        limits: size and depth of one message.
         in_flight: how many requests of one client may be under way.
-        threads: how many sync functions may run at once; those whose calls were cancelled do not
-            count, up to 128 of them.
-        thread_wait: seconds that a call waits for a thread while none comes free; then it is
-            answered with an error that names the functions that hold them.
-        ask_timeout: seconds to wait for what is asked of the client.
-        log_level: what a client is sent before it asks for a level.
+        threads: how many sync functions may run at once; up to 128 whose calls were cancelled do
+            not count.
+        thread_wait: seconds that a call waits for a thread; then it fails with an error that names
+            the functions that hold the threads.
+        ask_timeout: seconds to wait for the client's answer to a request.
+        log_level: the level of logs that a client gets before it asks for one.
         debug: whether callers see the text of unexpected exceptions.
     """
 
-    auth: Protection
+    auth: ServerProtection
     policy: Policy
     principal: Principal
     step_up: bool
@@ -100,15 +118,15 @@ class Settings(TypedDict, total=False):
     debug: bool
 
 
-def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
-    """Refuse settings that nobody would notice to be wrong before the first client comes.
+def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None:
+    """Refuse invalid settings when the server is made, rather than at the first request.
 
     Raises:
-        TypeError: there is no such setting.
-        RegistrationError: a value cannot be right.
+        TypeError: a setting does not exist.
+        RegistrationError: a value is invalid.
     """
     _refuse_settings_of_run(settings)
-    refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *Settings.__annotations__))
+    refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *ServerSettings.__annotations__))
     for name in ("page_size", "in_flight", "threads"):
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -120,19 +138,19 @@ def check_settings(settings: Settings, *, lifespan: Any = None) -> None:
     if level not in get_args(LoggingLevel):
         levels = ", ".join(get_args(LoggingLevel))
         raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
-    layers: Any = settings.get("middleware", ())
+    layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
     if lifespan is not None and not callable(lifespan):
         raise RegistrationError(f"lifespan is {lifespan!r}, expected a function of the server")
 
 
-# The keywords of Server() that are not in Settings.
+# The keywords of Server() that are not in ServerSettings.
 _FIRST_KEYWORDS: Final = ("version", "title", "instructions", "lifespan")
 
 
-def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
-    unknown = [name for name in settings if name not in Settings.__annotations__]
+def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
+    unknown = [name for name in settings if name not in ServerSettings.__annotations__]
     if not unknown:
         return
     from accord.transports.http.server.options import HttpOptions
@@ -142,12 +160,61 @@ def _refuse_settings_of_run(settings: Mapping[str, Any]) -> None:
             raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
 
 
-def check_texts(**texts: Any) -> None:
-    """Refuse what a server says of itself unless it is text or, except for the name, None.
+def check_texts(**texts: object) -> None:
+    """Refuse names and descriptions that are not text; only the name is required.
 
     Raises:
         RegistrationError: one of them is something else.
     """
     for name, text in texts.items():
         if not isinstance(text, str) and (text is not None or name == "name"):
-            raise RegistrationError(f"{name} is {text!r}, expected text")
+            raise RegistrationError(f"{name}: expected text, got {text!r}")
+
+
+# -- details of tools, resources and prompts
+
+
+def check_details(call: str, given: Details, kind: type[Details]) -> Details:
+    """Return the details that were given, with dictionaries converted to objects.
+
+    Raises:
+        TypeError: a keyword does not exist.
+        RegistrationError: a value is of the wrong type.
+    """
+    refuse_unknown(call, given, kind.__annotations__)
+    present = {name: value for name, value in given.items() if value is not None}
+    try:
+        read = msgspec.convert(present, kind)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$.")
+        where = path.rstrip("`") or "its keywords"
+        text = text[:1].lower() + text[1:].replace("`", "")
+        raise RegistrationError(f"{call}: {where}: {text}") from None
+    for name, value in read.items():
+        given_value = present[name]
+        if isinstance(value, msgspec.Struct) and isinstance(given_value, dict):
+            refuse_unknown(f"{call}: {name}", given_value, type(value).__struct_encode_fields__)
+    return read
+
+
+def check_name(name: str, where: str) -> str:
+    """Return a name that clients can use.
+
+    Raises:
+        RegistrationError: the name is empty, or that of a lambda.
+    """
+    if not name or name == "<lambda>":
+        raise RegistrationError(f"{where} has no name; give name=...")
+    return name
+
+
+def warn_about_tool(name: str, description: str | None) -> None:
+    """Warn about a name that hosts refuse, or a missing description."""
+    if _HOST_NAME.fullmatch(name) is None:
+        log.warning(
+            "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name
+        )
+    if not description:
+        log.warning(
+            "tool %r has no description, so models see its name alone; write a docstring", name
+        )

@@ -1,8 +1,8 @@
-"""Sync work in threads of its own, which a time-out really stops where Python can.
+"""Sync functions in worker threads; a time-out stops their Python code.
 
-No thread can be taken away from a function that blocks. One whose caller has given up is replaced,
-so that it does not keep others waiting; where all threads are held by calls that are still wanted,
-those that wait are told after a while which functions hold them.
+A function that blocks keeps its thread. If its call was cancelled, the thread is replaced, so that
+other calls need not wait. If calls that are still wanted hold all threads, waiting calls fail after
+a while with an error that names the functions.
 """
 
 import asyncio
@@ -19,8 +19,6 @@ from typing import Any, Final, Protocol, TypeVar
 from accord.errors import InternalError
 from accord.runtime import forks
 
-__all__ = ["THREADS", "THREAD_WAIT", "OutOfTime", "Workers", "finished", "in_thread", "is_working"]
-
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
 
@@ -28,11 +26,11 @@ Value = TypeVar("Value")
 THREADS: Final = 32
 # Less than the 60 s that clients usually wait, so that they read the reason.
 THREAD_WAIT: Final = 20.0
-# A person who waits this long begins to wonder.
+# A user who waits this long begins to wonder.
 _REPORT_AFTER: Final = 1.0
-# Cancelled work that heeds its cancellation has ended by then.
+# Work that reacts to its cancellation has ended by then.
 _REPLACE_AFTER: Final = 1.0
-# How many threads may take the place of those that cancelled calls hold: each costs 0.1 MB.
+# How many threads may replace those that cancelled calls hold: each costs 0.1 MB.
 _REPLACED_MOST: Final = 128
 _NAMES_MOST: Final = 5
 
@@ -46,26 +44,26 @@ _OVER: Final = "over"
 
 
 class OutOfTime(TimeoutError):
-    """The time for some work ran out, as opposed to a time-out within the work."""
+    """The time limit of the work passed, as opposed to a time-out within the work."""
 
 
-class Flow(Protocol):
-    """How well the client reads, for which the work is done."""
+class FlowControl(Protocol):
+    """How fast the client reads that the work is done for."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether it has much left to read."""
+        """Whether much is waiting to be read."""
 
     async def writable(self) -> None:
         """Wait until it has caught up, or is gone."""
 
 
-class _Stopped(BaseException):
-    """Raised inside a thread whose work has run out of time."""
+class _StopWork(BaseException):
+    """Raised in a thread to stop its work."""
 
 
 def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Raise in another thread, or take back what was not raised yet."""
+    """Raise in another thread, or withdraw an exception that was not raised yet."""
     import ctypes  # takes 2 ms, and few tools ever run out of time
 
     raised = None if exception is None else ctypes.py_object(exception)
@@ -73,9 +71,9 @@ def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
 
 
 class _Job:
-    """Work in a thread, which knows the thread it runs in as long as it runs."""
+    """Work to do in a thread."""
 
-    def __init__(self, work: Callable[[], Any], name: str, flow: Flow | None) -> None:
+    def __init__(self, work: Callable[[], object], name: str, flow: FlowControl | None) -> None:
         self.name = name
         self.flow = flow
         self.state = _QUEUED
@@ -90,8 +88,8 @@ class _Job:
         self._thread: int | None = None
         self._stopped = False
 
-    def run(self) -> tuple[Any, BaseException | None]:
-        """Do the work; returns what it returned and what it raised."""
+    def run(self) -> tuple[object, BaseException | None]:
+        """Do the work; return its value and the exception that it raised."""
         value, failure = None, None
         try:
             value = self._attempt()
@@ -101,7 +99,7 @@ class _Job:
             forks.end_child(failure)
         return value, failure
 
-    def _attempt(self) -> Any:
+    def _attempt(self) -> object:
         with self._lock:
             if self._stopped:
                 return None
@@ -112,19 +110,19 @@ class _Job:
                 return self._work()
             finally:
                 self._leave()
-        except _Stopped:
+        except _StopWork:
             return None
         finally:
             _running.discard(self)
 
     def _leave(self) -> None:
-        """Let a stop that is on its way arrive now, rather than in the next work of the thread."""
+        """Let a pending stop arrive now, rather than in the next work of the thread."""
         with self._lock:
             self._thread = None
             is_stopped = self._stopped
         if is_stopped:
-            # It is raised where bytecode is interruptible. To take it back would leave the
-            # interpreter, which spins under a tracer then, looking for it.
+            # It is raised where bytecode is interruptible. To withdraw it would make the
+            # interpreter spin under a tracer.
             for _ in range(100):
                 pass
 
@@ -133,17 +131,17 @@ class _Job:
         with self._lock:
             self._stopped = True
             if self._thread is not None:
-                _raise_in(self._thread, _Stopped)
+                _raise_in(self._thread, _StopWork)
 
 
-def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+def _settle(future: asyncio.Future[object], value: object, failure: BaseException | None) -> None:
     if future.done():
         return
     if failure is None:
         future.set_result(value)
         return
     if isinstance(failure, StopIteration) or not isinstance(failure, Exception | SystemExit):
-        # A future refuses the first, and the others mean something else outside of their thread.
+        # A future refuses the first, and the others would stop the loop.
         wrapped = RuntimeError(f"the function raised {type(failure).__name__}")
         wrapped.__cause__ = failure
         failure = wrapped
@@ -151,11 +149,11 @@ def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | No
 
 
 class Workers:
-    """Threads for sync functions: started as they are needed, at most `size` for wanted calls.
+    """Threads for sync functions, started as they are needed.
 
     Args:
-        size: how many calls may run at once; those that were given up do not count.
-        wait: seconds after which a call is refused if no thread came free meanwhile.
+        size: how many calls may run at once; cancelled ones do not count.
+        wait: seconds after which a call fails if no thread came free meanwhile.
     """
 
     def __init__(self, size: int = THREADS, *, wait: float = THREAD_WAIT) -> None:
@@ -172,23 +170,23 @@ class Workers:
         self._was_read = threading.Condition(self._lock)
         self._reported = 0.0
         self._is_shut = False
-        # The threads know the queue alone, so that workers nobody uses any more come to an end.
+        # The threads refer to the queue alone, so that unused workers are collected.
         weakref.finalize(self, self._queue.put, None).atexit = False
 
-    # -- giving work
+    # -- submitting work
 
     def submit(self, job: _Job) -> bool:
-        """Take work; returns whether a thread is there for it."""
+        """Queue a job; return whether a thread is free for it."""
         with self._lock:
             job.state = _QUEUED
             job.queued_at = time.monotonic()
             self._queued += 1
-            is_served = self._has_thread()
+            is_served = self._ensure_thread()
         self._queue.put(job)
         return is_served
 
     def give_up(self, job: _Job) -> None:
-        """Let work never begin; where it has begun, its thread may be replaced."""
+        """Drop a job; if it has begun, its thread may be replaced."""
         with self._lock:
             if job.state == _RUNNING:
                 job.given_up_at = time.monotonic()
@@ -196,8 +194,11 @@ class Workers:
                 self._queued -= job.state == _QUEUED
                 job.state = _OVER
 
-    def _has_thread(self) -> bool:
-        """See to a thread for all that is queued, if there may be one; the lock is held."""
+    def _ensure_thread(self) -> bool:
+        """Start a thread if one is needed and allowed; return whether the queue is served.
+
+        The lock is held.
+        """
         if self._queued + len(self._working) <= self._threads:
             return True
         if self._threads >= self.size and self._threads >= self._most():
@@ -207,26 +208,26 @@ class Workers:
         )
         try:
             thread.start()
-        except RuntimeError:  # the system has no more; those that wait are told in time
+        except RuntimeError:  # the system has no more threads; waiting calls fail in time
             return False
         self._threads += 1
         return True
 
     def _most(self) -> int:
-        """How many threads there may be; what was given up a moment ago may well end by itself."""
+        """Return how many threads are allowed; a job dropped just now may still end by itself."""
         before = time.monotonic() - _REPLACE_AFTER
         stuck = sum(
             job.given_up_at is not None and job.given_up_at < before for job in self._working
         )
         return self.size + min(stuck, _REPLACED_MOST)
 
-    # -- doing it, in the threads
+    # -- working, in the threads
 
     def run(self, job: _Job) -> bool:
-        """Do a job; returns whether the thread is needed any longer."""
+        """Do a job; return whether the thread is still needed."""
         flow = job.flow
         with self._lock:
-            # Threads are quicker than the loop that sends what they return.
+            # Threads are faster than the loop that sends their results.
             while self._unread >= self.size:
                 self._throttled += 1
                 self._was_read.wait(_REPORT_AFTER)
@@ -240,7 +241,7 @@ class Workers:
             if not is_held_back:
                 self._working[job] = None
         if is_held_back:
-            with suppress(RuntimeError):  # the loop is closed, so that nobody waits
+            with suppress(RuntimeError):  # the loop is closed
                 job.loop.call_soon_threadsafe(self._hold_back, job)
             return True
         value, failure = job.run()
@@ -253,12 +254,12 @@ class Workers:
             self._threads -= not is_needed
         try:
             job.loop.call_soon_threadsafe(_settle, job.future, value, failure)
-        except RuntimeError:  # the loop is closed, so that nobody waits
+        except RuntimeError:  # the loop is closed
             self.take(job)
         return is_needed
 
     def take(self, job: _Job) -> None:
-        """Take note that the outcome of a job has reached the one who waits for it."""
+        """Note that the result of a job has reached its caller."""
         with self._lock:
             self._unread -= job.is_unread
             job.is_unread = False
@@ -266,7 +267,7 @@ class Workers:
                 self._was_read.notify()
 
     def _hold_back(self, job: _Job) -> None:
-        """Begin no work for a client that does not read: its answers would pile up."""
+        """Wait with the work of a client that does not read: its answers would pile up."""
 
         async def submit_when_read() -> None:
             assert job.flow is not None
@@ -277,19 +278,19 @@ class Workers:
         waiting = job.loop.create_task(submit_when_read())
         job.future.add_done_callback(lambda _: waiting.cancel())
 
-    # -- telling what holds them
+    # -- reporting what holds the threads
 
-    def look_after(self, job: _Job) -> None:
-        """See to a job that waits: replace threads that are stuck, or say what holds them.
+    def check_waiting(self, job: _Job) -> None:
+        """Replace stuck threads for a job that waits, or report the functions that hold them.
 
         Raises:
-            InternalError: it has waited too long while no other began.
+            InternalError: it has waited too long.
         """
         with self._lock:
             before = self._threads
-            is_served = self._has_thread()
+            is_served = self._ensure_thread()
             extra = self._threads - max(self.size, before)
-            held = self._held() if extra > 0 else ""
+            held = self._describe_holders() if extra > 0 else ""
             stalled = time.monotonic() - max(self._moved_at, job.queued_at)
         if extra > 0:
             log.warning("a thread is added for each that a cancelled call still holds: %s", held)
@@ -302,12 +303,12 @@ class Workers:
             raise self._refusal()
 
     def _report(self) -> None:
-        """Log once what holds all threads."""
+        """Log once which functions hold all threads."""
         with self._lock:
             if self._reported == self._moved_at:
                 return
             self._reported = self._moved_at
-            held, waiting, threads = self._held(), self._queued, self._threads
+            held, waiting, threads = self._describe_holders(), self._queued, self._threads
         log.warning(
             "%d calls wait because all %d threads are held by %s (threads=%d)",
             waiting,
@@ -317,15 +318,15 @@ class Workers:
         )
 
     def _refusal(self) -> InternalError:
-        """Return the answer to a call that waited in vain."""
+        """Return the error of a call that got no thread."""
         with self._lock:
-            held = self._held()
+            held = self._describe_holders()
         return InternalError(
             f"no thread came free within {self.wait:g} s (thread_wait): all {self.size} (threads) "
             f"are held by {held}"
         )
 
-    def _held(self) -> str:
+    def _describe_holders(self) -> str:
         counts = Counter(job.name for job in self._working)
         unwanted = Counter(job.name for job in self._working if job.given_up_at is not None)
         parts = [
@@ -336,41 +337,41 @@ class Workers:
         return ", ".join(parts) + (f" and {more} more" if more else "")
 
     def shutdown(self, *, wait: bool = False, cancel_futures: bool = True) -> None:
-        """Let the threads end; what is queued never begins. Work under way is not waited for."""
+        """Let the threads end; queued jobs never begin, and running ones are not waited for."""
         self._is_shut = True
         self._queue.put(None)
 
 
 def _work(owner: "weakref.ref[Workers]", queue: "SimpleQueue[_Job | None]") -> None:
-    """Do one job after another."""
+    """Do the jobs of a queue, one after another."""
     while (job := queue.get()) is not None:
         workers = owner()
         if workers is None or not workers.run(job):
             return
-        # Neither is kept alive by a thread that waits.
+        # A thread that waits must not keep them alive.
         del workers, job
     queue.put(None)  # for the others
 
 
-async def in_thread(
+async def run_in_thread(
     workers: Workers,
     work: Callable[[], Value],
     *,
     timeout: float | None = None,
     name: str = "a function",
-    flow: Flow | None = None,
+    flow: FlowControl | None = None,
 ) -> Value:
     """Run work in a thread and wait for it.
 
     Args:
         workers: the threads.
-        work: what to do.
+        work: called in the thread.
         timeout: seconds it may take.
-        name: what it is called where threads become scarce.
-        flow: of the client that waits for the outcome, where it should be slowed down.
+        name: its name in messages about busy threads.
+        flow: of the client that waits for the result; work is held back while it does not read.
 
     Raises:
-        OutOfTime: the time ran out; the work is stopped, and nobody waits for it any more.
+        OutOfTime: the time ran out; the work is stopped and no longer waited for.
         InternalError: no thread came free in time.
     """
     job = _Job(work, name, flow)
@@ -380,7 +381,7 @@ async def in_thread(
         if timeout is None and is_served:
             result = await job.future
         else:
-            result = await _bounded(workers, job, timeout)
+            result = await _wait_with_limits(workers, job, timeout)
     except asyncio.CancelledError:
         workers.give_up(job)
         raise
@@ -389,7 +390,7 @@ async def in_thread(
     return result
 
 
-async def _bounded(workers: Workers, job: _Job, timeout: float | None) -> Any:
+async def _wait_with_limits(workers: Workers, job: _Job, timeout: float | None) -> Any:
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         pause = None if end is None else end - time.monotonic()
@@ -404,16 +405,16 @@ async def _bounded(workers: Workers, job: _Job, timeout: float | None) -> Any:
             job.stop()
             raise OutOfTime
         if job.state == _QUEUED:
-            workers.look_after(job)
+            workers.check_waiting(job)
 
 
 def is_working() -> bool:
-    """Whether any work goes on, wanted or not."""
+    """Whether any work is running, cancelled or not."""
     return bool(_running)
 
 
-async def finished(timeout: float) -> bool:
-    """Wait until no work goes on; returns whether that came about in time."""
+async def wait_until_idle(timeout: float) -> bool:
+    """Wait until no work is running; return whether that happened in time."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout
     while _running and loop.time() < end:

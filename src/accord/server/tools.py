@@ -1,21 +1,21 @@
-"""Tools: from a call on the wire to a function and back."""
+"""Tools: from a request to a call of the function, and back to a result."""
 
 import asyncio
 import contextvars
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
-from accord.server.results import ResultError, ReturnType
-from accord.server.signature import Signature
-from accord.server.threads import OutOfTime, in_thread
+from accord.server.schema.results import ResultError, ReturnType
+from accord.server.schema.signature import BoundArguments, Signature
+from accord.server.threads import OutOfTime, run_in_thread
 from accord.types import CallToolResult, TextContent, Tool
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.server")
 
-# What stops a task rather than failing in it; the dispatcher tells a real stop from a raised one.
+# These stop a task and are not failures of the tool; the dispatcher handles them.
 _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
@@ -31,7 +31,7 @@ class ToolEntry(msgspec.Struct):
     """A registered tool."""
 
     tool: Tool
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     returns: ReturnType
     inline: bool = False
@@ -44,16 +44,18 @@ class ToolEntry(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """What the tool is called by."""
+        """The name of the tool."""
         return self.tool.name
 
     @property
     def item(self) -> Tool:
-        """What is listed."""
+        """The description that clients see."""
         return self.tool
 
-    def call(self, session: "Session", exchange: Exchange, arguments: Any) -> Any:
-        """Call the tool: returns its result, or a coroutine where it takes time."""
+    def call(
+        self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
+    ) -> "CallToolResult | Awaitable[CallToolResult]":
+        """Call the tool; return its result, or a coroutine for it."""
         context = session.context(exchange)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
@@ -68,22 +70,22 @@ class ToolEntry(msgspec.Struct):
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
         except BaseException as error:
-            return self._failed(error, context)
+            return self._failure_of(error, context)
         finally:
             current.reset(token)
 
-    async def _call_async(self, context: Context[Any], bound: Any) -> CallToolResult:
+    async def _call_async(self, context: Context[object], bound: BoundArguments) -> CallToolResult:
         current.set(context)
         try:
             if self.timeout is None:
                 value = await self.signature.call(self.function, bound, context)
             else:
-                value = await self._within_time(self.signature.call(self.function, bound, context))
+                value = await self._wait_for(self.signature.call(self.function, bound, context))
             return self.returns.convert(value)
         except BaseException as error:
-            return self._failed(error, context)
+            return self._failure_of(error, context)
 
-    async def _within_time(self, work: Awaitable[Any]) -> Any:
+    async def _wait_for(self, work: Awaitable[object]) -> object:
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
@@ -94,41 +96,45 @@ class ToolEntry(msgspec.Struct):
             raise
 
     async def _call_in_thread(
-        self, session: "Session", exchange: Exchange, context: Context[Any], bound: Any
+        self,
+        session: "Session",
+        exchange: Exchange,
+        context: Context[object],
+        bound: BoundArguments,
     ) -> CallToolResult:
         current.set(context)
         variables = contextvars.copy_context()
         session.track(exchange, context)
 
-        def work() -> Any:
+        def work() -> CallToolResult | Awaitable[object]:
             value = self.signature.call(self.function, bound, context)
-            # Here, since a large result takes its time; on the loop all others would wait.
+            # In the thread, since converting a large result would block the loop.
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
 
         try:
-            value = await in_thread(
+            value = await run_in_thread(
                 session.server.threads,
                 lambda: variables.run(work),
                 timeout=self.timeout,
                 name=self.label,
                 flow=session.flow if exchange.origin is None else None,
             )
-            if isinstance(value, Awaitable):  # a plain function that hands on an async one
-                return self.returns.convert(await self._within_time(value))
-            result: CallToolResult = value
+            if not isinstance(value, Awaitable):
+                return value
+            # A plain function may return a coroutine.
+            return self.returns.convert(await self._wait_for(value))
         except BaseException as error:
             if isinstance(error, OutOfTime):
                 context._cancel()
-            return self._failed(error, context)
+            return self._failure_of(error, context)
         finally:
             session.untrack(exchange)
-        return result
 
-    def _failed(self, error: BaseException, context: Context[Any]) -> CallToolResult:
+    def _failure_of(self, error: BaseException, context: Context[object]) -> CallToolResult:
         if isinstance(error, _STOPS):
             raise error
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            # A group of tasks says nothing more of the one among them that failed.
+            # The exception within says more than the group around it.
             error = error.exceptions[0]
         if isinstance(error, ToolError):
             return failure(str(error))
@@ -136,7 +142,7 @@ class ToolEntry(msgspec.Struct):
             return failure(error.message)
         if isinstance(error, RequestError):
             if error.is_received and not isinstance(error, UrlElicitationRequired):
-                # The tool did not get what it asked for: no fault of the call of the tool.
+                # A request of the tool failed; the call itself was right.
                 return failure(f"tool {self.key} failed: {error.message}")
             raise error
         if isinstance(error, OutOfTime):
@@ -151,7 +157,7 @@ class ToolEntry(msgspec.Struct):
 
 
 def failure(text: str) -> CallToolResult:
-    """Make a result that tells the model what went wrong, whatever stands in the text."""
+    """Return an error result with this text; half characters in it are escaped."""
     if not text.isascii():
         text = text.encode(errors="backslashreplace").decode()
     return CallToolResult([TextContent(text)], is_error=True)

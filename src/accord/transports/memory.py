@@ -19,8 +19,8 @@ _AT_ONCE: Final = 16
 class MemoryWire:
     """The client's end of a connection to a server in the same process.
 
-    The server is anything with `running()` (an async context manager that yields its state) and
-    `session(write, state)`.
+    The server is anything with `run_lifespan()` (an async context manager that yields its state)
+    and `session(write, state)`.
     """
 
     def __init__(self, server: Any) -> None:
@@ -36,7 +36,7 @@ class MemoryWire:
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Begin a session with the server."""
-        state = await self._stack.enter_async_context(self._server.running())
+        state = await self._stack.enter_async_context(self._server.run_lifespan())
         self._session = self._server.session(lambda data, _: receive(data), state)
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:

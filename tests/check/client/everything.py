@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from accord import connect
 from accord.auth import MemoryStore, OAuth
-from accord.check.probing.samples import sample
 from accord.client import blocking
 from accord.errors import AccordError, InvalidParams, RequestTimeout
+from accord.json_schema.samples import sample
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -6,10 +6,9 @@ import hypothesis
 import pytest
 
 from accord.check.contract.arguments import Shape
-from accord.check.contract.generation import Found, NothingGenerated, smallest_failure
+from accord.check.contract.generation import Found, NothingGenerated, smallest_failure, strategy_of
 from accord.check.contract.model import Failure
-from accord.check.contract.strategies import strategy_of
-from accord.protocol.json_schema import compile_schema
+from accord.json_schema.validation import compile_schema
 
 
 def of(properties, *required, **more):

@@ -79,10 +79,10 @@ def make() -> Server[Any]:
 
     @server.prompt(title="Greeting")
     def greet(name: str, style: Literal["formal", "casual"] = "casual") -> str:
-        """Greet somebody.
+        """Greet a person.
 
         Args:
-            name: whom
+            name: the person
             style: how
         """
         return f"Please greet {name} in a {style} way."

@@ -14,7 +14,7 @@ class Private(BaseException):
 
 
 class Mute(Exception):
-    """An exception whose text cannot be told."""
+    """An exception whose text cannot be reported."""
 
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -167,7 +167,7 @@ async def fork_on_loop(ctx: Context, awaits: bool = False) -> str:
     if awaits:
         await asyncio.sleep(0)
     parent, child = os.getpid(), os.fork()
-    ctx.info(f"told by {os.getpid()}" + "x" * 100_000)
+    ctx.info(f"reported by {os.getpid()}" + "x" * 100_000)
     if awaits:
         await asyncio.sleep(0)
     return f"{parent} {child}"

@@ -70,7 +70,7 @@ def make() -> Server[Any]:
     @server.tool
     async def typed(
         when: date,
-        who: UUID,
+        person: UUID,
         much: Decimal,
         colour: Colour,
         mode: Literal["quick", "slow"],
@@ -85,7 +85,7 @@ def make() -> Server[Any]:
 
         Args:
             when: a day
-            who: a number for life
+            person: a number for life
             much: an amount
             colour: one of two
             mode: how
@@ -96,9 +96,9 @@ def make() -> Server[Any]:
             limit: at most
             note: anything
         """
-        kinds = (when, who, much, colour, at, seat)
-        told = [type(each).__name__ for each in kinds]
-        return f"{' '.join(told)} {mode} {options} {names} {limit} {note}"
+        kinds = (when, person, much, colour, at, seat)
+        reported = [type(each).__name__ for each in kinds]
+        return f"{' '.join(reported)} {mode} {options} {names} {limit} {note}"
 
     @server.tool
     def nothing() -> str:
@@ -278,10 +278,10 @@ def make() -> Server[Any]:
             self.prefix = prefix
 
         def greet(self, name: str) -> str:
-            """Greet somebody.
+            """Greet a person.
 
             Args:
-                name: whom
+                name: the person
             """
             return f"{self.prefix} {name}"
 

@@ -126,7 +126,7 @@ def add_telling(server: Server[State]) -> None:
         async def afterwards() -> None:
             await asyncio.sleep(0.02)
             ctx.progress(99)
-            seen.append("told late")
+            seen.append("reported late")
 
         background.add(asyncio.ensure_future(afterwards()))
         return "done"
@@ -239,7 +239,7 @@ def add_waiting(server: Server[State]) -> None:
 
     @server.tool
     async def wait(name: str) -> str:
-        """Wait until somebody opens the gate.
+        """Wait until the gate is opened.
 
         Args:
             name: of the gate
@@ -332,7 +332,7 @@ def add_waiting(server: Server[State]) -> None:
 
     @server.tool
     async def block() -> str:
-        """Block the loop until somebody has noticed."""
+        """Block the loop until the watchdog has noticed."""
         deadline = time.monotonic() + 20
         while not noticed.is_set() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -393,7 +393,7 @@ def add_knowing(server: Server[State]) -> None:
 
     @server.tool
     async def caller(ctx: Context) -> str:
-        """Say who middleware says is calling."""
+        """Return the caller that middleware found."""
         try:
             return ctx.get(Caller).name
         except LookupError as error:

@@ -1,25 +1,24 @@
-"""Arguments made from an input schema: plain, at the limits, and such as it does not allow.
+"""Arguments made from an input schema: plain ones, ones at the limits, and invalid ones.
 
-Every value is held against the schema before it is used, so that a keyword unknown here costs a
-test and never makes a false one.
+Every value is validated before it is used, so that a keyword unknown here costs a test and never
+makes a wrong one.
 """
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from accord.check.contract.resolving import merged, resolved
-from accord.check.probing.samples import hasty, sample
-from accord.protocol.json_schema import compile_schema
-
-__all__ = ["Invalid", "Shape"]
+from accord.json_schema.reader import declared_types, merge, number_at, properties_of, resolve
+from accord.json_schema.samples import sample, short_durations
+from accord.json_schema.validation import compile_schema
+from accord.types import JsonObject
 
 _DEEPEST: Final = 3
 _LONGEST: Final = 10_000
-_WRONG: Final[tuple[Any, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
+_WRONG: Final[tuple[object, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
 _UNKNOWN: Final = "accord_unknown"
-# Where a schema keeps what its references mean.
+# Where a schema keeps the targets of its references.
 _SHARED: Final = ("$defs", "definitions")
 _TEXTS: Final = ("", "text", " ", "äöü 漢字 😀", 'it\'s "quoted" \\ <b>\n', "0")
 
@@ -28,12 +27,12 @@ class Invalid(NamedTuple):
     """Arguments that the schema does not allow, and in which way."""
 
     way: str
-    arguments: dict[str, Any]
+    arguments: JsonObject
 
 
 class _Member(NamedTuple):
     path: tuple[str, ...]
-    schema: Mapping[str, Any]
+    schema: Mapping[str, object]
     is_required: bool
 
     @property
@@ -45,79 +44,84 @@ class Shape:
     """An input schema, ready to make arguments.
 
     Raises:
-        ValueError: the schema is none, or no valid arguments can be made from it.
+        ValueError: the schema is invalid, or no valid arguments can be made from it.
     """
 
-    def __init__(self, schema: Any) -> None:
-        self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
-        self._misfit = compile_schema(self.schema)
-        self._haste = hasty(self.schema)
-        self.plain: dict[str, Any] = self._plain()
+    def __init__(self, schema: object) -> None:
+        self.schema: JsonObject = schema if isinstance(schema, dict) else {}
+        self._validate = compile_schema(self.schema)
+        self._durations = short_durations(self.schema)
+        self.plain: JsonObject = self._plain()
 
-    def is_valid(self, arguments: Any) -> bool:
+    def is_valid(self, arguments: object) -> bool:
         """Whether the schema allows these arguments."""
-        return self._misfit(arguments) is None
+        return self._validate(arguments) is None
 
-    def _plain(self) -> dict[str, Any]:
+    def _plain(self) -> JsonObject:
         """Make valid arguments with as many members as possible, and quick ones for durations."""
-        full = sample({**self.schema, "required": [*_properties(self.schema)]})
-        least = sample(self.schema)
-        for made in ({**full, **self._haste}, full, {**least, **self._haste}, least):
-            if isinstance(made, dict) and self.is_valid(made):
-                return made
+        full = sample({**self.schema, "required": [*properties_of(self.schema)]})
+        for made in (full, sample(self.schema)):
+            if not isinstance(made, dict):
+                continue
+            for arguments in ({**made, **self._durations}, made):
+                if self.is_valid(arguments):
+                    return arguments
         # The generator is an extra.
         from accord.check.contract.generation import NothingGenerated, smallest_value
 
-        full = {**self.schema, "required": [*_properties(self.schema)], "type": "object"}
+        full = {**self.schema, "required": [*properties_of(self.schema)], "type": "object"}
         for schema in (full, {**self.schema, "type": "object"}):
             with suppress(NothingGenerated):
-                found: dict[str, Any] = smallest_value(schema, self.is_valid)
-                return found
+                found = smallest_value(schema, self.is_valid)
+                if isinstance(found, dict):
+                    return found
         raise ValueError("no value was found that fits its schema")
 
     # -- valid
 
-    def for_generator(self) -> dict[str, Any]:
+    def for_generator(self) -> JsonObject:
         """Return the schema to generate from: a moment in place of durations of any length."""
-        # A tool that may sleep for an hour is no worse for being asked to sleep a moment.
-        moments = {name: {"const": value} for name, value in self._haste.items()}
-        required = [*_required(self.schema, self.plain), *moments]
+        # A tool that may sleep for an hour can be tested with a moment.
+        moments = {name: {"const": value} for name, value in self._durations.items()}
+        required = [*_required_names(self.schema, self.plain), *moments]
         return {
             **self.schema,
             "type": "object",
-            "properties": {**_properties(self.schema), **moments},
+            "properties": {**properties_of(self.schema), **moments},
             "required": list(dict.fromkeys(required)),
         }
 
-    def boundaries(self) -> list[dict[str, Any]]:
-        """Return valid arguments in which one member stands at a limit, each once."""
-        made: list[dict[str, Any]] = [self.plain]
-        required = {**{name: self.plain[name] for name in _required(self.schema, self.plain)}}
-        made.append({**required, **self._haste})
+    def boundaries(self) -> list[JsonObject]:
+        """Return valid arguments in which one member is at a limit, each once."""
+        made: list[JsonObject] = [self.plain]
+        required = {**{name: self.plain[name] for name in _required_names(self.schema, self.plain)}}
+        made.append({**required, **self._durations})
         for member in self._members():
-            if member.path[0] not in self._haste:
+            if member.path[0] not in self._durations:
                 values = [each for rule in self._choices(member) for each in _limits(rule)]
                 made += [self._with(member.path, value) for value in values]
-        return _distinct(each for each in made if self.is_valid(each))
+        return _drop_repeats(each for each in made if self.is_valid(each))
 
     # -- invalid
 
     def invalid(self) -> Iterator[tuple[str, list[Invalid]]]:
-        """Yield what is broken, in words, with arguments that break it."""
+        """Yield the mistake in words, with arguments that make it."""
         for member in self._members():
             if member.is_required:
-                yield from self._kept(f"a call without {member.name}", [self._without(member.path)])
+                yield from self._keep_invalid(
+                    f"a call without {member.name}", [self._without(member.path)]
+                )
             wrong = [self._with(member.path, value) for value in _WRONG if _is_typed(member.schema)]
             wrong = [each for each in wrong if not self.is_valid(each)][:3]
-            yield from self._kept(f"{member.name} of a wrong type", wrong)
+            yield from self._keep_invalid(f"{member.name} of a wrong type", wrong)
             values = [each for rule in self._choices(member) for each in _beyond(rule)]
-            beyond = _distinct(self._with(member.path, value) for value in values)
-            yield from self._kept(f"{member.name} out of range", beyond)
+            beyond = _drop_repeats(self._with(member.path, value) for value in values)
+            yield from self._keep_invalid(f"{member.name} out of range", beyond)
         if self.schema.get("additionalProperties") is False:
-            yield from self._kept("an unknown argument", [{**self.plain, _UNKNOWN: True}])
+            yield from self._keep_invalid("an unknown argument", [{**self.plain, _UNKNOWN: True}])
 
-    def _kept(
-        self, way: str, candidates: Sequence[dict[str, Any]]
+    def _keep_invalid(
+        self, way: str, candidates: Sequence[JsonObject]
     ) -> Iterator[tuple[str, list[Invalid]]]:
         kept = [Invalid(way, each) for each in candidates if not self.is_valid(each)]
         if kept:
@@ -128,44 +132,44 @@ class Shape:
     def _members(self) -> Iterator[_Member]:
         yield from _walk(self.schema, self.schema, self.plain, ())
 
-    def _choices(self, member: _Member) -> list[dict[str, Any]]:
-        """Return the schemas of which one has to hold, each with what holds besides."""
+    def _choices(self, member: _Member) -> list[JsonObject]:
+        """Return the alternatives of a member, each joined with the rest of its schema."""
         rule, combined = member.schema, ("allOf", "anyOf", "oneOf")
         parts = {
-            key: [resolved(each, self.schema) for each in _list(rule.get(key))] for key in combined
+            key: [resolve(each, self.schema) for each in _list(rule.get(key))] for key in combined
         }
         alone = {key: value for key, value in rule.items() if key not in combined}
-        whole = merged([alone, *parts["allOf"]])
-        # What is meant by references in them.
-        shared: dict[str, Any] = {key: self.schema[key] for key in _SHARED if key in self.schema}
+        whole = merge([alone, *parts["allOf"]])
+        # The targets of references in them.
+        shared: JsonObject = {key: self.schema[key] for key in _SHARED if key in self.schema}
         branches = [*parts["anyOf"], *parts["oneOf"]] or [{}]
         return [{**whole, **each, **shared} for each in branches]
 
-    def _with(self, path: Sequence[str], value: Any) -> dict[str, Any]:
+    def _with(self, path: Sequence[str], value: object) -> JsonObject:
         made = copy.deepcopy(self.plain)
         _parent(made, path)[path[-1]] = value
         return made
 
-    def _without(self, path: Sequence[str]) -> dict[str, Any]:
+    def _without(self, path: Sequence[str]) -> JsonObject:
         made = copy.deepcopy(self.plain)
         _parent(made, path).pop(path[-1], None)
         return made
 
 
-def _parent(made: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+def _parent(made: JsonObject, path: Sequence[str]) -> JsonObject:
     for name in path[:-1]:
         made = made[name]
     return made
 
 
 def _walk(
-    schema: Mapping[str, Any], root: Mapping[str, Any], plain: Any, path: tuple[str, ...]
+    schema: Mapping[str, object], root: Mapping[str, object], plain: object, path: tuple[str, ...]
 ) -> Iterator[_Member]:
     """Yield the members of an object and of those in it, as far as the plain value has them."""
     required = schema.get("required")
     required = required if isinstance(required, list) else []
-    for name, rule in _properties(schema).items():
-        inner = resolved(rule, root)
+    for name, rule in properties_of(schema).items():
+        inner = resolve(rule, root)
         place = (*path, name)
         yield _Member(place, inner, name in required)
         below = plain.get(name) if isinstance(plain, dict) else None
@@ -173,21 +177,16 @@ def _walk(
             yield from _walk(inner, root, below, place)
 
 
-def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
-def _required(schema: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+def _required_names(schema: Mapping[str, object], plain: Mapping[str, object]) -> list[str]:
     found = schema.get("required")
     return [name for name in found if name in plain] if isinstance(found, list) else []
 
 
-def _is_typed(rule: Mapping[str, Any]) -> bool:
+def _is_typed(rule: Mapping[str, object]) -> bool:
     return any(key in rule for key in ("type", "enum", "const", "anyOf", "oneOf", "allOf"))
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Compare as JSON does: true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -198,8 +197,8 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _distinct(made: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _drop_repeats(made: Iterable[JsonObject]) -> list[JsonObject]:
+    found: list[JsonObject] = []
     for each in made:
         if not any(_is_same(each, other) for other in found):
             found.append(each)
@@ -209,39 +208,28 @@ def _distinct(made: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 # -- limits
 
 
-def _number(rule: Mapping[str, Any], key: str) -> Any:
-    value = rule.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number else None
-
-
-def _kinds(rule: Mapping[str, Any]) -> list[str]:
-    kind = rule.get("type")
-    return kind if isinstance(kind, list) else [kind] if isinstance(kind, str) else []
-
-
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _limits(rule: Mapping[str, Any]) -> list[Any]:
+def _limits(rule: Mapping[str, object]) -> list[object]:
     """Return values at the limits of a schema; not all need be valid."""
-    made: list[Any] = [*_list(rule.get("enum"))[:20], *_list(rule.get("examples"))[:5]]
+    made: list[object] = [*_list(rule.get("enum"))[:20], *_list(rule.get("examples"))[:5]]
     made += [rule["default"]] if "default" in rule else []
-    for kind in _kinds(rule):
-        made += _OF_KIND[kind](rule) if kind in _OF_KIND else []
+    for type_ in declared_types(rule):
+        made += _LIMITS_BY_TYPE[type_](rule) if type_ in _LIMITS_BY_TYPE else []
     return made
 
 
-def _numbers(rule: Mapping[str, Any]) -> list[Any]:
-    step = _number(rule, "multipleOf") or 1
-    made = [_number(rule, key) for key in ("minimum", "maximum")]
-    above, below = _number(rule, "exclusiveMinimum"), _number(rule, "exclusiveMaximum")
+def _numbers(rule: Mapping[str, object]) -> list[object]:
+    step = number_at(rule, "multipleOf") or 1
+    made = [number_at(rule, key) for key in ("minimum", "maximum")]
+    above, below = number_at(rule, "exclusiveMinimum"), number_at(rule, "exclusiveMaximum")
     made += [None if above is None else above + step, None if below is None else below - step]
     return [0, 1, -1, *(each for each in made if each is not None)]
 
 
-def _texts(rule: Mapping[str, Any]) -> list[Any]:
+def _texts(rule: Mapping[str, object]) -> list[object]:
     lengths = [rule.get(key) for key in ("minLength", "maxLength")]
     return [
         *_TEXTS,
@@ -249,29 +237,29 @@ def _texts(rule: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _lists(rule: Mapping[str, Any]) -> list[Any]:
+def _lists(rule: Mapping[str, object]) -> list[object]:
     lengths = [rule.get(key) for key in ("minItems", "maxItems")]
     item = _item(rule)
     made = [[item] * each for each in lengths if isinstance(each, int) and 0 <= each <= 1_000]
     return [[], [item], *made]
 
 
-def _item(rule: Mapping[str, Any]) -> Any:
+def _item(rule: Mapping[str, object]) -> object:
     items = rule.get("items")
-    shared: dict[str, Any] = {key: rule[key] for key in _SHARED if key in rule}
+    shared: JsonObject = {key: rule[key] for key in _SHARED if key in rule}
     schema = {**items, **shared} if isinstance(items, dict) else {}
     made = sample(schema)
     with suppress(ValueError):
-        misfit = compile_schema(schema)
-        if misfit(made) is not None:
+        validate = compile_schema(schema)
+        if validate(made) is not None:
             from accord.check.contract.generation import NothingGenerated, smallest_value
 
             with suppress(NothingGenerated):
-                made = smallest_value(schema, lambda value: misfit(value) is None)
+                made = smallest_value(schema, lambda value: validate(value) is None)
     return made
 
 
-_OF_KIND: Final[dict[str, Callable[[Mapping[str, Any]], list[Any]]]] = {
+_LIMITS_BY_TYPE: Final[dict[str, Callable[[Mapping[str, object]], list[object]]]] = {
     "integer": _numbers,
     "number": _numbers,
     "string": _texts,
@@ -282,13 +270,13 @@ _OF_KIND: Final[dict[str, Callable[[Mapping[str, Any]], list[Any]]]] = {
 }
 
 
-def _beyond(rule: Mapping[str, Any]) -> list[Any]:
+def _beyond(rule: Mapping[str, object]) -> list[object]:
     """Return values just outside the limits of a schema."""
-    made: list[Any] = []
+    made: list[object] = []
     for key, step in (("minimum", -1), ("maximum", 1)):
-        limit = _number(rule, key)
+        limit = number_at(rule, key)
         made += [] if limit is None else [limit + step]
-    made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if _number(rule, key)]
+    made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if number_at(rule, key)]
     made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if rule.get(key) == 0]
     least, most = rule.get("minLength"), rule.get("maxLength")
     made += ["x" * (least - 1)] if isinstance(least, int) and 0 < least <= _LONGEST else []

@@ -11,7 +11,7 @@ from accord.check.contract.contact import Answer, Contact, shown
 from accord.check.contract.model import Failure, Outcome, Test, pass_, skip
 from accord.check.probing.calls import DEFAULT_CALLS, CallRefused
 from accord.check.probing.tools import refusal
-from accord.protocol.json_schema import compile_schema
+from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 
 __all__ = ["BAD_CODES", "Rules", "tool_tests"]

@@ -11,10 +11,10 @@ import msgspec
 from accord.check.outcomes import Outcome, Outcomes
 from accord.check.probing.calls import DEFAULT_CALLS, CallLimit, CallPlan
 from accord.check.probing.line import Line
-from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
 from accord.check.probing.tools import refusal
 from accord.errors import AccordError
+from accord.json_schema.samples import sample, short_durations
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
@@ -143,7 +143,7 @@ class Facts(msgspec.Struct, kw_only=True):
         if withheld:
             _withheld.set(self.limit.used_up(withheld))
         return [
-            (tool, sample(tool.get("inputSchema")) | hasty(tool.get("inputSchema")))
+            (tool, sample(tool.get("inputSchema")) | short_durations(tool.get("inputSchema")))
             for tool in allowed
             if tool["name"] not in withheld
         ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from accord.check.probing.samples import sample
+from accord.json_schema.samples import sample
 
 __all__ = ["answer_to"]
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play, revisions_of
 from accord.check.probing.line import Line, Reply, Silence
+from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
-from accord.protocol.json_schema import compile_schema
 
 if TYPE_CHECKING:
     from accord.check.playing.performance import Performance

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.line import EVERYTHING
 from accord.check.probing.questions import answer_to
-from accord.check.probing.samples import sample
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import asking_tools, call, text_of
-from accord.protocol.json_schema import compile_schema
+from accord.json_schema.samples import sample
+from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from accord.errors import MissingExtra
+from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.json_schema import UNDECIDED, compile_schema
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.body.content import judge_block, judge_type

@@ -147,7 +147,7 @@ class HttpApp:
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """Enter the lifespan and leave it, in one task, as cancel scopes and task groups need."""
         try:
-            async with self.server.running() as self.state.lifespan:
+            async with self.server.run_lifespan() as self.state.lifespan:
                 self._tick()
                 self._is_ready = True
                 ready.set_result(None)

@@ -54,7 +54,7 @@ class ServedServer(Protocol):
     def stateless_sessions(self) -> ServedStatelessSessions:
         """Its sessions of one message."""
 
-    def running(self) -> AbstractAsyncContextManager[object]:
+    def run_lifespan(self) -> AbstractAsyncContextManager[object]:
         """Run its lifespan."""
 
     def session(

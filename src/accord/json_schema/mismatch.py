@@ -1,7 +1,7 @@
-"""What is wrong with arguments, said in words that a model can act on.
+"""Explains in words that a model can act on why a value does not fit a schema.
 
-Works on the JSON Schema alone, so that it says the same whichever library holds the type. Runs only
-after decoding failed.
+It reads the JSON Schema alone, so that the text is the same whichever library has the type. It runs
+only after decoding failed.
 """
 
 import re
@@ -14,10 +14,10 @@ from uuid import UUID
 
 import msgspec
 
-from accord.server.schemas import Mismatch, Path, kind_of
+from accord.json_schema.reader import declared_types, resolve, type_of
 from accord.types import JsonObject
 
-__all__ = ["explain", "path_text"]
+Path = tuple[str | int, ...]
 
 _NOUNS: Final = {
     "integer": "an integer",
@@ -40,9 +40,24 @@ _SHOWN_CHOICES: Final = 10
 _SHOWN_CHARACTERS: Final = 40
 
 
-def explain(schema: JsonObject, value: Any, definitions: JsonObject) -> Mismatch | None:
-    """Find the first part of plain data that does not fit a schema; None where all fits."""
-    return _Explainer(definitions).look(schema, value, ())
+class Mismatch(ValueError):
+    """A value does not fit its type; `path` leads to the part that does not."""
+
+    def __init__(self, reason: str, *, path: Path = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+
+
+def explain(schema: JsonObject, value: object, root: JsonObject | None = None) -> Mismatch | None:
+    """Find the first part of plain data that does not fit a schema; None if all of it fits.
+
+    Args:
+        schema: what the data should fit.
+        value: the data.
+        root: the whole schema, where references lead; by default the schema itself.
+    """
+    return _Explainer(schema if root is None else root).look(schema, value, ())
 
 
 def path_text(path: Path) -> str:
@@ -51,9 +66,9 @@ def path_text(path: Path) -> str:
     return text.removeprefix(".")
 
 
-def got(value: Any) -> str:
-    """Say what came, short."""
-    kind = kind_of(value)
+def describe_value(value: object) -> str:
+    """Say in a few words what a value is."""
+    kind = type_of(value)
     if kind in ("null", "array", "object"):
         return _NOUNS[kind]
     shown = msgspec.json.encode(value).decode()
@@ -63,11 +78,11 @@ def got(value: Any) -> str:
 
 
 class _Explainer:
-    def __init__(self, definitions: JsonObject) -> None:
-        self._definitions = definitions
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
 
-    def look(self, schema: Any, value: Any, path: Path) -> Mismatch | None:
-        schema = self._resolved(schema)
+    def look(self, schema: object, value: object, path: Path) -> Mismatch | None:
+        schema = resolve(schema, self._root)
         if "anyOf" in schema or "oneOf" in schema:
             found = self._look_at_options(schema, value, path)
             if found is not None:
@@ -76,53 +91,46 @@ class _Explainer:
             if (found := self.look(part, value, path)) is not None:
                 return found
         if not _fits_type(schema, value) or not _fits_choice(schema, value):
-            return _wrong(self.expected(schema), value, path)
+            return _mismatch(self.describe_schema(schema), value, path)
         for kind, limits in _LIMITS.items():
             if isinstance(value, kind) and not isinstance(value, bool):
                 for name, holds, words in limits:
                     if name in schema and not holds(value, schema[name]):
-                        return _wrong(words(schema[name]), value, path)
+                        return _mismatch(words(schema[name]), value, path)
         return self._look_inside(schema, value, path)
 
-    def _resolved(self, schema: Any) -> JsonObject:
-        resolved: JsonObject = schema if isinstance(schema, dict) else {}
-        while isinstance(ref := resolved.get("$ref"), str):
-            siblings = {key: each for key, each in resolved.items() if key != "$ref"}
-            resolved = {**self._definitions.get(ref.removeprefix("#/$defs/"), {}), **siblings}
-        return resolved
-
-    def _look_at_options(self, schema: JsonObject, value: Any, path: Path) -> Mismatch | None:
-        options = [self._resolved(each) for each in schema.get("anyOf") or schema["oneOf"]]
+    def _look_at_options(self, schema: JsonObject, value: object, path: Path) -> Mismatch | None:
+        options = [resolve(each, self._root) for each in schema.get("anyOf") or schema["oneOf"]]
         found = [self.look(option, value, path) for option in options]
         if None in found:
             return None
-        mark = _mark_of(options) if isinstance(value, dict) else None
-        if mark is not None:
-            return self._look_at_mark(mark, options, value, path)
+        tag = _find_tag(options)
+        if tag is not None and isinstance(value, dict):
+            return self._look_at_tag(tag, options, value, path)
         alike = [
             (_shared_keys(option, value), len(mismatch.path), mismatch)
             for option, mismatch in zip(options, found, strict=True)
             if mismatch is not None and (_fits_type(option, value) and "type" in option)
         ]
         _, depth, closest = max(alike, key=itemgetter(0, 1), default=(0, 0, None))
-        # Only one option was meant, or one has more of what came, or got further than the rest.
+        # Only one option is of this type, or one has more of the given members or fits deeper.
         if closest is not None and (len(alike) == 1 or depth > len(path)):
             return closest
-        return _wrong(self.expected(schema), value, path)
+        return _mismatch(self.describe_schema(schema), value, path)
 
-    def _look_at_mark(
-        self, mark: str, options: list[JsonObject], value: JsonObject, path: Path
+    def _look_at_tag(
+        self, tag: str, options: list[JsonObject], value: JsonObject, path: Path
     ) -> Mismatch | None:
-        if mark not in value:
-            return Mismatch("is missing", path=(*path, mark))
-        by_option = [(option, _choices(option, mark)) for option in options]
+        if tag not in value:
+            return Mismatch("is missing", path=(*path, tag))
+        by_option = [(option, _choices(option, tag)) for option in options]
         for option, choices in by_option:
-            if _fits_choice({"enum": choices}, value[mark]):
+            if _fits_choice({"enum": choices}, value[tag]):
                 return self.look(option, value, path)
         every = {"enum": [choice for _, choices in by_option for choice in choices]}
-        return _wrong(self.expected(every), value[mark], (*path, mark))
+        return _mismatch(self.describe_schema(every), value[tag], (*path, tag))
 
-    def _look_inside(self, schema: JsonObject, value: Any, path: Path) -> Mismatch | None:
+    def _look_inside(self, schema: JsonObject, value: object, path: Path) -> Mismatch | None:
         if isinstance(value, dict):
             for name in schema.get("required", ()):
                 if name not in value:
@@ -141,9 +149,9 @@ class _Explainer:
                     return found
         return None
 
-    def expected(self, schema: Any) -> str:
-        """Say what a schema wants, short."""
-        schema = self._resolved(schema)
+    def describe_schema(self, schema: object) -> str:
+        """Say in a few words what a schema expects."""
+        schema = resolve(schema, self._root)
         if "const" in schema:
             return msgspec.json.encode(schema["const"]).decode()
         if "enum" in schema:
@@ -153,18 +161,17 @@ class _Explainer:
             return prefix + ", ".join(values[:_SHOWN_CHOICES]) + more
         options = schema.get("anyOf", schema.get("oneOf"))
         if options:
-            return " or ".join(dict.fromkeys(self.expected(each) for each in options))
+            return " or ".join(dict.fromkeys(self.describe_schema(each) for each in options))
         if (format_ := schema.get("format")) in _FORMATS:
             return _FORMATS[format_][1]
         if schema.get("contentEncoding") == "base64":
             return "base64 text"
-        type_ = schema.get("type", "something else")
-        kinds: list[str] = type_ if isinstance(type_, list) else [type_]
-        return " or ".join(_NOUNS.get(kind, kind) for kind in kinds)
+        types = declared_types(schema) or ["something else"]
+        return " or ".join(_NOUNS.get(each, each) for each in types)
 
 
-def _mark_of(options: list[JsonObject]) -> str | None:
-    """Find the member by whose value alone objects of a union are told apart."""
+def _find_tag(options: list[JsonObject]) -> str | None:
+    """Find the member whose value alone decides which object of a union is meant."""
     objects = [option for option in options if option.get("type") != "null"]
     if len(objects) < 2:
         return None
@@ -176,48 +183,46 @@ def _mark_of(options: list[JsonObject]) -> str | None:
     return None
 
 
-def _shared_keys(option: JsonObject, value: Any) -> int:
+def _shared_keys(option: JsonObject, value: object) -> int:
     return len(option.get("properties", {}).keys() & value.keys()) if isinstance(value, dict) else 0
 
 
-def _choices(option: JsonObject, name: str) -> list[Any]:
-    """Return the values that an option leaves to a member; none where it leaves them open."""
+def _choices(option: JsonObject, name: str) -> list[object]:
+    """Return the values that an option allows for a member; an empty list if any is allowed."""
     schema = option.get("properties", {}).get(name)
     if not isinstance(schema, dict):
         return []
-    choices: list[Any] = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    choices: list[object] = [schema["const"]] if "const" in schema else schema.get("enum", [])
     return choices
 
 
-def _wrong(expected: str, value: Any, path: Path) -> Mismatch:
-    return Mismatch(f"expected {expected}, got {got(value)}", path=path)
+def _mismatch(expected: str, value: object, path: Path) -> Mismatch:
+    return Mismatch(f"expected {expected}, got {describe_value(value)}", path=path)
 
 
-def _item_schemas(schema: JsonObject, values: list[Any]) -> Iterator[tuple[Any, Any]]:
+def _item_schemas(schema: JsonObject, values: list[object]) -> Iterator[tuple[object, object]]:
     first = schema.get("prefixItems", [])
     for index, value in enumerate(values):
         yield first[index] if index < len(first) else schema.get("items"), value
 
 
-def _fits_type(schema: JsonObject, value: Any) -> bool:
-    type_ = schema.get("type")
-    if type_ is None:
+def _fits_type(schema: JsonObject, value: object) -> bool:
+    types = declared_types(schema)
+    if not types:
         return True
-    kinds = [type_] if isinstance(type_, str) else type_
-    kind = kind_of(value)
-    if kind == "integer":
-        return "integer" in kinds or "number" in kinds
-    whole = kind == "number" and value.is_integer() and "integer" in kinds
-    return kind in kinds or whole
+    if isinstance(value, float) and value.is_integer() and "integer" in types:
+        return True
+    found = type_of(value)
+    return found in types or (found == "integer" and "number" in types)
 
 
-def _fits_choice(schema: JsonObject, value: Any) -> bool:
+def _fits_choice(schema: JsonObject, value: object) -> bool:
     if "const" in schema:
         return _same(schema["const"], value)
     return "enum" not in schema or any(_same(each, value) for each in schema["enum"])
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -246,7 +251,7 @@ def _is_multiple(value: float, of: float) -> bool:
 def _matches(value: str, pattern: str) -> bool:
     try:
         return re.search(pattern, value) is not None
-    except re.error:  # another dialect, whose library judges it
+    except re.error:  # another dialect of patterns
         return True
 
 

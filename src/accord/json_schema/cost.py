@@ -1,8 +1,7 @@
-"""What validation may cost at most, told before a validator is asked: it could not be stopped.
+"""The cost of validation, estimated before a validator runs: it cannot be stopped.
 
-A validator goes through a schema as a tree. References make a tree of a graph, and a graph of a few
-lines can be a tree that nobody reaches the end of. The estimate counts visits: how often a value
-meets a subschema.
+A validator walks a schema as a tree. References turn a graph into a tree, and a graph of a few
+lines can be a tree without end. The estimate counts visits: how often a value meets a subschema.
 
 - References that lead back to themselves without taking the value apart are refused, and so are
   schemas under which one value alone takes too many visits.
@@ -12,13 +11,11 @@ meets a subschema.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from accord.protocol.schema_graph import Node, SchemaRefused, build, count_values
-
-__all__ = ["Cost", "SchemaRefused"]
+from accord.json_schema.graph import Node, SchemaRefused, build_graph, count_values
 
 # A visit takes 20 to 200 ns, so this is a second or two.
 _MOST_VISITS: Final = 10_000_000
@@ -34,27 +31,27 @@ _MOST_STEPS: Final = 1_000_000
 _MOST_STEPS_AT_FIRST: Final = 100_000
 
 Counts = dict[Node, int]
-"""How often a value meets each of some subschemas, those that apply in place left out."""
+"""How often a value meets each of some subschemas, before those in place of them are added."""
 
 
 class Cost:
-    """What validating against one schema costs.
+    """The cost of validating against one schema.
 
     Args:
-        schema: the schema; one that is no object costs nothing.
+        schema: the schema; true and false cost nothing.
 
     Raises:
-        SchemaRefused: it costs too much, whatever the instance.
+        SchemaRefused: it costs too much for any instance.
     """
 
-    def __init__(self, schema: Any) -> None:
-        self._root = build(schema) if isinstance(schema, dict) else Node("#")
+    def __init__(self, schema: object) -> None:
+        self._root = build_graph(schema) if isinstance(schema, dict) else Node("#")
         _check_in_place(self._root)
         # Of any one value: visits, and atoms that read it. None where it depends on the instance.
         self._per_value = _per_value(self._root)
 
-    def excess(self, instance: Any) -> str | None:
-        """Say why an instance takes too long to validate, None where it does not."""
+    def excess(self, instance: object) -> str | None:
+        """Say why an instance takes too long to validate; None if it does not."""
         if self._per_value is not None:
             visits, atoms = self._per_value
             values, size = _measure(instance, _MOST_VISITS // visits)
@@ -63,7 +60,7 @@ class Cost:
         return _walk(self._root, instance)
 
 
-def _measure(instance: Any, enough: int) -> tuple[int, int]:
+def _measure(instance: object, enough: int) -> tuple[int, int]:
     """Return how many values an instance has at most, and its size."""
     try:
         text = msgspec.json.encode(instance)
@@ -76,10 +73,10 @@ def _measure(instance: Any, enough: int) -> tuple[int, int]:
 
 
 def _check_in_place(root: Node) -> None:
-    """Number the nodes so that each comes before what applies in place of it.
+    """Number the nodes so that each comes before those that apply to the same value.
 
     Raises:
-        SchemaRefused: there is no such order, or a node costs too much by itself.
+        SchemaRefused: the references form a circle, or a node costs too much by itself.
     """
     weights: dict[Node, tuple[int, int]] = {}
     for start in _reachable(root):
@@ -104,7 +101,7 @@ def _check_in_place(root: Node) -> None:
 
 
 def _weigh(node: Node, weights: dict[Node, tuple[int, int]]) -> tuple[int, int]:
-    """Return visits and depth of what applies to one value."""
+    """Return visits and depth of the subschemas that apply to one value."""
     inner = [weights[each] for each in node.in_place]
     visits = node.visits + node.repeats * sum(each for each, _ in inner)
     depth = 1 + max((depth for _, depth in inner), default=0)
@@ -144,7 +141,7 @@ def _reachable(root: Node) -> list[Node]:
 
 
 class _States:
-    """What values meet, by what the values around them meet; each state is made once."""
+    """The states of values, by the states of the values around them; each is made once."""
 
     def __init__(self, root: Node) -> None:
         self._known: dict[frozenset[tuple[Node, int]], _State] = {}
@@ -161,7 +158,7 @@ class _States:
         return state
 
     def member(self, state: "_State", name: str | None) -> "_State":
-        """Return what a member of an object meets; None is a name that no schema mentions."""
+        """Return the state of a member of an object; None is a name that no schema mentions."""
         name = name if name in state.names else None
         met = state.members.get(name)
         if met is None:
@@ -169,7 +166,7 @@ class _States:
         return met
 
     def item(self, state: "_State", index: int) -> "_State":
-        """Return what an item of an array meets."""
+        """Return the state of an item of an array."""
         index = min(index, state.positions)
         met = state.items.get(index)
         if met is None:
@@ -177,7 +174,7 @@ class _States:
         return met
 
     def key(self, state: "_State") -> "_State":
-        """Return what each name in an object meets."""
+        """Return the state of each name in an object."""
         if state.keys is None:
             keys: Counts = {}
             for node, count in state.counts.items():
@@ -187,7 +184,7 @@ class _States:
 
 
 class _State:
-    """The subschemas that one value meets, and what that costs."""
+    """The subschemas that one value meets, and their cost."""
 
     __slots__ = (
         "counts",
@@ -205,7 +202,7 @@ class _State:
     def __init__(self, counts: Counts) -> None:
         self.counts = dict(counts)
         self.visits = self.reads = self.whole = self.edges = 0
-        # Validators repeat what applies in place, but not what applies to parts of the value.
+        # Validators repeat subschemas of the same value, but not those of its parts.
         repeated = dict(counts)
         for node in _in_order(counts):
             once, often = self.counts[node], repeated[node]
@@ -224,7 +221,7 @@ class _State:
 
 
 def _in_order(nodes: Iterable[Node]) -> list[Node]:
-    """Return nodes and all that applies in place of them, each before what applies in its place."""
+    """Return nodes and those that apply to the same value, in the order of their numbers."""
     found = set(nodes)
     waiting = list(found)
     while waiting:
@@ -259,7 +256,7 @@ def _add(met: Counts, nodes: list[Node], count: int) -> None:
 
 
 def _per_value(root: Node) -> tuple[int, int] | None:
-    """Return the most visits and atoms that any value may take; None where there is no bound."""
+    """Return the most visits and atoms that any value may take; None if they are unbounded."""
     states = _States(root)
     known = {states.root}
     waiting = [states.root]
@@ -278,11 +275,11 @@ def _per_value(root: Node) -> tuple[int, int] | None:
     return visits, reads
 
 
-def _walk(root: Node, instance: Any) -> str | None:
-    """Count what one instance takes; says why it is too much."""
+def _walk(root: Node, instance: object) -> str | None:
+    """Count the visits of one instance; say why they are too many, None if they are not."""
     states = _States(root)
     visits = reading = values = 0
-    waiting: list[tuple[Any, _State]] = [(instance, states.root)]
+    waiting: list[tuple[object, _State]] = [(instance, states.root)]
     while waiting:
         value, state = waiting.pop()
         values += 1
@@ -306,8 +303,8 @@ def _walk(root: Node, instance: Any) -> str | None:
     return None
 
 
-def _characters(value: Any) -> int:
-    """Return how many characters of a value patterns are held against."""
+def _characters(value: object) -> int:
+    """Return how many characters of a value are matched against patterns."""
     if isinstance(value, dict):
         return sum(len(key) for key in value if isinstance(key, str))
     return len(value) if isinstance(value, str) else 0

@@ -1,14 +1,14 @@
 """A schema as a graph: which parts of it apply to the same value, and which to a part of the value.
 
-The keywords of all dialects count, whatever the schema says it is: too many edges cost a little,
-too few would hide what a validator does. Patterns are taken to match every name.
+The keywords of all dialects count, whichever the schema names: too many edges cost little, too few
+would hide the cost of a validator. Patterns are assumed to match every name.
 """
 
 import re
-from typing import Any, Final
-from urllib.parse import unquote, urljoin
+from typing import Final
 
-__all__ = ["Node", "SchemaRefused", "build", "count_values"]
+from accord.json_schema.reader import Document
+from accord.types import JsonObject
 
 _ONE: Final = ("not", "if", "then", "else")
 _SEVERAL: Final = ("allOf", "anyOf", "oneOf")
@@ -23,7 +23,7 @@ _MOST_NODES: Final = 20_000
 _MOST_DEFINITIONS: Final = 1_000
 # Compiling an atom of a pattern takes 0.3 µs.
 _MOST_PATTERN_ATOMS: Final = 1_000_000
-# What stands for the time that one visit takes, some 50 ns, where a keyword takes more.
+# Keywords that take longer than a visit of about 50 ns count as several.
 _BACKTRACKING_VISITS: Final = 2_000
 _REGEX_VISITS: Final = 20_000
 _COMPARISON_VISITS: Final = 4
@@ -42,12 +42,12 @@ class Node:
 
     Attributes:
         place: the reference that led to it, for messages.
-        visits: what looking at one value costs, without the subschemas.
-        atoms: how many parts its pattern has, each of which may look at each character.
-        in_place: what applies to the same value.
+        visits: the cost of one value, without the subschemas.
+        atoms: how many parts its pattern has, each of which may read each character.
+        in_place: the subschemas of the same value.
         repeats: how often a validator goes through `in_place`.
-        named, every_property, other_properties, keys: what applies to the members of an object.
-        positions, every_item: what applies to the items of an array.
+        named, every_property, other_properties, keys: the subschemas of an object's members.
+        positions, every_item: the subschemas of an array's items.
         reads_all: whether it goes through the whole value by rules that are not in the graph.
     """
 
@@ -83,21 +83,21 @@ class Node:
         self.every_item: list[Node] = []
 
 
-def build(schema: dict[str, Any]) -> Node:
+def build_graph(schema: JsonObject) -> Node:
     """Return the graph of a schema.
 
     Raises:
         SchemaRefused: it is too large.
     """
-    return _Builder(schema).build()
+    return _GraphBuilder(schema).build()
 
 
-class _Builder:
-    def __init__(self, schema: dict[str, Any]) -> None:
+class _GraphBuilder:
+    def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
-        self._document = _Document(schema)
+        self._document = Document(schema)
         self._nodes: dict[int, Node] = {}
-        self._waiting: list[tuple[Node, dict[str, Any]]] = []
+        self._waiting: list[tuple[Node, JsonObject]] = []
         self._definitions: set[int] = set()
         self._atoms = 0
 
@@ -108,7 +108,7 @@ class _Builder:
             self._fill(node, schema)
         return root
 
-    def _node(self, schema: dict[str, Any], place: str) -> Node:
+    def _node(self, schema: JsonObject, place: str) -> Node:
         node = self._nodes.get(id(schema))
         if node is None:
             node = self._nodes[id(schema)] = Node(place)
@@ -117,23 +117,23 @@ class _Builder:
             self._waiting.append((node, schema))
         return node
 
-    def _all(self, node: Node, schemas: Any) -> list[Node]:
+    def _nodes_of(self, node: Node, schemas: object) -> list[Node]:
         """Return the nodes of those that are schemas; true and false cost nothing."""
         values = schemas if isinstance(schemas, list) else [schemas]
         return [self._node(each, node.place) for each in values if isinstance(each, dict)]
 
-    def _mapped(self, node: Node, schemas: Any) -> list[Node]:
-        return self._all(node, [*schemas.values()]) if isinstance(schemas, dict) else []
+    def _nodes_of_values(self, node: Node, schemas: object) -> list[Node]:
+        return self._nodes_of(node, [*schemas.values()]) if isinstance(schemas, dict) else []
 
-    def _fill(self, node: Node, schema: dict[str, Any]) -> None:
+    def _fill(self, node: Node, schema: JsonObject) -> None:
         get = schema.get
         for key in _ONE + _SEVERAL:
-            node.in_place += self._all(node, get(key))
+            node.in_place += self._nodes_of(node, get(key))
         for key in _BY_NAME:
-            node.in_place += self._mapped(node, get(key))
-        self._refer(node, schema)
+            node.in_place += self._nodes_of_values(node, get(key))
+        self._add_references(node, schema)
         if node.in_place and any(isinstance(get(key), dict | bool) for key in _UNEVALUATED):
-            # What a branch has evaluated is found out by going through it once more, or twice.
+            # A validator walks a branch once or twice more to find what it has evaluated.
             node.repeats = 3
         named = get("properties")
         if isinstance(named, dict):
@@ -142,19 +142,19 @@ class _Builder:
                 for name, each in named.items()
                 if isinstance(each, dict)
             }
-        node.every_property = self._mapped(node, get("patternProperties"))
-        node.every_property += self._all(node, get("unevaluatedProperties"))
-        node.other_properties = self._all(node, get("additionalProperties"))
-        node.keys = self._all(node, get("propertyNames"))
+        node.every_property = self._nodes_of_values(node, get("patternProperties"))
+        node.every_property += self._nodes_of(node, get("unevaluatedProperties"))
+        node.other_properties = self._nodes_of(node, get("additionalProperties"))
+        node.keys = self._nodes_of(node, get("propertyNames"))
         items = get("items")
         before = items if isinstance(items, list) else get("prefixItems")
-        node.positions = self._all(node, before) if isinstance(before, list) else []
-        node.every_item = self._all(node, items) if isinstance(items, dict) else []
+        node.positions = self._nodes_of(node, before) if isinstance(before, list) else []
+        node.every_item = self._nodes_of(node, items) if isinstance(items, dict) else []
         for key in _EVERY_ITEM:
-            node.every_item += self._all(node, get(key))
+            node.every_item += self._nodes_of(node, get(key))
         self._weigh(node, schema)
 
-    def _refer(self, node: Node, schema: dict[str, Any]) -> None:
+    def _add_references(self, node: Node, schema: JsonObject) -> None:
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
             reference = schema.get(key)
             if not isinstance(reference, str):
@@ -166,12 +166,12 @@ class _Builder:
             node.in_place += [self._node(each, reference[:100]) for each in targets]
             node.reads_all = node.reads_all or reference.startswith(_META_SCHEMAS)
 
-    def _weigh(self, node: Node, schema: dict[str, Any]) -> None:
+    def _weigh(self, node: Node, schema: JsonObject) -> None:
         by_pattern = schema.get("patternProperties")
         patterns = [*by_pattern] if isinstance(by_pattern, dict) else []
         for text in (schema.get("pattern"), *patterns):
             if isinstance(text, str):
-                node.atoms += _atoms(text)
+                node.atoms += _count_atoms(text)
                 if _BACKTRACKING.search(text):
                     node.visits += _BACKTRACKING_VISITS
         self._atoms += node.atoms
@@ -187,76 +187,7 @@ class _Builder:
         node.visits += (count_values(schema.get("const")) - 1) * _COMPARISON_VISITS
 
 
-class _Document:
-    """Finds what references mean."""
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        self._resources: dict[str, dict[str, Any]] = {"": schema}
-        self._bases: dict[int, str] = {}
-        self._anchors: dict[tuple[str, str], dict[str, Any]] = {}
-        self._dynamic: dict[str, list[dict[str, Any]]] = {}
-        waiting: list[tuple[Any, str]] = [(schema, "")]
-        while waiting:
-            value, base = waiting.pop()
-            if isinstance(value, list):
-                waiting += [(each, base) for each in value]
-            elif isinstance(value, dict):
-                base = self._identify(value, base)
-                waiting += [(each, base) for each in value.values()]
-
-    def _identify(self, schema: dict[str, Any], base: str) -> str:
-        for key in ("$id", "id"):
-            id_ = schema.get(key)
-            if isinstance(id_, str):
-                resource, _, anchor = id_.partition("#")
-                if resource:
-                    base = _joined(base, resource)
-                    self._resources[base] = schema
-                if anchor:
-                    self._anchors[base, anchor] = schema
-        self._bases[id(schema)] = base
-        for key in ("$anchor", "$dynamicAnchor"):
-            name = schema.get(key)
-            if isinstance(name, str):
-                self._anchors[base, name] = schema
-                if key == "$dynamicAnchor":
-                    self._dynamic.setdefault(name, []).append(schema)
-        return base
-
-    def find(self, schema: dict[str, Any], key: str, reference: str) -> list[dict[str, Any]]:
-        """Return what a reference may mean; nothing where it leads outside or nowhere."""
-        resource, _, fragment = reference.partition("#")
-        base = self._bases.get(id(schema), "")
-        base = _joined(base, resource) if resource else base
-        if key == "$recursiveRef":
-            return [*self._resources.values()]
-        found = self._point(base, unquote(fragment))
-        several = self._dynamic.get(fragment, []) if key == "$dynamicRef" else []
-        return [*several, *([found] if isinstance(found, dict) and found not in several else [])]
-
-    def _point(self, base: str, fragment: str) -> Any:
-        value: Any = self._resources.get(base)
-        if not fragment.startswith("/"):
-            return self._anchors.get((base, fragment)) if fragment else value
-        for part in fragment[1:].split("/"):
-            part = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(value, dict):
-                value = value.get(part)
-            elif isinstance(value, list) and part.isdecimal() and int(part[:6]) < len(value):
-                value = value[int(part[:6])]
-            else:
-                return None
-        return value
-
-
-def _joined(base: str, reference: str) -> str:
-    try:
-        return urljoin(base, reference)
-    except ValueError:  # what is no URI is the validator's to refuse
-        return reference
-
-
-def count_values(value: Any) -> int:
+def count_values(value: object) -> int:
     """Count a value and all that it holds."""
     count, waiting = 0, [value]
     while waiting:
@@ -269,7 +200,7 @@ def count_values(value: Any) -> int:
     return count
 
 
-def _atoms(pattern: str) -> int:
+def _count_atoms(pattern: str) -> int:
     """Count the parts of a pattern, as often as they are repeated by a number."""
     groups: list[list[int]] = [[]]
     for part in _PART.findall(pattern):

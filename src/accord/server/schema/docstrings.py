@@ -1,15 +1,12 @@
-"""Docstrings in Google, NumPy and Sphinx style: the prose, and what is said about each parameter.
+"""Docstrings in Google, NumPy and Sphinx style: their prose, and the text about each parameter.
 
-The styles are not told apart beforehand; a docstring may mix them. Nothing here fails: text that
-fits no style is prose.
+A docstring may mix the styles. Parsing never fails: text that fits no style is prose.
 """
 
 import inspect
 import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
-
-__all__ = ["Docstring", "parse"]
 
 _PARAMETERS: Final = frozenset(
     {
@@ -24,7 +21,7 @@ _PARAMETERS: Final = frozenset(
     }
 )
 _RETURNS: Final = frozenset({"return", "returns"})
-# Nothing in these helps whoever calls a tool.
+# These do not help the caller of a tool.
 _DROPPED: Final = frozenset({"raises", "warns", "yield", "yields", "see also", "references"})
 _KEPT: Final = frozenset(
     {"example", "examples", "note", "notes", "warning", "warnings", "tip", "todo"}
@@ -38,7 +35,7 @@ _SPHINX: Final = re.compile(r":(\w+)(?:[ \t]+([^:\n]*?))?:(?:[ \t]+|$)(.*)")
 _SPHINX_PARAMETERS: Final = frozenset(
     {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
 )
-_SPHINX_OTHERS: Final = frozenset(
+_SPHINX_IGNORED: Final = frozenset(
     {"type", "rtype", "raises", "raise", "except", "exception", "var", "ivar", "cvar", "vartype"}
     | {"yields", "yield", "ytype", "meta"}
 )
@@ -47,7 +44,7 @@ _ReadEntries: TypeAlias = Callable[[list[str]], dict[str, str]]
 
 
 class Docstring(NamedTuple):
-    """What a docstring says: prose without the sections, parameters by name, the return value."""
+    """A parsed docstring: prose without the sections, parameters by name, the return value."""
 
     summary: str
     parameters: dict[str, str]
@@ -55,16 +52,16 @@ class Docstring(NamedTuple):
 
 
 def parse(text: str | None) -> Docstring:
-    """Read a docstring of any of the three styles."""
+    """Parse a docstring of any of the three styles."""
     lines = inspect.cleandoc(text or "").split("\n")
-    reader = _Reader()
+    parser = _DocstringParser()
     position = 0
     while position < len(lines):
-        position = reader.take(lines, position)
-    return reader.docstring()
+        position = parser.take(lines, position)
+    return parser.docstring()
 
 
-class _Reader:
+class _DocstringParser:
     def __init__(self) -> None:
         self.prose: list[str] = []
         self.parameters: dict[str, str] = {}
@@ -75,25 +72,25 @@ class _Reader:
         return Docstring(prose, self.parameters, self.returns)
 
     def take(self, lines: list[str], position: int) -> int:
-        """Take one line or one section; returns the position after it."""
+        """Parse one line or one section; return the position after it."""
         line = lines[position]
         if (field := _sphinx_field(line)) is not None:
-            block, after = _indented(lines, position + 1, _indent(line) + 1)
+            block, after = _indented_block(lines, position + 1, _indent(line) + 1)
             self._add_field(*field, block)
             return after
-        if (section := _underlined(lines, position)) is not None:
-            block, after = _until_underlined(lines, position + 2)
+        if (section := _numpy_heading(lines, position)) is not None:
+            block, after = _until_heading(lines, position + 2)
             self._add_section(section, block, lines[position : position + 2], _numpy_entries)
             return after
-        if (section := _with_colon(lines, position)) is not None:
-            block, after = _indented(lines, position + 1, _indent(line) + 1)
+        if (section := _google_heading(lines, position)) is not None:
+            block, after = _indented_block(lines, position + 1, _indent(line) + 1)
             self._add_section(section, block, [line], _google_entries)
             return after
         self.prose.append(line)
         return position + 1
 
     def _add_field(self, role: str, subject: str, text: str, block: list[str]) -> None:
-        text = _joined([text, *block])
+        text = _join_lines([text, *block])
         if role in _SPHINX_PARAMETERS and subject:
             # The type may stand before the name: `:param int count:`.
             self.parameters[subject.rsplit(maxsplit=1)[-1].lstrip("*\\")] = text
@@ -116,11 +113,11 @@ def _sphinx_field(line: str) -> tuple[str, str, str] | None:
     if match is None:
         return None
     role, subject, text = match[1].lower(), (match[2] or "").strip(), match[3]
-    known = role in _SPHINX_PARAMETERS or role in _RETURNS or role in _SPHINX_OTHERS
+    known = role in _SPHINX_PARAMETERS or role in _RETURNS or role in _SPHINX_IGNORED
     return (role, subject, text) if known else None
 
 
-def _underlined(lines: list[str], position: int) -> str | None:
+def _numpy_heading(lines: list[str], position: int) -> str | None:
     name = lines[position].strip().lower()
     if name not in _SECTIONS or position + 1 >= len(lines):
         return None
@@ -128,8 +125,8 @@ def _underlined(lines: list[str], position: int) -> str | None:
     return name if len(rule) >= 3 and not rule.strip("-=") else None
 
 
-def _with_colon(lines: list[str], position: int) -> str | None:
-    """Recognise `Args:` where something indented follows; else it is a word of the prose."""
+def _google_heading(lines: list[str], position: int) -> str | None:
+    """Return the name in `Args:` if an indented line follows; else the line is prose."""
     stripped = lines[position].strip()
     name = stripped[:-1].lower()
     if not stripped.endswith(":") or name not in _SECTIONS:
@@ -138,8 +135,8 @@ def _with_colon(lines: list[str], position: int) -> str | None:
     return name if _indent(follower) > _indent(lines[position]) else None
 
 
-def _indented(lines: list[str], position: int, indent: int) -> tuple[list[str], int]:
-    """Collect the lines indented at least so far, and the blank ones between them."""
+def _indented_block(lines: list[str], position: int, indent: int) -> tuple[list[str], int]:
+    """Collect the lines with at least this indent, and the blank ones between them."""
     end = position
     for index in range(position, len(lines)):
         if lines[index].strip():
@@ -149,9 +146,9 @@ def _indented(lines: list[str], position: int, indent: int) -> tuple[list[str], 
     return lines[position:end], end
 
 
-def _until_underlined(lines: list[str], position: int) -> tuple[list[str], int]:
+def _until_heading(lines: list[str], position: int) -> tuple[list[str], int]:
     end = position
-    while end < len(lines) and _underlined(lines, end) is None:
+    while end < len(lines) and _numpy_heading(lines, end) is None:
         end += 1
     return lines[position:end], end
 
@@ -180,21 +177,21 @@ def _entries(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
             current += match.groups()[1:]
         else:
             current.append(line)
-    return {name: text for name, lines in found.items() if (text := _joined(lines))}
+    return {name: text for name, lines in found.items() if (text := _join_lines(lines))}
 
 
 def _return_text(block: list[str], *, numpy: bool) -> str | None:
     indent = min((_indent(line) for line in block if line.strip()), default=0)
     if numpy and any(_indent(line) > indent for line in block if line.strip()):
-        # The first line names the type; what is indented describes it.
+        # The first line names the type; the indented lines describe it.
         block = [line for line in block if _indent(line) > indent or not line.strip()]
-    text = _joined(block)
+    text = _join_lines(block)
     match = None if numpy else _GOOGLE_RETURN.fullmatch(text)
     return (match[1] if match else text) or None
 
 
-def _joined(lines: list[str]) -> str:
-    """Make one paragraph of each run of lines; descriptions are shown where lines are short."""
+def _join_lines(lines: list[str]) -> str:
+    """Join the lines of each paragraph: clients wrap descriptions themselves."""
     paragraphs = re.split(r"\n\s*\n", "\n".join(line.strip() for line in lines).strip())
     return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

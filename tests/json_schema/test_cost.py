@@ -1,8 +1,8 @@
-"""What validation costs is told before: what would not end is refused, honest schemas pass."""
+"""The cost of validation is estimated before: endless schemas are refused, usual ones pass."""
 
 import pytest
 
-from accord.protocol.schema_cost import Cost, SchemaRefused
+from accord.json_schema.cost import Cost, SchemaRefused
 
 TOO_LONG = "the schema and the size of the value make it take too long"
 
@@ -97,7 +97,7 @@ def test_too_many_subschemas_are_refused():
         {"allOf": [{"pattern": "[ab]{1000}" + "x" * n} for n in range(1_000)]},
         {"patternProperties": {"(a{1000}){1001}": {}}},
     ],
-    ids=["nested", "a number that is none", "many", "for names"],
+    ids=["nested", "not a number", "many", "for names"],
 )
 def test_patterns_that_take_long_to_compile_are_refused(schema):
     with pytest.raises(SchemaRefused, match="patterns of more than 1000000 atoms"):
@@ -189,7 +189,7 @@ def test_a_meta_schema_counts_for_the_whole_value():
     assert cost.excess({"schema": {"enum": [0] * 1_000_000}}) == TOO_LONG
 
 
-def test_positions_are_told_apart():
+def test_each_position_counts_its_own_subschemas():
     older = {"items": [{"type": "string"}, {"$ref": "#"}], "additionalItems": {"$ref": "#"}}
     newer = {"prefixItems": [{"type": "string"}, {"$ref": "#"}], "items": {"$ref": "#"}}
     for schema in (older, newer):
@@ -273,7 +273,7 @@ def test_recursive_schemas_that_meet_each_value_a_few_times_are_bounded(schema):
     ],
     ids=["a tree", "any JSON", "a union", "an extensible tree"],
 )
-def test_honest_recursive_schemas_pass(schema, around):
+def test_usual_recursive_schemas_pass(schema, around):
     assert Cost(schema).excess(nested(12, around)) is None
 
 

@@ -1,19 +1,19 @@
 """A flat type as the form that a user fills in."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.choices import Choices
-from accord.server.mismatch import explain, path_text
-from accord.server.schemas import convert, schema_of
+from accord.json_schema.mismatch import explain, path_text
+from accord.server.schema.choices import Choices
+from accord.server.schema.conversion import convert, schema_of
 from accord.types._base import JsonObject
 
-# What the field is called where only one value is asked for.
-_ONE: Final = "value"
+# The name of the field in a form for a single value.
+_SINGLE: Final = "value"
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
-_KEPT: Final = (
+_KEYWORDS: Final = (
     "type",
     "title",
     "description",
@@ -26,7 +26,7 @@ _KEPT: Final = (
     "maximum",
     "oneOf",
 )
-_KEPT_OF_SEVERAL: Final = (
+_MULTI_SELECT_KEYWORDS: Final = (
     "type",
     "title",
     "description",
@@ -37,7 +37,7 @@ _KEPT_OF_SEVERAL: Final = (
 )
 
 
-def form_of(type_: Any) -> tuple[JsonObject, Callable[[JsonObject], Any]]:
+def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     """Return the schema of a form and the function that reads its answer.
 
     Args:
@@ -47,29 +47,29 @@ def form_of(type_: Any) -> tuple[JsonObject, Callable[[JsonObject], Any]]:
         RegistrationError: the type is not flat; the message names the field.
     """
     if isinstance(type_, dict):
-        return _written_form(type_)
+        return _authored_form(type_)
     if isinstance(type_, Choices):
         type_ = Annotated[list[str] if type_.several else str, type_]
     schema = schema_of(type_)
-    called = _called(type_)
+    called = _type_name(type_)
     properties = schema.get("properties")
     if schema.get("type") != "object":
-        return _form_of_one(type_, schema)
+        return _single_value_form(type_, schema)
     if not isinstance(properties, dict):
-        raise RegistrationError(f"{called} is no form: expected a type with named fields")
+        raise RegistrationError(f"{called} cannot be a form: expected a type with named fields")
     fields = {name: _field(f"{called}.{name}", field) for name, field in properties.items()}
     form: JsonObject = {"type": "object", "properties": fields}
     if schema.get("required"):
         form["required"] = schema["required"]
 
-    def read(content: JsonObject) -> Any:
+    def read(content: JsonObject) -> object:
         try:
             answer = convert(content, type_, strict=False)
         except ValueError as error:
             raise ToolError(f"the answer does not fit {called}: {error}") from None
         _refuse_other_choices(form, content)
         if hasattr(answer, "__dict__"):
-            # msgspec leaves defaults to a dataclass, so that it would be written without them.
+            # msgspec does not set defaults of a dataclass, which would be encoded without them.
             for name in getattr(answer, "__dataclass_fields__", ()):
                 vars(answer).setdefault(name, getattr(answer, name))
         return answer
@@ -77,17 +77,17 @@ def form_of(type_: Any) -> tuple[JsonObject, Callable[[JsonObject], Any]]:
     return form, read
 
 
-def _called(type_: Any) -> str:
+def _type_name(type_: object) -> str:
     return getattr(type_, "__name__", str(type_))
 
 
-def _written_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], JsonObject]]:
-    """Take a form as its author wrote it; the answer stays a dictionary."""
+def _authored_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], JsonObject]]:
+    """Use a schema that the author wrote; the answer stays a dictionary."""
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         raise RegistrationError('a form written by hand has "type": "object" and "properties"')
 
     def read(content: JsonObject) -> JsonObject:
-        if (wrong := explain(schema, content, {})) is not None:
+        if (wrong := explain(schema, content)) is not None:
             place = path_text(wrong.path)
             raise ToolError(f"the answer does not fit the form: {place}: {wrong.reason}")
         return content
@@ -96,23 +96,25 @@ def _written_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject]
 
 
 def _refuse_other_choices(form: JsonObject, content: JsonObject) -> None:
-    """Refuse values that are not among the choices: msgspec does not know those of `Choices`."""
+    """Refuse values that are not among the choices, which msgspec does not check."""
     for name, field in form["properties"].items():
         is_choice = "oneOf" in field or "enum" in field or "items" in field
-        if is_choice and name in content and (wrong := explain(field, content[name], {})):
+        if is_choice and name in content and (wrong := explain(field, content[name])):
             place = path_text((name, *wrong.path))
             raise ToolError(f"the answer does not fit the form: {place}: {wrong.reason}")
 
 
-def _form_of_one(type_: Any, schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], Any]]:
+def _single_value_form(
+    type_: object, schema: JsonObject
+) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     """Make a form with one field, for a single value."""
-    called = _called(type_)
+    called = _type_name(type_)
     field = _field(called, schema)
-    form: JsonObject = {"type": "object", "properties": {_ONE: field}, "required": [_ONE]}
+    form: JsonObject = {"type": "object", "properties": {_SINGLE: field}, "required": [_SINGLE]}
 
-    def read(content: JsonObject) -> Any:
+    def read(content: JsonObject) -> object:
         try:
-            answer = convert(content.get(_ONE), type_, strict=False)
+            answer = convert(content.get(_SINGLE), type_, strict=False)
         except ValueError as error:
             raise ToolError(f"the answer does not fit {called}: {error}") from None
         _refuse_other_choices(form, content)
@@ -121,13 +123,13 @@ def _form_of_one(type_: Any, schema: JsonObject) -> tuple[JsonObject, Callable[[
     return form, read
 
 
-def _field(what: str, schema: Any) -> JsonObject:
-    """Keep what forms may say; optional fields are those that need not be filled in."""
+def _field(what: str, schema: object) -> JsonObject:
+    """Keep the keywords that forms allow; a field that may be null is optional instead."""
     field = _without_null(schema) if isinstance(schema, dict) else {}
     if field.get("type") == "array":
-        return _field_of_several(what, field)
+        return _multi_select_field(what, field)
     if "oneOf" in field:
-        # The titles name the values too, and a field says them once.
+        # The titles list the values as well.
         field.pop("enum", None)
     if "enum" in field and all(isinstance(value, str) for value in field["enum"]):
         field.setdefault("type", "string")
@@ -136,22 +138,22 @@ def _field(what: str, schema: Any) -> JsonObject:
             f"{what} cannot be asked for: expected a string, number, boolean, choice of strings or "
             "list of such a choice"
         )
-    kept = {key: field[key] for key in _KEPT if field.get(key) is not None}
+    kept = {key: field[key] for key in _KEYWORDS if field.get(key) is not None}
     if kept.get("format") not in (None, *_FORMATS):
         del kept["format"]
     if kept["type"] != "string" and "enum" in kept:
-        # Forms know choices of strings alone; of numbers they know the range.
+        # Forms have choices of strings alone; numbers have a range.
         values = kept.pop("enum")
         if kept["type"] != "boolean":
             kept |= {"minimum": min(values), "maximum": max(values)}
     return kept
 
 
-def _field_of_several(what: str, field: JsonObject) -> JsonObject:
-    """Describe a choice of several: the items are named with titles, or as plain values."""
+def _multi_select_field(what: str, field: JsonObject) -> JsonObject:
+    """Describe a choice of several values, with titles or without."""
     items = field.get("items")
     items = dict(items) if isinstance(items, dict) else {}
-    kept = {key: field[key] for key in _KEPT_OF_SEVERAL if field.get(key) is not None}
+    kept = {key: field[key] for key in _MULTI_SELECT_KEYWORDS if field.get(key) is not None}
     if "anyOf" in items:
         kept["items"] = {"anyOf": items["anyOf"]}
     elif items.get("enum") and all(isinstance(value, str) for value in items["enum"]):

@@ -1,41 +1,40 @@
-"""The parameters of a function, read for a client that will fill them in."""
+"""The parameters of a function, as a client has to fill them in."""
 
 import inspect as _inspect
 import sys
+from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
+from typing import Annotated, Final, NamedTuple, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from accord.errors import RegistrationError
-from accord.server.annotations import Resolver, callable_name, core_of
-from accord.server.natives import constrained, native
-from accord.server.schemas import convert, json_default
-
-__all__ = ["Parameters", "Slot", "doc_of", "is_async"]
+from accord.server.schema.annotations import AnnotationResolver, callable_name, unwrap
+from accord.server.schema.conversion import convert, json_default
+from accord.server.schema.msgspec_types import annotate, to_msgspec_type, union_of
 
 EMPTY: Final = _inspect.Parameter.empty
 _CONTEXT_NAMES: Final = ("ctx", "context")
 
 
-class Slot(NamedTuple):
-    """A parameter on its way into the struct; `key` is its name on the wire."""
+class ParsedParameter(NamedTuple):
+    """A parameter as the function declares it; `key` is its name in JSON."""
 
     name: str
     key: str
-    type: Any
-    default: Any
-    factory: Any
+    type: object
+    default: object
+    factory: Callable[..., object] | UnsetType
     by_name: bool
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return self.default is EMPTY and self.factory is UNSET
 
 
-class Parameters:
-    """The parameters of a function, sorted into slots and the context.
+class ParsedParameters:
+    """The parameters of a function: those that a client fills in, and the context.
 
     Args:
         function: anything callable.
@@ -43,12 +42,18 @@ class Parameters:
         has_schema: whether a schema describes the arguments, so that `**rest` may take some.
 
     Attributes:
+        client_parameters: those that a client fills in.
+        order: every parameter by name, and whether it is passed by keyword.
         takes_rest: whether the function takes arguments that it does not name.
         warnings: mistakes that do not prevent a call, but that its author would want to know of.
     """
 
     def __init__(
-        self, function: Any, context_type: type | None, *, has_schema: bool = False
+        self,
+        function: Callable[..., object],
+        context_type: type | None,
+        *,
+        has_schema: bool = False,
     ) -> None:
         if isinstance(function, str):
             raise RegistrationError(
@@ -58,19 +63,19 @@ class Parameters:
         _refuse_generators(function, self.where)
         self.context: str | None = None
         self.order: list[tuple[str, bool]] = []
-        self.slots: list[Slot] = []
+        self.client_parameters: list[ParsedParameter] = []
         self.takes_rest = False
         self.warnings: list[str] = []
         self._has_schema = has_schema
         self._context_type = context_type
-        known = {} if context_type is None else {context_type.__name__: context_type}
-        resolver = Resolver(function, known)
+        extra = {} if context_type is None else {context_type.__name__: context_type}
+        resolver = AnnotationResolver(function, extra)
         hidden = _bound_by_partial(function)
         for parameter in self._parameters_of(function):
             if parameter.name not in hidden:
                 self._add(parameter, resolver)
 
-    def _parameters_of(self, function: Any) -> list[_inspect.Parameter]:
+    def _parameters_of(self, function: Callable[..., object]) -> list[_inspect.Parameter]:
         try:
             parameters = list(_inspect.signature(function).parameters.values())
         except (TypeError, ValueError) as error:
@@ -82,7 +87,7 @@ class Parameters:
             )
         return parameters
 
-    def _add(self, parameter: _inspect.Parameter, resolver: Resolver) -> None:
+    def _add(self, parameter: _inspect.Parameter, resolver: AnnotationResolver) -> None:
         what = f'parameter "{parameter.name}"'
         if parameter.kind is parameter.VAR_KEYWORD and self._has_schema:
             self.takes_rest = True
@@ -100,51 +105,57 @@ class Parameters:
             self.context = parameter.name
             return
         try:
-            slot = _slot(parameter, annotation, resolver.names)
+            parsed = _parse(parameter, annotation, resolver.names)
         except RegistrationError as error:
             raise RegistrationError(f"{self.where}: {what}: {error}") from error
-        self.slots.append(slot)
+        self.client_parameters.append(parsed)
         if parameter.annotation is EMPTY and parameter.name in _CONTEXT_NAMES:
             self.warnings.append(
                 f"{what} has no annotation, so clients are asked for it; write "
                 f"{parameter.name}: Context if the server is to fill it in"
             )
-        elif not _default_fits(slot):
-            self.warnings.append(f"{what} has the default {slot.default!r}, which its type refuses")
+        elif not _default_fits(parsed):
+            self.warnings.append(
+                f"{what} has the default {parsed.default!r}, which its type refuses"
+            )
 
 
-def _slot(parameter: _inspect.Parameter, annotation: Any, names: dict[str, Any]) -> Slot:
-    default, factory, key = parameter.default, UNSET, parameter.name
+def _parse(
+    parameter: _inspect.Parameter, annotation: object, names: Mapping[str, object]
+) -> ParsedParameter:
+    default: object = parameter.default
+    factory: Callable[..., object] | UnsetType = UNSET
+    key = parameter.name
     if "pydantic" in sys.modules:
-        from accord.server import pydantic
+        from accord.server.schema import pydantic_types
 
-        if pydantic.is_field(default):
-            annotation = constrained(annotation, [default])
-            default, factory = pydantic.default_of(default)
+        if pydantic_types.is_field(default):
+            annotation = annotate(annotation, [default])
+            default, factory = pydantic_types.default_of(default)
             default = EMPTY if default is UNSET else default
-        key = pydantic.alias_of(annotation) or key
-    type_ = native(annotation, names=names)
+        key = pydantic_types.alias_of(annotation) or key
+    type_ = to_msgspec_type(annotation, names=names)
     if default is None and not _takes_none(type_):
-        type_ = native(annotation | None, names=names)
+        type_ = to_msgspec_type(union_of([annotation, None]), names=names)
     by_name = parameter.kind is parameter.KEYWORD_ONLY
-    return Slot(parameter.name, key, type_, default, factory, by_name)
+    return ParsedParameter(parameter.name, key, type_, default, factory, by_name)
 
 
-def _default_fits(slot: Slot) -> bool:
+def _default_fits(parsed: ParsedParameter) -> bool:
     """Tell whether a caller could send the default as well; one without a JSON form always fits."""
-    if slot.default is EMPTY or slot.default is None or type(slot.default) is slot.type:
+    if parsed.default is EMPTY or parsed.default is None or type(parsed.default) is parsed.type:
         return True
-    shown = json_default(slot.default)
+    shown = json_default(parsed.default)
     if shown is UNSET:
         return True
     try:
-        convert(shown, slot.type)
+        convert(shown, parsed.type)
     except (msgspec.ValidationError, ValueError):
         return False
     return True
 
 
-def _takes_none(type_: Any) -> bool:
+def _takes_none(type_: object) -> bool:
     try:
         convert(None, type_)
     except msgspec.ValidationError:
@@ -152,7 +163,7 @@ def _takes_none(type_: Any) -> bool:
     return True
 
 
-def _is_context(annotation: Any, context_type: type) -> bool:
+def _is_context(annotation: object, context_type: type) -> bool:
     origin = get_origin(annotation)
     if origin is Annotated:
         return _is_context(get_args(annotation)[0], context_type)
@@ -167,8 +178,8 @@ def _is_context(annotation: Any, context_type: type) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, context_type)
 
 
-def _bound_by_partial(function: Any) -> set[str]:
-    """Return the names that partial objects fill in; their values are nobody else's business."""
+def _bound_by_partial(function: object) -> set[str]:
+    """Return the names that partial objects fill in, which clients must not."""
     names: set[str] = set()
     while hasattr(function, "func") and hasattr(function, "keywords"):
         names |= function.keywords.keys()
@@ -176,20 +187,20 @@ def _bound_by_partial(function: Any) -> set[str]:
     return names
 
 
-def is_async(function: Any) -> bool:
-    """Tell whether a call gives an awaitable; a plain decorator around a coroutine hands it on."""
-    return _inspect.iscoroutinefunction(function) or _inspect.iscoroutinefunction(core_of(function))
+def is_async(function: object) -> bool:
+    """Tell whether a call returns an awaitable; a plain decorator passes a coroutine on."""
+    return _inspect.iscoroutinefunction(function) or _inspect.iscoroutinefunction(unwrap(function))
 
 
-def _refuse_generators(function: Any, where: str) -> None:
-    core = core_of(function)
+def _refuse_generators(function: object, where: str) -> None:
+    core = unwrap(function)
     if _inspect.isgeneratorfunction(core) or _inspect.isasyncgenfunction(core):
         raise RegistrationError(f"{where} is a generator; return a list instead")
 
 
-def doc_of(function: Any) -> str | None:
-    """Return what was written on the function; an instance has the docstring of its class."""
-    doc: str | None = core_of(function).__doc__
+def doc_of(function: object) -> str | None:
+    """Return the docstring of a function; a callable object has that of its class."""
+    doc: str | None = unwrap(function).__doc__
     if not doc and not _inspect.isroutine(function):
         doc = type(function).__doc__ if not hasattr(function, "func") else None
     return doc

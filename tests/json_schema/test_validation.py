@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from accord.errors import MissingExtra
-from accord.protocol import json_schema
-from accord.protocol.json_schema import compile_schema
+from accord.json_schema import validation
+from accord.json_schema.validation import compile_schema
 
 POINT = {
     "type": "object",
@@ -29,7 +29,7 @@ POINT = {
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_its_place(instance, wrong):
+def test_an_error_names_its_place(instance, wrong):
     assert compile_schema(POINT)(instance) == wrong
 
 
@@ -38,7 +38,7 @@ def test_a_schema_without_a_dialect_is_read_as_2020_12():
     assert validate([5]) is not None
 
 
-def test_an_older_dialect_is_read_as_what_it_says():
+def test_the_dialect_named_by_the_schema_is_used():
     validate = compile_schema(
         {"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{"type": "string"}]}
     )
@@ -93,7 +93,7 @@ def test_an_instance_that_nests_too_deep_is_not_valid():
 
 def test_without_a_validator_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    json_schema._KEPT.clear()
+    validation._compile.cache_clear()
     with pytest.raises(MissingExtra, match="the extra 'schema'"):
         compile_schema({"type": "string"})
 

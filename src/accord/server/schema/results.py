@@ -1,44 +1,45 @@
-"""How what a function returns becomes the result of a tool.
+"""Results of tools, made from the values that functions return.
 
-Content (strings, bytes, images, sounds, content blocks and lists of them) stays content. Any other
-type has an output schema: its value travels as structured content and, for whoever reads only
-content, as the same JSON in text. Nothing that breaks its schema is made into a result.
+Content (strings, bytes, images, sounds, content blocks and lists of them) stays content. All other
+types have an output schema: their values are sent as structured content and, for clients that read
+only content, as the same JSON in text. A value that breaks its schema is refused.
 """
 
-import base64
 import inspect as _inspect
 import types as _types
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from math import isfinite
-from os import PathLike, fspath
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET
 
 from accord.errors import AccordError, RegistrationError
-from accord.server.annotations import Resolver, callable_name
-from accord.server.media import guess
-from accord.server.mismatch import explain, path_text
-from accord.server.natives import native
-from accord.server.schemas import Collector, Mismatch, dec_hook, encode, inline, to_plain
+from accord.json_schema.inlining import inline
+from accord.json_schema.mismatch import Mismatch, explain, path_text
+from accord.server.media import Audio, Image, encode_base64
+from accord.server.schema.annotations import (
+    ANYTHING,
+    AnnotationResolver,
+    callable_name,
+    class_of,
+    is_named_tuple,
+)
+from accord.server.schema.conversion import Collector, dec_hook, encode, to_plain
+from accord.server.schema.msgspec_types import to_msgspec_type
 from accord.types import (
-    AudioContent,
     CallToolResult,
     ContentBlock,
     EmbeddedResource,
-    ImageContent,
     JsonObject,
     ResourceContents,
     TextContent,
 )
 
-__all__ = ["Audio", "Image", "ResultError", "ReturnType", "inspect"]
-
-_plain_of: Final = msgspec.json.Decoder().decode
+_decode_json: Final = msgspec.json.Decoder().decode
 _LONGEST_ERROR: Final = 300
-# Bytes have no address of their own, and an embedded resource must have one.
+# An embedded resource must have a URI, and bytes have none.
 _BYTES_URI: Final = "urn:accord:bytes"
 
 
@@ -46,88 +47,18 @@ class ResultError(AccordError):
     """A function returned something that its own return type does not allow."""
 
 
-class _Media:
-    """Bytes with a MIME type, told by the file name, by the first bytes, or by the author."""
-
-    _fallback: str
-    _signatures: tuple[tuple[int, bytes, str], ...]
-
-    def __init__(
-        self,
-        data: bytes | None = None,
-        *,
-        path: str | PathLike[str] | None = None,
-        mime_type: str | None = None,
-    ) -> None:
-        if (data is None) == (path is None):
-            raise TypeError(f"{type(self).__name__} takes either data or path")
-        if path is not None:
-            mime_type = mime_type or guess(fspath(path))
-            with open(path, "rb") as file:
-                data = file.read()
-        self.data = bytes(data or b"")
-        self.mime_type = mime_type or self._sniffed()
-
-    def _sniffed(self) -> str:
-        for offset, mark, mime_type in self._signatures:
-            if self.data.startswith(mark, offset):
-                return mime_type
-        return self._fallback
-
-
-class Image(_Media):
-    """A picture to return from a tool or put into a prompt: bytes, or a file read at once.
-
-    Without `mime_type` the file name or the first bytes tell it.
-    """
-
-    _fallback = "image/png"
-    _signatures = (
-        (0, b"\x89PNG", "image/png"),
-        (0, b"\xff\xd8\xff", "image/jpeg"),
-        (0, b"GIF8", "image/gif"),
-        (8, b"WEBP", "image/webp"),
-        (0, b"<svg", "image/svg+xml"),
-        (0, b"BM", "image/bmp"),
-    )
-
-    def content(self) -> ImageContent:
-        """Return it as a content block."""
-        return ImageContent(_base64(self.data), self.mime_type)
-
-
-class Audio(_Media):
-    """A sound to return from a tool or put into a prompt: bytes, or a file read at once.
-
-    Without `mime_type` the file name or the first bytes tell it.
-    """
-
-    _fallback = "audio/wav"
-    _signatures = (
-        (8, b"WAVE", "audio/wav"),
-        (0, b"ID3", "audio/mpeg"),
-        (0, b"\xff\xfb", "audio/mpeg"),
-        (0, b"OggS", "audio/ogg"),
-        (0, b"fLaC", "audio/flac"),
-    )
-
-    def content(self) -> AudioContent:
-        """Return it as a content block."""
-        return AudioContent(_base64(self.data), self.mime_type)
-
-
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
 _CONTENT: Final = (*_BLOCKS, Image, Audio, ResourceContents)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
 _NO_VALUE: Final = (typing.NoReturn, typing.Never)
-# The functional form, for a name and fields that are known only now.
-_typed_dict: Final[Callable[[str, dict[str, Any]], Any]] = typing.TypedDict  # type: ignore[assignment]
-Convert: TypeAlias = Callable[[Any], CallToolResult]
+# The functional form, for fields that are known only at run time.
+_typed_dict: Final[Callable[[str, dict[str, object]], object]] = typing.TypedDict  # type: ignore[assignment]
+Convert: TypeAlias = Callable[[object], CallToolResult]
 
 
-def content_of(value: Any) -> list[ContentBlock]:
-    """Return a value as content blocks, as they come without a schema."""
+def content_of(value: object) -> list[ContentBlock]:
+    """Return a value as content blocks."""
     if isinstance(value, str):
         return [TextContent(value)]
     if value is None:
@@ -137,7 +68,7 @@ def content_of(value: Any) -> list[ContentBlock]:
     return [_block(value)]
 
 
-def _block(value: Any) -> ContentBlock:
+def _block(value: object) -> ContentBlock:
     if isinstance(value, _BLOCKS):
         return value  # type: ignore[return-value]  # one of the union, by the check
     if isinstance(value, str):
@@ -147,18 +78,14 @@ def _block(value: Any) -> ContentBlock:
     if isinstance(value, ResourceContents):
         return EmbeddedResource(value)
     if isinstance(value, _BYTES):
-        blob = _base64(bytes(value))
+        blob = encode_base64(bytes(value))
         return EmbeddedResource(
             ResourceContents(_BYTES_URI, mime_type="application/octet-stream", blob=blob)
         )
-    return TextContent(_written(value).decode())
+    return TextContent(_to_json(value).decode())
 
 
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _written(value: Any) -> bytes:
+def _to_json(value: object) -> bytes:
     try:
         return encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -170,39 +97,41 @@ def _written(value: Any) -> bytes:
 
 
 def _refuse_surrogates(result: CallToolResult) -> None:
-    """Refuse text with half a character in it, as names of files may have: JSON cannot carry it."""
+    """Refuse text with a lone surrogate, as names of files may have: JSON cannot carry it."""
     for block in result.content:
         if isinstance(block, TextContent) and not block.text.isascii():
-            _written(block.text)
+            _to_json(block.text)
 
 
 class ReturnType:
-    """What a function says that it returns, and how that becomes the result of a tool.
+    """The return type of a function, and the conversion of its values to results.
 
-    `convert(value)` makes the result: `str` is text as it is; `bytes` an embedded resource with a
-    blob; `Image`, `Audio` and content blocks are kept, alone or in lists with strings; None is no
-    content; a `CallToolResult` passes through; all else is compact JSON in text, and structured
-    content where there is an output schema. It raises `ResultError` for a value that breaks the
-    schema, naming the part.
+    `convert(value)` returns the result: `str` becomes text; `bytes` an embedded resource with a
+    blob; `Image`, `Audio` and content blocks are kept, alone or in lists with strings; None becomes
+    empty content; a `CallToolResult` passes through; other values become compact JSON in text, and
+    structured content if there is an output schema. It raises `ResultError` for a value that breaks
+    the schema; the message names the part.
     """
 
     output_schema: JsonObject | None
     convert: Convert
 
-    def __init__(self, annotation: Any = Any, *, names: dict[str, Any] | None = None) -> None:
-        annotation = _awaited(annotation)
+    def __init__(
+        self, annotation: object = ANYTHING, *, names: Mapping[str, object] | None = None
+    ) -> None:
+        annotation = _awaited_type(annotation)
         self.output_schema = None
         self.convert = self._convert_untyped
         if not _is_untyped(annotation):
             self._prepare(annotation, names or {})
 
-    def _prepare(self, annotation: Any, names: dict[str, Any]) -> None:
-        self._is_named_tuple = _is_named_tuple(annotation)
+    def _prepare(self, annotation: object, names: Mapping[str, object]) -> None:
+        self._is_named_tuple = is_named_tuple(annotation)
         if self._is_named_tuple:
             hints = typing.get_type_hints(annotation, localns=names, include_extras=True)
-            annotation = _typed_dict(annotation.__name__, hints)
+            annotation = _typed_dict(class_of(annotation).__name__, hints)
         collector = Collector(output=True)
-        type_ = native(annotation, output=True, names=names)
+        type_ = to_msgspec_type(annotation, output=True, names=names)
         (schema,) = collector.schemas([type_])
         self._value_schema = inline(schema, collector.components)
         self._is_wrapped = self._value_schema.get("type") != "object"
@@ -210,60 +139,62 @@ class ReturnType:
         if self._is_wrapped:
             wrapper = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
             self.output_schema = inline(wrapper, collector.components)
-        self._check: Callable[[bytes], Any] = msgspec.json.Decoder(type_, dec_hook=dec_hook).decode
+        self._check: Callable[[bytes], object] = msgspec.json.Decoder(
+            type_, dec_hook=dec_hook
+        ).decode
         if collector.has_foreign:
-            # What other libraries write is not always what they read.
+            # Other libraries may encode a value in a form that they do not decode.
             self._check = self._check_by_schema
         quicken = _EXACT.get(annotation) if isinstance(annotation, type) else None
         self.convert = quicken(self._convert_typed) if quicken else self._convert_typed
 
     # -- without a schema
 
-    def _convert_untyped(self, value: Any) -> CallToolResult:
+    def _convert_untyped(self, value: object) -> CallToolResult:
         result = value if isinstance(value, CallToolResult) else CallToolResult(content_of(value))
         _refuse_surrogates(result)
         return result
 
     # -- with a schema
 
-    def _convert_typed(self, value: Any) -> CallToolResult:
+    def _convert_typed(self, value: object) -> CallToolResult:
         if isinstance(value, CallToolResult):
-            return self._passed_through(value)
+            return self._pass_through(value)
         if self._is_named_tuple and hasattr(value, "_asdict"):
             value = value._asdict()
-        data = _written(value)
+        data = _to_json(value)
         try:
             self._check(data)
         except (msgspec.ValidationError, Mismatch) as error:
-            raise self._broken(_plain_of(data), error) from None
-        plain = _plain_of(data)
+            raise self._schema_error(_decode_json(data), error) from None
+        plain = _decode_json(data)
         text = value if type(value) is str else data.decode()
         return CallToolResult(
             [TextContent(text)],
             structured_content={"result": plain} if self._is_wrapped else plain,
         )
 
-    def _passed_through(self, result: CallToolResult) -> CallToolResult:
+    def _pass_through(self, result: CallToolResult) -> CallToolResult:
         if result.is_error:
             return result
         if result.structured_content is UNSET:
             raise ResultError("the result lacks the structured content that the tool promises")
         plain = to_plain(result.structured_content)
         schema = self.output_schema or {}
-        found = explain(schema, plain, schema.get("$defs", {}))
+        found = explain(schema, plain)
         if found is not None:
             raise _result_error(found)
         _refuse_surrogates(result)
         return result
 
     def _check_by_schema(self, data: bytes) -> None:
-        found = explain(self._value_schema, _plain_of(data), self._value_schema.get("$defs", {}))
+        found = explain(self._value_schema, _decode_json(data))
         if found is not None:
             raise found
 
-    def _broken(self, plain: Any, error: Exception) -> ResultError:
+    def _schema_error(self, plain: object, error: Exception) -> ResultError:
         schema = self._value_schema
-        found = explain(schema, plain, schema.get("$defs", {}))
+        found = explain(schema, plain)
         text = str(error).partition(" - at ")[0].replace("`", "")
         return _result_error(found or Mismatch(text[:1].lower() + text[1:]))
 
@@ -274,13 +205,13 @@ def _result_error(found: Mismatch) -> ResultError:
     return ResultError(f"{where}{separator}{found.reason}"[:_LONGEST_ERROR])
 
 
-def inspect(function: Callable[..., Any]) -> ReturnType:
+def inspect(function: Callable[..., object]) -> ReturnType:
     """Read the return annotation of anything callable.
 
     Raises:
-        RegistrationError: nothing that JSON can carry is returned.
+        RegistrationError: the return type has no JSON form.
     """
-    resolver = Resolver(function, {})
+    resolver = AnnotationResolver(function, {})
     resolved = resolver.resolve(_return_annotation(function), "the return value")
     try:
         return ReturnType(resolved, names=resolver.names)
@@ -289,9 +220,9 @@ def inspect(function: Callable[..., Any]) -> ReturnType:
         raise RegistrationError(f"{where}: the return value: {error}") from error
 
 
-def _return_annotation(function: Any) -> Any:
+def _return_annotation(function: Callable[..., object]) -> object:
     if isinstance(function, _types.FunctionType) and not vars(function):
-        # Nothing was put around it, so there is nothing to look through.
+        # A plain function needs no search through wrappers.
         return function.__annotations__.get("return", _inspect.Signature.empty)
     try:
         return _inspect.signature(function).return_annotation
@@ -299,11 +230,11 @@ def _return_annotation(function: Any) -> Any:
         return _inspect.Signature.empty
 
 
-# Quick ways for values that need no more than a look at their type.
+# Fast paths for values that need no check beyond their type.
 
 
 def _for_int(general: Convert) -> Convert:
-    def convert(value: Any) -> CallToolResult:
+    def convert(value: object) -> CallToolResult:
         if type(value) is not int:
             return general(value)
         return CallToolResult([TextContent(str(value))], structured_content={"result": value})
@@ -312,7 +243,7 @@ def _for_int(general: Convert) -> Convert:
 
 
 def _for_bool(general: Convert) -> Convert:
-    def convert(value: Any) -> CallToolResult:
+    def convert(value: object) -> CallToolResult:
         if type(value) is not bool:
             return general(value)
         text = "true" if value else "false"
@@ -322,7 +253,7 @@ def _for_bool(general: Convert) -> Convert:
 
 
 def _for_float(general: Convert) -> Convert:
-    def convert(value: Any) -> CallToolResult:
+    def convert(value: object) -> CallToolResult:
         if type(value) is not float:
             return general(value)
         if not isfinite(value):
@@ -332,7 +263,7 @@ def _for_float(general: Convert) -> Convert:
     return convert
 
 
-_EXACT: Final[dict[Any, Callable[[Convert], Convert]]] = {
+_EXACT: Final[dict[type, Callable[[Convert], Convert]]] = {
     int: _for_int,
     bool: _for_bool,
     float: _for_float,
@@ -342,8 +273,8 @@ _EXACT: Final[dict[Any, Callable[[Convert], Convert]]] = {
 # Annotations
 
 
-def _awaited(annotation: Any) -> Any:
-    """Return what comes out of an awaitable, for plain functions that return one."""
+def _awaited_type(annotation: object) -> object:
+    """Return the type of the value of an awaitable, for plain functions that return one."""
     while get_origin(annotation) in (Awaitable, Coroutine):
         annotation = get_args(annotation)[-1]
     while get_origin(annotation) is Annotated and _is_untyped(get_args(annotation)[0]):
@@ -351,8 +282,8 @@ def _awaited(annotation: Any) -> Any:
     return annotation
 
 
-def _is_untyped(annotation: Any) -> bool:
-    """Tell whether a type is content, or says nothing."""
+def _is_untyped(annotation: object) -> bool:
+    """Tell whether a type is content, or leaves the type open."""
     if annotation in (Any, object, None, _inspect.Signature.empty, list, tuple, *_NO_VALUE):
         return True
     origin = get_origin(annotation)
@@ -364,7 +295,7 @@ def _is_untyped(annotation: Any) -> bool:
     return annotation in _UNTYPED
 
 
-def _holds_content(annotations: Iterable[Any]) -> bool:
+def _holds_content(annotations: Iterable[object]) -> bool:
     for annotation in annotations:
         if get_origin(annotation) in (Union, _types.UnionType, list, tuple, Sequence):
             if _holds_content(get_args(annotation)):
@@ -372,11 +303,3 @@ def _holds_content(annotations: Iterable[Any]) -> bool:
         elif annotation in _CONTENT or annotation is CallToolResult:
             return True
     return False
-
-
-def _is_named_tuple(annotation: Any) -> bool:
-    return (
-        isinstance(annotation, type)
-        and issubclass(annotation, tuple)
-        and hasattr(annotation, "_fields")
-    )

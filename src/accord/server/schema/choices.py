@@ -1,17 +1,18 @@
 """Choices in schemas: with titles for people, and in the order that their author wrote.
 
-msgspec sorts the values of enums and literals, and knows no titles.
+msgspec sorts the values of enums and literals, and has no titles.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 from accord.errors import RegistrationError
-from accord.server.fields import fields_of, is_structured, key_of
+from accord.server.schema.annotations import fields_of, is_structured, key_of
 from accord.types import JsonObject
 
-__all__ = ["Choices", "put_in_order"]
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 
 class Choices:
@@ -32,7 +33,7 @@ class Choices:
         self, options: Mapping[str, str] | Iterable[str], *, several: bool = False
     ) -> None:
         titles = dict(options) if isinstance(options, Mapping) else {}
-        values = list(titles) if titles else _texts(options)
+        values = list(titles) if titles else _list_of_texts(options)
         if not values or not all(isinstance(each, str) for each in (*values, *titles.values())):
             raise RegistrationError(
                 "Choices takes at least one text, or a mapping of texts to titles"
@@ -51,21 +52,25 @@ class Choices:
             return {}
         return {keyword: [{"const": value, "title": self.titles[value]} for value in self.values]}
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: "Callable[[object], CoreSchema]"
+    ) -> "CoreSchema":
         """Let models of pydantic refuse other values."""
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonObject:
+    def __get_pydantic_json_schema__(
+        self, schema: "CoreSchema", handler: "Callable[[CoreSchema], JsonObject]"
+    ) -> JsonObject:
         """Let models of pydantic show the choices."""
-        shown: JsonObject = handler(schema)
-        if shown.get("type") == "array":
+        described = handler(schema)
+        if described.get("type") == "array":
             items = {"type": "string", "enum": list(self.values), **self.schema("anyOf")}
-            return {**shown, "items": items}
-        return {**shown, "enum": list(self.values), **self.schema("oneOf")}
+            return {**described, "items": items}
+        return {**described, "enum": list(self.values), **self.schema("oneOf")}
 
-    def _checked(self, value: Any) -> Any:
+    def _validate(self, value: object) -> object:
         for each in value if isinstance(value, list) else [value]:
             if each not in self.values:
                 raise ValueError(f"expected one of {', '.join(self.values)}, got {each!r}")
@@ -76,43 +81,43 @@ class Choices:
         return f"Choices({self.titles or list(self.values)!r}{several})"
 
 
-def _texts(options: Iterable[str]) -> list[str]:
+def _list_of_texts(options: Iterable[str]) -> list[str]:
     if isinstance(options, str):
         raise RegistrationError(f"Choices takes a list of texts, not the text {options!r}")
     return list(options)
 
 
-def put_in_order(schemas: Any, types: Iterable[Any]) -> None:
+def restore_order(schemas: list[JsonObject], types: Iterable[object]) -> None:
     """Give the choices within schemas the order that they have in the types described."""
-    choosing = list(_choosing(schemas))
-    if not choosing:
+    unordered = list(_schemas_with_enum(schemas))
+    if not unordered:
         return
-    written: dict[Hashable, list[Any]] = {}
+    authored: dict[Hashable, list[object]] = {}
     seen: set[Hashable] = set()
     for type_ in types:
-        for values in _written(type_, seen):
-            written.setdefault(_same(values), values)
-    for schema in choosing:
-        schema["enum"] = written.get(_same(schema["enum"]), schema["enum"])
+        for values in _choices_in(type_, seen):
+            authored.setdefault(_key_of_values(values), values)
+    for schema in unordered:
+        schema["enum"] = authored.get(_key_of_values(schema["enum"]), schema["enum"])
 
 
-def _same(values: Iterable[Any]) -> Hashable:
+def _key_of_values(values: Iterable[object]) -> Hashable:
     # By text: True equals 1, and a default may look like choices and hold anything.
     return frozenset(map(repr, values))
 
 
-def _choosing(node: Any) -> Iterator[JsonObject]:
-    """Find the schemas that list choices, wherever they stand."""
+def _schemas_with_enum(node: object) -> Iterator[JsonObject]:
+    """Find the schemas that list choices, at any depth."""
     if isinstance(node, dict):
         if isinstance(node.get("enum"), list):
             yield node
         node = list(node.values())
     if isinstance(node, list):
         for each in node:
-            yield from _choosing(each)
+            yield from _schemas_with_enum(each)
 
 
-def _written(type_: Any, seen: set[Hashable]) -> Iterator[list[Any]]:
+def _choices_in(type_: object, seen: set[Hashable]) -> Iterator[list[object]]:
     """Find choices in a type, in its members and in the fields of classes."""
     if (key := key_of(type_)) in seen:
         return
@@ -123,16 +128,16 @@ def _written(type_: Any, seen: set[Hashable]) -> Iterator[list[Any]]:
     elif isinstance(type_, type) and issubclass(type_, Enum):
         yield [member.value for member in type_]
     else:
-        for each in _parts(type_, origin):
-            yield from _written(each, seen)
+        for each in _inner_types(type_, origin):
+            yield from _choices_in(each, seen)
 
 
-def _parts(type_: Any, origin: Any) -> list[Any]:
-    if hasattr(type_, "__value__"):  # a name for another type
+def _inner_types(type_: object, origin: object) -> list[object]:
+    if hasattr(type_, "__value__"):  # an alias
         return [type_.__value__, *get_args(type_)]
     if not is_structured(origin or type_):
         return list(get_args(type_))
     try:
         return [field.type for field in fields_of(type_, {})]
-    except (NameError, TypeError):  # names of a place that cannot be seen from here
+    except (NameError, TypeError):  # it refers to names that are not visible here
         return []

@@ -1,30 +1,30 @@
-"""JSON Schema behind one function: a library compiles each schema once and fetches nothing.
+"""Validation against JSON Schema; each schema is compiled once, and nothing is fetched.
 
-The library cannot be interrupted. What it would not finish in about a second is refused before.
+The library that validates cannot be interrupted. What would take it more than about a second is
+refused before.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final, NoReturn
 
 import msgspec
 
 from accord.errors import MissingExtra
-from accord.protocol.memory import Bounded
-from accord.protocol.schema_cost import Cost, SchemaRefused
+from accord.json_schema.cost import Cost
+from accord.json_schema.graph import SchemaRefused
 
-Validate = Callable[[Any], str | None]
+Validate = Callable[[object], str | None]
 
 UNDECIDED: Final = "cannot be validated: "
-"""How the answer of a validator begins where it does not know."""
+"""How the answer of a validator begins if it could not decide."""
 
 # Steps that a pattern with references or conditions may take on one text, some 30 ns each.
 _BACKTRACKING: Final = 10_000
 
-_KEPT: Final[Bounded[bytes, "Validate | str"]] = Bounded(1_000)
 
-
-def compile_schema(schema: Any) -> Validate:
-    """Return a function that says what is wrong with an instance, None where nothing is.
+def compile_schema(schema: object) -> Validate:
+    """Return a function that says why an instance is invalid; None if it is valid.
 
     A schema without `$schema` is read as 2020-12. An instance that would take too long, or nests
     too deep, gets an answer that begins with `UNDECIDED`.
@@ -34,20 +34,20 @@ def compile_schema(schema: Any) -> Validate:
             validation take too long whatever the instance.
         MissingExtra: no validator is installed.
     """
-    key = msgspec.json.encode(schema, order="deterministic")
-    found = _KEPT.get(key)
-    if found is None:
-        found = _KEPT[key] = _compile(schema)
+    found = _compile(msgspec.json.encode(schema, order="deterministic"))
     if callable(found):
         return found
     raise ValueError(found)
 
 
-def _compile(schema: Any) -> "Validate | str":
+@lru_cache(maxsize=1_000)
+def _compile(encoded: bytes) -> Validate | str:
+    """Return the validator of a schema, or why it has none; both are cached."""
     try:
         import jsonschema_rs
     except ImportError:
         raise MissingExtra("schema", needed_for="validating against JSON Schema") from None
+    schema = msgspec.json.decode(encoded)
     try:
         cost = Cost(schema)
         patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKING)
@@ -59,7 +59,7 @@ def _compile(schema: Any) -> "Validate | str":
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         return _first_line(error)
 
-    def validate(instance: Any) -> str | None:
+    def validate(instance: object) -> str | None:
         excess = cost.excess(instance)
         if excess is not None:
             return UNDECIDED + excess
@@ -76,7 +76,7 @@ def _compile(schema: Any) -> "Validate | str":
     return validate
 
 
-def _refuse_to_fetch(uri: str) -> Any:
+def _refuse_to_fetch(uri: str) -> NoReturn:
     raise ValueError(f"refers to {uri}, which is not part of it")
 
 

@@ -1,30 +1,22 @@
-"""The pydantic side of the seam: models, its own types, and `Field` in annotations.
+"""Types of pydantic: models, its own types, and `Field` in annotations.
 
 Imported only when pydantic is loaded. Models follow pydantic's rules, their own settings included.
 """
 
-from typing import Annotated, Any, get_args, get_origin
+from collections.abc import Callable
+from typing import Annotated, Any, TypeGuard, get_args, get_origin
 
 import msgspec
 import pydantic
 import pydantic_core
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 from pydantic.fields import FieldInfo
 
 from accord.errors import RegistrationError
-from accord.server.choices import Choices
-from accord.server.schemas import Collector, Mismatch, limits_of
+from accord.json_schema.mismatch import Mismatch
+from accord.server.schema.choices import Choices
+from accord.server.schema.conversion import Collector, limits_of
 from accord.types import JsonObject
-
-__all__ = [
-    "adapter_of_annotation",
-    "adapter_of_class",
-    "alias_of",
-    "default_of",
-    "encode",
-    "is_field",
-    "metas",
-]
 
 
 class PydanticAdapter:
@@ -32,7 +24,7 @@ class PydanticAdapter:
 
     def __init__(self, type_: Any) -> None:
         try:
-            self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(type_)
+            self._adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(type_)
         except (pydantic.errors.PydanticUserError, NameError) as error:
             raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
 
@@ -51,8 +43,8 @@ class PydanticAdapter:
         collector.add({prefix + name: definition for name, definition in definitions.items()})
         return schema
 
-    def decode(self, value: Any) -> Any:
-        """Validate as JSON, which is what strict models tell apart from Python values."""
+    def decode(self, value: object) -> object:
+        """Validate as JSON: strict models accept other values from JSON than from Python."""
         try:
             return self._adapter.validate_json(msgspec.json.encode(value))
         except pydantic.ValidationError as error:
@@ -62,48 +54,49 @@ class PydanticAdapter:
             raise Mismatch(reason[:1].lower() + reason[1:], path=path) from None
 
 
-def _path_in(value: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Leave out of a location what pydantic calls the members of unions."""
+def _path_in(value: object, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Leave the names that pydantic gives to members of unions out of a location."""
     path: list[int | str] = []
     for depth, part in enumerate(location, 1):
-        is_item = isinstance(value, list) and isinstance(part, int) and part < len(value)
-        if is_item or (isinstance(value, dict) and part in value):
+        if isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
+        elif isinstance(value, dict) and part in value:
+            value = value.get(part)
         elif depth < len(location) or not isinstance(value, dict):
             continue
         path.append(part)
     return tuple(path)
 
 
-def adapter_of_class(type_: Any) -> PydanticAdapter | None:
-    """Return how to read a class if it is pydantic's or made with it."""
+def adapter_of_class(type_: object) -> PydanticAdapter | None:
+    """Return the adapter of a class that is pydantic's or made with it; None for others."""
     if hasattr(type_, "__get_pydantic_core_schema__") or hasattr(type_, "__pydantic_validator__"):
         return PydanticAdapter(type_)
     return None
 
 
-def adapter_of_annotation(annotation: Any) -> PydanticAdapter | None:
-    """Return how to read an `Annotated` if only pydantic can do what stands in it."""
+def adapter_of_annotation(annotation: object) -> PydanticAdapter | None:
+    """Return the adapter of an `Annotated` whose metadata only pydantic can follow."""
     metadata = get_args(annotation)[1:]
     return PydanticAdapter(annotation) if any(map(_needs_pydantic, metadata)) else None
 
 
-def _needs_pydantic(metadata: Any) -> bool:
+def _needs_pydantic(metadata: object) -> bool:
     if isinstance(metadata, FieldInfo):
         return (
             metadata.discriminator is not None
             or callable(metadata.json_schema_extra)
             or any(_limits(each) is None for each in metadata.metadata)
         )
-    if isinstance(metadata, Choices):  # it says the same to either library
+    if isinstance(metadata, Choices):  # both libraries read it
         return False
     return type(metadata).__module__.startswith("pydantic.") or hasattr(
         metadata, "__get_pydantic_core_schema__"
     )
 
 
-def _limits(metadata: Any) -> JsonObject | None:
-    """Return a constraint of a `Field` in msgspec's words; None where it has none."""
+def _limits(metadata: object) -> JsonObject | None:
+    """Return a constraint of a `Field` as msgspec names it; None if msgspec has no such one."""
     found = limits_of(metadata)
     if found is not None:
         return found
@@ -112,11 +105,11 @@ def _limits(metadata: Any) -> JsonObject | None:
     return None if said or pattern is None else {"pattern": getattr(pattern, "pattern", pattern)}
 
 
-def metas(field: Any) -> list[Meta]:
-    """Translate a `Field` into what msgspec reads in `Annotated`."""
+def metas(field: object) -> list[Meta]:
+    """Translate a `Field` into the metadata that msgspec reads in `Annotated`."""
     if not isinstance(field, FieldInfo):
         return []
-    # One each: msgspec takes limits of numbers and of strings together only in separate marks.
+    # One each: msgspec takes limits of numbers and of strings together only in separate objects.
     limits = [Meta(**limit) for metadata in field.metadata if (limit := _limits(metadata))]
     said: JsonObject = {}
     if field.title is not None:
@@ -130,13 +123,13 @@ def metas(field: Any) -> list[Meta]:
     return [*limits, Meta(**said)] if said else limits
 
 
-def default_of(field: Any) -> tuple[Any, Any]:
-    """Return default and default factory of a `Field`, UNSET where it has none."""
+def default_of(field: FieldInfo) -> tuple[object, Callable[..., object] | UnsetType]:
+    """Return default and default factory of a `Field`, UNSET if it has none."""
     default = UNSET if field.default is pydantic_core.PydanticUndefined else field.default
     return default, UNSET if field.default_factory is None else field.default_factory
 
 
-def alias_of(annotation: Any) -> str | None:
+def alias_of(annotation: object) -> str | None:
     """Return the name that a `Field` gives a parameter on the wire."""
     for metadata in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
         if isinstance(metadata, FieldInfo) and isinstance(metadata.alias, str):
@@ -144,13 +137,13 @@ def alias_of(annotation: Any) -> str | None:
     return None
 
 
-def is_field(value: Any) -> bool:
+def is_field(value: object) -> TypeGuard[FieldInfo]:
     """Tell whether a parameter's default is a `Field`."""
     return isinstance(value, FieldInfo)
 
 
-def encode(value: Any) -> Any:
-    """Write a value of pydantic's, or of a type that it knows, as plain data."""
+def encode(value: object) -> object:
+    """Encode a model, or a value of another type that pydantic knows, as plain data."""
     if isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     if adapter_of_class(type(value)) is None:

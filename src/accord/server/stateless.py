@@ -1,7 +1,7 @@
-"""Sessions of one message: opened by what the transport knows, their endpoints used again.
+"""Sessions that serve one message, without a handshake. Their endpoints are used again.
 
 An endpoint keeps nothing of a conversation in which every request is answered, so the next message
-of the same revision may have it. All that handlers can see of a session is made anew.
+of the same revision may use it. Everything that handlers can see of a session is new.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -16,23 +16,21 @@ if TYPE_CHECKING:
     from accord.protocol.endpoint import Endpoint
     from accord.server.server import Server
 
-__all__ = ["Singles"]
-
-# As many as are in use at one time, under any load that is not an attack.
+# About as many as are in use at one time under high load.
 _SPARE_MOST: Final = 256
 
 
-class Singles:
-    """Makes sessions that serve one message, and takes them back."""
+class StatelessSessions:
+    """Opens sessions that serve one message, and takes their endpoints back."""
 
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
         self._declared: frozenset[str] = frozenset()
-        self._declared_by = -1
+        self._generation = -1
         self._spare: dict[RevisionId, list[Endpoint]] = {}
 
-    def begin(self, write: Write, state: Any, revision: RevisionId) -> Session:
-        """Serve a message without an opening, under this revision."""
+    def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
+        """Open a session for one message of this revision."""
         server = self._server
         paths = self._paths()
         spare = self._spare.get(revision)
@@ -43,30 +41,30 @@ class Singles:
         return session
 
     def _paths(self) -> frozenset[str]:
-        """Return what the server declares, as paths; that depends on what it has anything of."""
+        """Return the capabilities of the server as paths; they depend on its entries."""
         server, resources = self._server, self._server.resource_entries
-        # Generations only grow, so that their sum tells any change.
-        by = (
+        # Generations only grow, so that any change makes another sum.
+        generation = (
             server.tool_entries.generation
             + server.prompt_entries.generation
             + resources.fixed.generation
             + resources.templates.generation
         )
-        if by != self._declared_by:
+        if generation != self._generation:
             self._declared = capability_paths(server.capabilities(is_lasting=False))
-            self._declared_by = by
+            self._generation = generation
             self._spare.clear()
         return self._declared
 
     def end(self, session: Session) -> None:
-        """Take a session back, unless its work goes on: then it ends by itself."""
+        """End a session, unless it still works: then it ends by itself."""
         dispatcher, endpoint = session.dispatcher, session.endpoint
         if dispatcher.running:
             return
         dispatcher.let_go()
         conversation = endpoint.conversation
         client, server = conversation.parties.values()
-        # What a client said when it opened is nothing that the next one said.
+        # An endpoint that knows a client must not serve the next one.
         is_reusable = client.capabilities is None and server.capabilities is self._declared
         if is_reusable and conversation.revision is not None and conversation.is_blank:
             spare = self._spare.setdefault(conversation.revision.id, [])

@@ -1,4 +1,4 @@
-"""Tools whose input schema the author wrote: clients see it as it is, and calls are held to it."""
+"""Tools with an input schema that the author wrote: it is listed unchanged, and enforced."""
 
 import functools
 from collections.abc import Callable
@@ -7,23 +7,27 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.protocol.json_schema import compile_schema
-from accord.server.parameters import Parameters
-from accord.server.signature import ArgumentsError, Bound, Signature, plain_object, shorten
+from accord.json_schema.validation import Validate, compile_schema
+from accord.server.schema.parameters import ParsedParameters
+from accord.server.schema.signature import (
+    ArgumentsError,
+    BoundArguments,
+    Signature,
+    decode_object,
+    shorten,
+)
 from accord.types import JsonObject
-
-__all__ = ["SignatureWithSchema"]
 
 
 class BoundWithRest(NamedTuple):
     """Decoded arguments, and those that the function takes by `**`."""
 
-    bound: Bound
-    rest: dict[str, Any]
+    bound: BoundArguments
+    rest: dict[str, object]
 
 
 class SignatureWithSchema(Signature):
-    """A function whose arguments are described by a JSON Schema of the author's.
+    """A function with a JSON Schema of its arguments that the author wrote.
 
     The schema decides first, by a full validator; then the annotations of the parameters decode
     what it let through. `**rest` gets the arguments that have no parameter of their own.
@@ -33,9 +37,11 @@ class SignatureWithSchema(Signature):
         MissingExtra: no validator is installed.
     """
 
-    def __init__(self, function: Any, context_type: type | None, schema: JsonObject) -> None:
-        reader = Parameters(function, context_type, has_schema=True)
-        self._written = schema
+    def __init__(
+        self, function: Callable[..., object], context_type: type | None, schema: JsonObject
+    ) -> None:
+        reader = ParsedParameters(function, context_type, has_schema=True)
+        self._schema = schema
         self._where = reader.where
         self._read(function, reader)
         self._validate = self._compile(schema)
@@ -47,7 +53,7 @@ class SignatureWithSchema(Signature):
     @property
     def listed_schema(self) -> JsonObject:
         """The schema as its author wrote it."""
-        return self._written
+        return self._schema
 
     def bind(self, raw: bytes | msgspec.Raw) -> Any:
         """Hold the arguments to the schema, and decode them.
@@ -55,7 +61,7 @@ class SignatureWithSchema(Signature):
         Raises:
             ArgumentsError: they do not fit; the message names the place.
         """
-        given = plain_object(raw)
+        given = decode_object(raw)
         wrong = self._validate(given)
         if wrong is not None:
             raise ArgumentsError(shorten(f"the arguments do not fit the input schema: {wrong}"))
@@ -65,7 +71,7 @@ class SignatureWithSchema(Signature):
         rest = {name: value for name, value in given.items() if name not in self._types}
         return BoundWithRest(bound, rest)
 
-    def _compile(self, schema: JsonObject) -> Callable[[Any], str | None]:
+    def _compile(self, schema: JsonObject) -> Validate:
         if schema.get("type") != "object":
             raise RegistrationError(f'{self._where}: input_schema has to say "type": "object"')
         try:
@@ -73,16 +79,16 @@ class SignatureWithSchema(Signature):
         except ValueError as error:
             raise RegistrationError(f"{self._where}: input_schema is invalid: {error}") from None
 
-    def _compare_names(self, reader: Parameters) -> None:
-        properties = self._written.get("properties")
+    def _compare_names(self, reader: ParsedParameters) -> None:
+        properties = self._schema.get("properties")
         described = properties if isinstance(properties, dict) else {}
-        for slot in reader.slots:
-            if slot.required and slot.key not in self._written.get("required", ()):
+        for each in reader.client_parameters:
+            if each.is_required and each.key not in self._schema.get("required", ()):
                 raise RegistrationError(
-                    f'{reader.where}: parameter "{slot.key}" has no default, and input_schema does '
+                    f'{reader.where}: parameter "{each.key}" has no default, and input_schema does '
                     "not require it"
                 )
-        taken = {slot.key for slot in reader.slots}
+        taken = {each.key for each in reader.client_parameters}
         for name in described:
             if name not in taken and not reader.takes_rest:
                 raise RegistrationError(
@@ -92,6 +98,9 @@ class SignatureWithSchema(Signature):
 
 
 def _call_with_rest(
-    call: Callable[..., Any], function: Callable[..., Any], bound: BoundWithRest, context: Any
-) -> Any:
+    call: Callable[..., object],
+    function: Callable[..., object],
+    bound: BoundWithRest,
+    context: object,
+) -> object:
     return call(functools.partial(function, **bound.rest), bound.bound, context)

@@ -23,16 +23,16 @@ pytestmark = EVERYWHERE
     "progress.notification.method-name",
     "progress.value.increases",
 )
-async def test_progress_reaches_whoever_listens(accord_link: Any, connect_to: Any) -> None:
+async def test_progress_reaches_the_caller(accord_link: Any, connect_to: Any) -> None:
     heard: list[Any] = []
     async with connect_to(working.make) as client:
         await client.call_tool("steps", {"values": [1, 2.5, 10]}, on_progress=heard.append)
     assert [(each.progress, each.total) for each in heard] == [(1, 10), (2.5, 10), (10, 10)]
-    told = ["at 1", "at 2.5", "at 10"] if accord_link.revision >= "2025-03-26" else [None] * 3
-    assert [each.message for each in heard] == told
+    reported = ["at 1", "at 2.5", "at 10"] if accord_link.revision >= "2025-03-26" else [None] * 3
+    assert [each.message for each in heard] == reported
 
 
-async def test_progress_may_be_told_from_threads(connect_to: Any) -> None:
+async def test_progress_may_be_reported_from_threads(connect_to: Any) -> None:
     heard: list[float] = []
     async with connect_to(working.make) as client:
         result = await client.call_tool(
@@ -60,14 +60,14 @@ async def test_only_rising_values_are_sent(connect_to: Any) -> None:
 async def test_no_progress_follows_the_answer(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(working.make) as client:
         await client.call_tool("late", on_progress=lambda each: None)
-        while "told late" not in await client.call_tool("events", result_type=list[str]):
+        while "reported late" not in await client.call_tool("events", result_type=list[str]):
             pass
     recording = accord_link.connections[0].recording
     assert recording.messages("server", "notifications/progress") == []
 
 
 @IN_MEMORY
-async def test_without_a_token_there_is_no_progress(accord_link: Any) -> None:
+async def test_without_a_token_no_progress_is_sent(accord_link: Any) -> None:
     async with RawClient(working.make()) as raw:
         await raw.open(accord_link.revision)
         call = {"name": "steps", "arguments": {"values": [1, 2]}}
@@ -124,8 +124,8 @@ async def test_standard_logging_can_be_passed_on(connect_to: Any) -> None:
         await client.call_tool("bridge")
         await until(lambda: len(heard) >= 3)
         await client.ping()
-    told = [(each.level, each.data, each.logger) for each in heard]
-    assert told == [
+    reported = [(each.level, each.data, each.logger) for each in heard]
+    assert reported == [
         ("info", "opened 3 doors", "desk.work"),
         ("debug", "trifle", "desk.work"),
         ("critical", "fire", "desk.work"),

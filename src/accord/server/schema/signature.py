@@ -1,7 +1,7 @@
-"""How a function becomes a handler: its arguments as JSON Schema, and their way into a call.
+"""Signatures of handlers: their parameters as JSON Schema, and the way from JSON to a call.
 
 The parameters are compiled into one struct, so that a single decode reads and checks them all, and
-into one lambda that makes the call. Everything lenient happens only after the strict decode failed.
+into one lambda that makes the call. Lenient reading happens only after the strict decode failed.
 """
 
 import functools
@@ -12,26 +12,23 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from accord.errors import RegistrationError, ToolError
-from accord.server import docstrings
-from accord.server.annotations import callable_name
-from accord.server.mismatch import explain, path_text
-from accord.server.parameters import EMPTY, Parameters, Slot, doc_of, is_async
-from accord.server.schemas import (
-    Collector,
-    Mismatch,
-    admits,
-    convert,
-    dec_hook,
-    encode,
-    inline,
-    json_default,
+from accord.json_schema.inlining import inline
+from accord.json_schema.mismatch import Mismatch, explain, path_text
+from accord.json_schema.reader import admits
+from accord.server.schema import docstrings
+from accord.server.schema.annotations import callable_name
+from accord.server.schema.conversion import Collector, convert, dec_hook, encode, json_default
+from accord.server.schema.parameters import (
+    EMPTY,
+    ParsedParameter,
+    ParsedParameters,
+    doc_of,
+    is_async,
 )
 from accord.types import JsonObject
-
-__all__ = ["ArgumentsError", "Bound", "Parameter", "Signature", "inspect"]
 
 log = logging.getLogger("accord.server")
 
@@ -41,7 +38,7 @@ _WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}
 
 
 class ArgumentsError(ToolError):
-    """The arguments do not fit the parameters; the text says which, what was wanted, what came."""
+    """The arguments do not fit the parameters; the text names the argument and what it expects."""
 
 
 class Parameter(NamedTuple):
@@ -53,28 +50,28 @@ class Parameter(NamedTuple):
     schema: JsonObject
 
 
-class Bound(msgspec.Struct, gc=False):
+class BoundArguments(msgspec.Struct, gc=False):
     """Arguments, decoded and in order; the context is not among them."""
 
     positional: ClassVar[int] = 0
     keywords: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def args(self) -> tuple[Any, ...]:
-        """What is passed by position."""
+    def args(self) -> tuple[object, ...]:
+        """The arguments that are passed by position."""
         return msgspec.structs.astuple(self)[: self.positional]
 
     @property
-    def kwargs(self) -> dict[str, Any]:
-        """What is passed by name."""
+    def kwargs(self) -> dict[str, object]:
+        """The arguments that are passed by name."""
         values = msgspec.structs.astuple(self)[self.positional :]
         return dict(zip(self.keywords, values, strict=True))
 
 
 class Signature:
-    """What is known of a function, and the way from JSON to a call of it.
+    """The parameters of a function, and the way from JSON to a call of it.
 
-    `call(function, bound, context)` calls the function, with the context put in its place.
+    `call(function, bound, context)` calls the function with the arguments and the context.
     """
 
     name: str
@@ -83,12 +80,12 @@ class Signature:
     context_parameter: str | None
     parameters: tuple[Parameter, ...]
     input_schema: JsonObject
-    call: Callable[[Callable[..., Any], Bound, Any], Any]
+    call: Callable[[Callable[..., object], BoundArguments, object], Any]
 
-    def __init__(self, function: Any, context_type: type | None) -> None:
-        self._read(function, Parameters(function, context_type))
+    def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
+        self._read(function, ParsedParameters(function, context_type))
 
-    def _read(self, function: Any, reader: Parameters) -> None:
+    def _read(self, function: Callable[..., object], reader: ParsedParameters) -> None:
         for warning in reader.warnings:
             log.warning("%s: %s", reader.where, warning)
         documented = docstrings.parse(doc_of(function))
@@ -96,23 +93,25 @@ class Signature:
         self.description = documented.summary or None
         self.is_async = is_async(function)
         self.context_parameter = reader.context
-        self.input_schema = _input_schema(reader.slots, documented.parameters, reader.where)
+        self.input_schema = _input_schema(
+            reader.client_parameters, documented.parameters, reader.where
+        )
         properties = self.input_schema["properties"]
         self.parameters = tuple(
             Parameter(
-                slot.key,
-                slot.required,
-                properties[slot.key].get("description"),
-                properties[slot.key],
+                each.key,
+                each.is_required,
+                properties[each.key].get("description"),
+                properties[each.key],
             )
-            for slot in reader.slots
+            for each in reader.client_parameters
         )
-        self.call = _caller(reader)
-        self._types = {slot.key: slot.type for slot in reader.slots}
+        self.call = _build_call(reader)
+        self._types = {each.key: each.type for each in reader.client_parameters}
         self._struct = _struct(reader)
-        # Half the time of registering goes into a decoder. Where none can fail to be made, it is
-        # made for the first call.
-        if not all(_surely_decodes(slot.type) for slot in reader.slots):
+        # A decoder takes half the time of registering. If making it cannot fail, it is made for the
+        # first call.
+        if not all(_surely_decodes(each.type) for each in reader.client_parameters):
             _ = self._decode
 
     @property
@@ -121,15 +120,15 @@ class Signature:
         return self.input_schema
 
     @functools.cached_property
-    def _decode(self) -> Callable[[bytes | msgspec.Raw], Bound]:
+    def _decode(self) -> Callable[[bytes | msgspec.Raw], BoundArguments]:
         return msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
 
-    def bind(self, raw: bytes | msgspec.Raw) -> Bound:
-        """Read an object of arguments.
+    def bind(self, raw: bytes | msgspec.Raw) -> BoundArguments:
+        """Decode an object of arguments.
 
-        An object or array that arrives as a string of JSON, and a whole number written with a
-        fraction, are taken for what they mean. Arguments that the function does not have are
-        ignored. Nothing at all, and null, are an empty object.
+        An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
+        integer. Arguments that the function does not have are ignored. Empty text and null are an
+        empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -137,13 +136,13 @@ class Signature:
         try:
             return self._decode(raw)
         except (msgspec.MsgspecError, ValueError, TypeError):
-            return self._second_look(raw)
+            return self._bind_leniently(raw)
 
-    def bind_strings(self, values: Mapping[str, str]) -> Bound:
-        """Read arguments that are all strings, as prompts and resource templates have them.
+    def bind_strings(self, values: Mapping[str, str]) -> BoundArguments:
+        """Decode arguments that are all strings, as those of prompts and resource templates.
 
-        Strings are converted to what the parameters want; objects and arrays are read as JSON. An
-        empty string for a parameter that has a default and cannot be a string is as good as none.
+        Strings are converted to the types of the parameters; objects and arrays are parsed as JSON.
+        An empty string is left out if the parameter has a default and cannot be a string.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -156,38 +155,38 @@ class Signature:
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         return convert(readings, self._struct, strict=False)  # type: ignore[no-any-return]
 
-    # -- the second look
+    # -- lenient reading
 
-    def _second_look(self, raw: Any) -> Bound:
-        given = plain_object(raw)
-        readings = {name: self._repaired(name, value) for name, value in given.items()}
+    def _bind_leniently(self, raw: bytes | msgspec.Raw) -> BoundArguments:
+        given = decode_object(raw)
+        readings = {name: self._repair(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
             return self._decode(encode(readings))
         except msgspec.ValidationError as error:
             raise ArgumentsError(shorten(f"the arguments do not fit: {error}")) from None
 
-    def _repaired(self, name: str, value: Any) -> Any:
-        """Return what an argument means; UNSET where it does not fit by any reading."""
+    def _repair(self, name: str, value: object) -> object:
+        """Return an argument in a form that fits its parameter; UNSET if none fits."""
         type_ = self._types.get(name)
         if type_ is None:
             return value
-        candidates = [value, _whole(value)]
+        candidates = [value, _floats_to_integers(value)]
         if isinstance(value, str) and self._is_structured(name):
-            parsed = _parsed(value)
+            parsed = _parse_json(value)
             parsed = parsed if isinstance(parsed, dict | list) else UNSET
-            candidates += [parsed, _whole(parsed)]
+            candidates += [parsed, _floats_to_integers(parsed)]
         for candidate in candidates:
             if candidate is not UNSET and self._mismatch(name, candidate) is None:
                 return candidate
         return UNSET
 
-    def _read_string(self, name: str, value: Any) -> Any:
+    def _read_string(self, name: str, value: object) -> object:
         type_ = self._types.get(name)
         if type_ is None or not isinstance(value, str):
             return value
         stripped = value.strip()
-        candidates = [value, stripped, _WORDS.get(stripped.lower(), UNSET), _parsed(value)]
+        candidates = [value, stripped, _WORDS.get(stripped.lower(), UNSET), _parse_json(value)]
         for candidate in candidates:
             try:
                 convert(candidate, type_, strict=False)
@@ -196,7 +195,7 @@ class Signature:
             return candidate
         return UNSET
 
-    def _is_blank(self, name: str, value: Any) -> bool:
+    def _is_blank(self, name: str, value: object) -> bool:
         if value or name not in self._types:
             return False
         return name not in self.input_schema.get("required", ()) and not self._admits(
@@ -204,22 +203,22 @@ class Signature:
         )
 
     def _is_structured(self, name: str) -> bool:
-        """Tell whether a string can only be meant as the object or array in it."""
+        """Tell whether a parameter takes objects or arrays, and no strings."""
         return not self._admits(name, "string") and self._admits(name, "object", "array")
 
-    def _admits(self, name: str, *kinds: str) -> bool:
+    def _admits(self, name: str, *types: str) -> bool:
         schema = self.input_schema["properties"][name]
-        return admits(schema, kinds, self.input_schema.get("$defs", {}))
+        return admits(schema, types, self.input_schema)
 
-    def _mismatch(self, name: str, value: Any) -> Mismatch | None:
+    def _mismatch(self, name: str, value: object) -> Mismatch | None:
         try:
             msgspec.json.decode(encode(value), type=self._types[name], dec_hook=dec_hook)
         except msgspec.ValidationError as error:
             return _mismatch_of(error)
         return None
 
-    def _refuse(self, given: Mapping[str, Any], wrong: list[str]) -> None:
-        """Raise one error that names all that is missing or wrong, if anything is."""
+    def _refuse(self, given: Mapping[str, object], wrong: list[str]) -> None:
+        """Raise one error that names all missing and wrong arguments, if there are any."""
         required: list[str] = self.input_schema.get("required", [])
         problems = []
         for name in [name for name in required if name not in given]:
@@ -231,25 +230,25 @@ class Signature:
         if problems:
             raise ArgumentsError(shorten("; ".join(problems)))
 
-    def _problem(self, name: str, value: Any) -> str:
+    def _problem(self, name: str, value: object) -> str:
         schema = self.input_schema["properties"][name]
         if isinstance(value, str) and self._is_structured(name):
-            parsed = _parsed(value)
-            # What is wrong is within the text, since any object or array there was looked at.
+            parsed = _parse_json(value)
+            # The mistake is within the object or array in the text.
             value = parsed if isinstance(parsed, dict | list) else value
-        seen = explain(schema, value, self.input_schema.get("$defs", {}))
+        seen = explain(schema, value, self.input_schema)
         raised = self._mismatch(name, value)
-        # Other libraries have rules that no schema shows: the place they name is the right one.
-        names_place = raised is not None and raised.path
+        # Other libraries have rules that a schema does not show; the path they name is right.
+        has_path = raised is not None and raised.path
         agrees = seen is not None and raised is not None and seen.path == raised.path
-        found = (raised if names_place and not agrees else seen or raised) or Mismatch("is wrong")
+        found = (raised if has_path and not agrees else seen or raised) or Mismatch("is wrong")
         reason = found.reason if found.reason.startswith("is ") else f": {found.reason}"
         separator = " " if found.reason.startswith("is ") else ""
         return f'argument "{path_text((name, *found.path))}"{separator}{reason}'
 
 
 def inspect(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     *,
     context_type: type | None = None,
     written_schema: JsonObject | None = None,
@@ -257,16 +256,16 @@ def inspect(
     """Read the signature of anything callable.
 
     Args:
-        function: what will be called; its annotations, defaults and docstring are read.
+        function: the handler; its annotations, defaults and docstring are read.
         context_type: the parameter annotated with it is filled in by the server.
-        written_schema: the schema of the arguments, where the author wrote it.
+        written_schema: the schema of the arguments, if the author wrote it.
 
     Raises:
         RegistrationError: a client could not call the function; the message names the parameter.
     """
     if written_schema is None:
         return Signature(function, context_type)
-    from accord.server.written_schema import SignatureWithSchema
+    from accord.server.schema.written_schema import SignatureWithSchema
 
     return SignatureWithSchema(function, context_type, written_schema)
 
@@ -274,82 +273,84 @@ def inspect(
 # Compiling
 
 
-def _input_schema(slots: list[Slot], documented: dict[str, str], where: str) -> JsonObject:
+def _input_schema(
+    parameters: list[ParsedParameter], documented: dict[str, str], where: str
+) -> JsonObject:
     collector = Collector()
     schemas = []
-    for slot in slots:
+    for each in parameters:
         try:
-            schemas += collector.schemas([slot.type])
+            schemas += collector.schemas([each.type])
         except RegistrationError as error:
-            raise RegistrationError(f'{where}: parameter "{slot.name}": {error}') from error
+            raise RegistrationError(f'{where}: parameter "{each.name}": {error}') from error
     properties: JsonObject = {}
-    for slot, schema in zip(slots, schemas, strict=True):
+    for each, schema in zip(parameters, schemas, strict=True):
         schema = dict(schema)
-        if slot.name in documented and "description" not in schema:
-            schema["description"] = documented[slot.name]
-        if slot.default is not EMPTY and (shown := json_default(slot.default)) is not UNSET:
+        if each.name in documented and "description" not in schema:
+            schema["description"] = documented[each.name]
+        if each.default is not EMPTY and (shown := json_default(each.default)) is not UNSET:
             schema["default"] = shown
-        properties[slot.key] = schema
-    required = [slot.key for slot in slots if slot.required]
+        properties[each.key] = schema
+    required = [each.key for each in parameters if each.is_required]
     schema = {"type": "object", "properties": properties, "required": required}
     return inline(schema, collector.components)
 
 
-def _surely_decodes(type_: Any) -> bool:
+def _surely_decodes(type_: object) -> bool:
     members = get_args(type_) if isinstance(type_, UnionType) else (type_,)
     return all(member in _IMMUTABLE for member in members)
 
 
-def _struct(reader: Parameters) -> type[Bound]:
-    slots = reader.slots
-    by_position = [slot for slot in slots if not slot.by_name]
+def _struct(reader: ParsedParameters) -> type[BoundArguments]:
+    parameters = reader.client_parameters
+    by_position = [each for each in parameters if not each.by_name]
     return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of its base
         "Arguments",
-        [(f"field{n}", slot.type, _field(slot)) for n, slot in enumerate(slots)],
-        bases=(Bound,),
+        [(f"field{n}", each.type, _field(each)) for n, each in enumerate(parameters)],
+        bases=(BoundArguments,),
         kw_only=True,
         gc=False,
         namespace={
             "positional": len(by_position),
-            "keywords": tuple(slot.name for slot in slots if slot.by_name),
+            "keywords": tuple(each.name for each in parameters if each.by_name),
         },
     )
 
 
-def _field(slot: Slot) -> Any:
-    if slot.factory is not UNSET:
-        return msgspec.field(name=slot.key, default_factory=slot.factory)
-    if slot.default is EMPTY:
-        return msgspec.field(name=slot.key)
-    if isinstance(slot.default, _IMMUTABLE):
-        return msgspec.field(name=slot.key, default=slot.default)
+def _field(parameter: ParsedParameter) -> object:
+    if parameter.factory is not UNSET:
+        return msgspec.field(name=parameter.key, default_factory=parameter.factory)
+    if parameter.default is EMPTY:
+        return msgspec.field(name=parameter.key)
+    if isinstance(parameter.default, _IMMUTABLE):
+        return msgspec.field(name=parameter.key, default=parameter.default)
     # Python shares a default between calls; so does this.
-    return msgspec.field(name=slot.key, default_factory=lambda: slot.default)
+    return msgspec.field(name=parameter.key, default_factory=lambda: parameter.default)
 
 
-def _caller(reader: Parameters) -> Callable[..., Any]:
+def _build_call(reader: ParsedParameters) -> Callable[..., object]:
     """Build the call as one expression.
 
     It runs for every request, and attributes named in source are read without building a tuple. The
-    source holds nothing but names of parameters, which are identifiers.
+    source contains only names of parameters, which are identifiers.
     """
-    fields = {slot.name: f"bound.field{n}" for n, slot in enumerate(reader.slots)}
+    fields = {each.name: f"bound.field{n}" for n, each in enumerate(reader.client_parameters)}
     arguments = [
         f"{name}={fields.get(name, 'context')}" if by_name else fields.get(name, "context")
         for name, by_name in reader.order
     ]
-    return _compiled(f"lambda function, bound, context: function({', '.join(arguments)})")
+    return _compile_call(f"lambda function, bound, context: function({', '.join(arguments)})")
 
 
 @functools.cache
-def _compiled(source: str) -> Callable[..., Any]:
-    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see _caller
+def _compile_call(source: str) -> Callable[..., object]:
+    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see _build_call
 
 
 # Reading leniently
 
 
-def plain_object(raw: Any) -> dict[str, Any]:
+def decode_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if raw is UNSET or raw is None or not bytes(raw).strip():
         return {}
     try:
@@ -359,26 +360,26 @@ def plain_object(raw: Any) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise ArgumentsError("the arguments have to be an object, with a member for each")
+        raise ArgumentsError("the arguments have to be an object with a member for each argument")
     return given
 
 
-def _parsed(text: str) -> Any:
-    """Return what a string of JSON says; UNSET where it is none."""
+def _parse_json(text: str) -> object:
+    """Return the value of a string of JSON; UNSET if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return UNSET
 
 
-def _whole(value: Any) -> Any:
-    """Write whole numbers as integers: JSON does not tell 2.0 from 2."""
+def _floats_to_integers(value: object) -> object:
+    """Turn floats such as 2.0 into integers: in JSON both are the same number."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [_floats_to_integers(each) for each in value]
     if isinstance(value, dict):
-        return {key: _whole(each) for key, each in value.items()}
+        return {key: _floats_to_integers(each) for key, each in value.items()}
     return value
 
 
@@ -391,14 +392,14 @@ def _mismatch_of(error: msgspec.ValidationError) -> Mismatch:
         return Mismatch(cause.reason, path=(*_location(error), *cause.path) if cause.path else ())
     text, _, place = str(error.__cause__ or error).partition(" - at ")
     words = text[:1].lower() + text[1:].replace("`", "")
-    # Of keys schemas say nothing.
+    # Schemas do not describe keys.
     return Mismatch(f"a key: {words}" if place.startswith("`key`") else words)
 
 
 def _location(error: msgspec.ValidationError) -> Iterator[str | int]:
-    """Read the path that msgspec writes as in `$.tags[2]`."""
+    """Parse the path that msgspec writes as in `$.tags[2]`."""
     _, found, path = str(error).rpartition(" - at `$")
-    # Without a place, the text may still have brackets: those of a pattern, for example.
+    # Without a path, the text may still have brackets: those of a pattern, for example.
     path = path.rstrip("`") if found else ""
     for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", path):
         yield name or (int(index) if index.isdigit() else index)

@@ -1,0 +1,1 @@
+"""Python types as JSON Schema: the way from a signature to a schema, and from JSON to a call."""

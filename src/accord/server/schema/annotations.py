@@ -1,0 +1,278 @@
+"""Annotations of functions and of the fields of classes, as the types they name.
+
+Annotations may be strings, may name types of an enclosing function, and may stand on a function
+behind partial objects, methods and decorators.
+"""
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, UNSET
+
+from accord.errors import RegistrationError
+
+ANYTHING: Final[object] = Any
+"""The type of a parameter or field without annotation."""
+
+
+def unwrap(function: object) -> object:
+    """Return the Python function behind partial objects, methods, callables and decorators."""
+    seen: set[int] = set()
+    while id(function) not in seen:
+        seen.add(id(function))
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, types.MethodType | staticmethod | classmethod):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif isinstance(function, type):
+            function = inspect.getattr_static(function, "__init__")
+        elif not isinstance(function, types.FunctionType) and _has_own_call(function):
+            function = type(function).__call__
+    return function
+
+
+def _has_own_call(function: object) -> bool:
+    return isinstance(getattr(type(function), "__call__", None), types.FunctionType)  # noqa: B004
+
+
+def callable_name(function: object) -> str:
+    """Return the name that a function was given; a callable object has that of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) else type(function).__name__
+
+
+class AnnotationResolver:
+    """Resolves the annotations of one function.
+
+    Args:
+        function: anything callable.
+        extra_names: types by name, for annotations that are imported for type checkers only.
+
+    Attributes:
+        names: the types that annotations may refer to beside globals.
+    """
+
+    def __init__(self, function: object, extra_names: Mapping[str, object]) -> None:
+        core = unwrap(function)
+        self._where = f'function "{callable_name(function)}"'
+        self._globals: dict[str, object] = getattr(core, "__globals__", {})
+        self.names = {
+            name: type_ for name, type_ in extra_names.items() if name not in self._globals
+        } | _visible_names(core)
+
+    def resolve(self, annotation: object, what: str) -> object:
+        """Return the type that an annotation names.
+
+        Raises:
+            RegistrationError: it names nothing that can be found; the message says where.
+        """
+        if annotation is inspect.Parameter.empty:
+            return ANYTHING
+        if isinstance(annotation, type):
+            return annotation
+        holder = types.SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            return typing.get_type_hints(holder, self._globals, self.names, include_extras=True)[
+                "it"
+            ]
+        except Exception as error:
+            shown = (
+                annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+            )
+            raise RegistrationError(
+                f'{self._where}: {what}: the annotation "{shown}" cannot be resolved ({error}); '
+                "define or import what it names before the function is registered"
+            ) from error
+
+
+def _visible_names(core: object) -> dict[str, object]:
+    """Collect the names visible where a function stands: scopes, closure, type parameters."""
+    names: dict[str, object] = {}
+    qualname, globals_ = getattr(core, "__qualname__", ""), getattr(core, "__globals__", None)
+    frame = sys._getframe() if "." in qualname else None
+    while frame is not None:
+        scope = frame.f_code.co_qualname
+        if frame.f_globals is globals_ and qualname.startswith(f"{scope}."):
+            # Frames are met innermost first, and the innermost scope wins.
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    cells = getattr(core, "__closure__", None) or ()
+    code = getattr(core, "__code__", None)
+    for name, cell in zip(code.co_freevars if code and cells else (), cells, strict=True):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # not yet assigned
+            continue
+    for parameter in getattr(core, "__type_params__", ()):
+        names[parameter.__name__] = parameter
+    return names
+
+
+# -- fields of classes
+
+
+class Field(NamedTuple):
+    """A field of a class; `key` is its name in JSON."""
+
+    name: str
+    key: str
+    type: object
+    is_required: bool = True
+    default: object = UNSET
+
+
+def class_of(type_: object) -> type[Any]:
+    """Return a class itself, or the class that a generic alias such as `Page[int]` is made of.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    cls = get_origin(type_) or type_
+    if not isinstance(cls, type):
+        raise TypeError(f"{cls!r} is not a class")
+    return cls
+
+
+def is_structured(cls: object) -> bool:
+    """Tell whether something is a class with named fields."""
+    if not isinstance(cls, type):
+        return False
+    return (
+        issubclass(cls, msgspec.Struct)
+        or hasattr(cls, "__dataclass_fields__")
+        or typing.is_typeddict(cls)
+        or hasattr(cls, "__attrs_attrs__")
+        or is_named_tuple(cls)
+    )
+
+
+def is_named_tuple(cls: object) -> bool:
+    """Tell whether something is a class of named tuples."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def key_of(type_: object) -> Hashable:
+    """Return a dictionary key for a type; metadata in it need not be hashable."""
+    try:
+        hash(type_)
+    except TypeError:
+        return repr(type_)
+    return type_
+
+
+def authored_doc(cls: type) -> str | None:
+    """Return the docstring that the author wrote; dataclasses and named tuples generate one."""
+    doc = cls.__doc__
+    return None if doc is None or doc.startswith(f"{cls.__name__}(") else doc
+
+
+def fields_of(type_: object, names: Mapping[str, object]) -> Iterable[Field]:
+    """Read the fields of a class, or of a generic class with type arguments.
+
+    Args:
+        type_: a structured class.
+        names: the types that annotations in it may refer to beside globals.
+    """
+    cls = class_of(type_)
+    hints = _field_types(type_, cls, names)
+    if issubclass(cls, msgspec.Struct):
+        yield from _struct_fields(cls, hints)
+    elif typing.is_typeddict(cls):
+        for name, hint in hints.items():
+            yield Field(name, name, hint, name in cls.__required_keys__)
+    elif hasattr(cls, "__dataclass_fields__"):
+        yield from _dataclass_fields(cls, hints)
+    elif hasattr(cls, "__attrs_attrs__"):
+        for each in cls.__attrs_attrs__:
+            if each.init:
+                has_default = type(each.default).__name__ != "_Nothing"
+                default = each.default if has_default else UNSET
+                hint = hints.get(each.name, ANYTHING)
+                yield Field(each.alias, each.name, hint, not has_default, default)
+    else:
+        defaults = cls._field_defaults
+        for name in cls._fields:
+            default = defaults.get(name, UNSET)
+            yield Field(name, name, hints.get(name, ANYTHING), name not in defaults, default)
+
+
+def _struct_fields(cls: type[msgspec.Struct], hints: dict[str, object]) -> Iterable[Field]:
+    required = len(cls.__struct_fields__) - len(cls.__struct_defaults__)
+    defaults = (*[NODEFAULT] * required, *cls.__struct_defaults__)
+    fields = zip(cls.__struct_fields__, cls.__struct_encode_fields__, defaults, strict=True)
+    for name, key, default in fields:
+        # Keyword-only fields stand among the defaults too.
+        yield Field(name, key, hints[name], default is NODEFAULT, _listed_default(default))
+
+
+def _listed_default(default: object) -> object:
+    is_factory = type(default).__module__ == "msgspec._core"
+    return UNSET if default is NODEFAULT or is_factory else default
+
+
+def _dataclass_fields(cls: type[Any], hints: dict[str, object]) -> Iterable[Field]:
+    from dataclasses import MISSING, fields  # loaded already, where there is one
+
+    for field in fields(cls):
+        if field.init:
+            is_required = field.default is MISSING and field.default_factory is MISSING
+            default = UNSET if field.default is MISSING else field.default
+            yield Field(field.name, field.name, hints[field.name], is_required, default)
+
+
+# Type variables
+
+
+def _field_types(type_: object, cls: type, names: Mapping[str, object]) -> dict[str, object]:
+    hints = typing.get_type_hints(cls, localns=dict(names), include_extras=True)
+    arguments: dict[object, dict[object, object]] = {}
+    _collect_arguments(type_, {}, arguments)
+    if not arguments:
+        return hints
+    # A variable may stand for one type in a class and for another in its base.
+    owners = {name: each for each in reversed(cls.__mro__) for name in _annotated_in(each)}
+    return {
+        name: substitute(hint, arguments.get(owners.get(name, cls), {}))
+        for name, hint in hints.items()
+    }
+
+
+def _collect_arguments(
+    type_: object, around: Mapping[object, object], found: dict[object, dict[object, object]]
+) -> None:
+    """Find the type arguments of a class and of its bases."""
+    cls = get_origin(type_) or type_
+    variables = getattr(cls, "__parameters__", ())
+    given = [substitute(each, around) for each in get_args(type_)]
+    arguments = dict(zip(variables, given, strict=False))
+    if arguments:
+        found.setdefault(cls, arguments)
+    for base in getattr(cls, "__orig_bases__", ()):
+        if get_origin(base) is not typing.Generic:
+            _collect_arguments(base, arguments, found)
+
+
+def _annotated_in(cls: type) -> Iterable[str]:
+    annotations: dict[str, object] = vars(cls).get("__annotations__", {})
+    return annotations
+
+
+def substitute(hint: object, arguments: Mapping[object, object]) -> object:
+    """Replace type variables by their type arguments."""
+    if isinstance(hint, typing.TypeVar):
+        return arguments.get(hint, hint)
+    variables = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()
+    if not variables:
+        return hint
+    generic: Any = hint
+    return generic[tuple(arguments.get(each, each) for each in variables)]

@@ -1,0 +1,264 @@
+"""The JSON form of Python types: their schemas, and how values are decoded and encoded.
+
+msgspec knows most types itself. Types of other libraries have an `Adapter`; a library is considered
+only once it is loaded, since its types cannot occur before. `msgspec_types` turns annotations into
+types that msgspec decodes.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from accord.errors import RegistrationError
+from accord.json_schema.inlining import inline
+from accord.json_schema.mismatch import Mismatch
+from accord.json_schema.reader import resolve
+from accord.server.schema.choices import restore_order
+from accord.types import JsonObject
+
+
+class Adapter(Protocol):
+    """The JSON form of a type that msgspec does not know."""
+
+    def schema(self, collector: "Collector") -> JsonObject:
+        """Return the schema; definitions that it refers to are added to the collector."""
+        ...
+
+    def decode(self, value: object) -> object:
+        """Make a value from plain JSON data.
+
+        Raises:
+            ValueError: the data does not fit; best a `Mismatch`.
+        """
+        ...
+
+
+class TextAdapter:
+    """A class that is made from a string and written by `str`."""
+
+    def __init__(self, type_: Callable[[str], object], schema: JsonObject) -> None:
+        self._type = type_
+        self._schema = {"type": "string", **schema}
+
+    def schema(self, collector: "Collector") -> JsonObject:
+        """Return the schema of a string of this kind."""
+        return self._schema
+
+    def decode(self, value: object) -> object:
+        """Make a value from a string."""
+        if not isinstance(value, str):
+            raise Mismatch("expected a string")
+        return self._type(value)
+
+
+# By module, so that none of them is loaded for a server that does not use it.
+_TEXT_FORMATS: Final[dict[str, JsonObject]] = {
+    "pathlib": {"format": "path"},
+    "pathlib._local": {"format": "path"},
+    "ipaddress": {},
+}
+_IP_FORMATS: Final = {"IPv4Address": "ipv4", "IPv6Address": "ipv6"}
+_ADAPTERS: Final[WeakKeyDictionary[type, Adapter]] = WeakKeyDictionary()
+
+
+def _text_adapter(type_: type) -> Adapter | None:
+    schema = _TEXT_FORMATS.get(type_.__module__)
+    if schema is None:
+        return None
+    ip_format = _IP_FORMATS.get(type_.__name__)
+    return TextAdapter(type_, {"format": ip_format} if ip_format else schema)
+
+
+class _FitsAll(type):
+    """Accepts every instance: msgspec checks the values that a hook returns by isinstance."""
+
+    adapter: Adapter
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+def stand_in(adapter: Adapter, name: str) -> type:
+    """Make a class that msgspec decodes by an adapter, whatever type its values have."""
+    made = _FitsAll(name, (), {})
+    made.adapter = adapter
+    return made
+
+
+def adapter_of(type_: object) -> Adapter | None:
+    """Return the adapter of a class that msgspec does not know; None if it has none."""
+    if isinstance(type_, _FitsAll):
+        return type_.adapter
+    if not isinstance(type_, type):
+        return None
+    found = _ADAPTERS.get(type_) or _text_adapter(type_)
+    if found is None and "pydantic" in sys.modules:
+        from accord.server.schema import pydantic_types
+
+        found = pydantic_types.adapter_of_class(type_)
+    if found is not None:
+        _ADAPTERS[type_] = found
+    return found
+
+
+LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length")
+
+
+def limits_of(metadata: object) -> JsonObject | None:
+    """Return the limits in an object of `annotated_types`; None for any other metadata."""
+    if type(metadata).__module__ != "annotated_types":
+        return None
+    said = {name: getattr(metadata, name, None) for name in LIMITS}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+# Values
+
+
+def dec_hook(type_: object, value: object) -> object:
+    """Decode a value of a type that msgspec does not know."""
+    adapter = adapter_of(type_)
+    if adapter is None:
+        raise NotImplementedError(f"{type_!r} has no JSON form")
+    return adapter.decode(value)
+
+
+def enc_hook(value: object) -> object:
+    """Encode a value of a type that msgspec does not know."""
+    if type(value).__module__ in _TEXT_FORMATS:
+        return str(value)
+    if "pydantic" in sys.modules:
+        from accord.server.schema import pydantic_types
+
+        return pydantic_types.encode(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
+"""Write any supported value as compact JSON."""
+
+
+def to_plain(value: object) -> object:
+    """Turn a value into what its JSON would decode to."""
+    plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+    return plain
+
+
+def convert(value: object, type_: object, *, strict: bool = True) -> Any:
+    """Make a value of a type from plain JSON data."""
+    return msgspec.convert(value, type_, strict=strict, str_keys=True, dec_hook=dec_hook)
+
+
+# Schemas
+
+# Most parameters are one of these; asking msgspec costs ten times as much. A tuple, because
+# types may be unhashable.
+_SIMPLE: Final = (str, int, bool, float, Any)
+_SCHEMAS: Final[tuple[JsonObject, ...]] = (
+    {"type": "string"},
+    {"type": "integer"},
+    {"type": "boolean"},
+    {"type": "number"},
+    {},
+)
+
+
+class Collector:
+    """Gathers the schemas of types and of all they refer to.
+
+    With `output` the schemas describe values as they are encoded, else as they are decoded; only
+    types of other libraries differ in that.
+    """
+
+    def __init__(self, *, output: bool = False) -> None:
+        self.output = output
+        self.components: dict[str, JsonObject] = {}
+        self.has_foreign = False
+        self._names: dict[object, str] = {}
+        self._calls = 0
+
+    def schemas(self, types: Iterable[object]) -> list[JsonObject]:
+        """Return the schema of each type, with references into `components`.
+
+        Raises:
+            RegistrationError: a type has no JSON form.
+        """
+        types = tuple(types)
+        if all(type_ in _SIMPLE for type_ in types):
+            return [dict(_SCHEMAS[_SIMPLE.index(type_)]) for type_ in types]
+        prefix = self.unique("")
+        try:
+            schemas, components = msgspec.json.schema_components(
+                types, schema_hook=self._hook, ref_template=f"#/$defs/{prefix}{{name}}"
+            )
+        except (TypeError, NameError) as error:
+            raise RegistrationError(_first_line(error)) from error
+        restore_order([*schemas, *components.values()], types)
+        self.add({prefix + name: component for name, component in components.items()})
+        return list(schemas)
+
+    def resolve(self, schema: JsonObject) -> JsonObject:
+        """Follow the references of a schema into `components`."""
+        return resolve(schema, {"$defs": self.components})
+
+    def add(self, components: dict[str, JsonObject]) -> None:
+        """Add definitions that schemas refer to by `#/$defs/<name>`."""
+        self.components |= components
+
+    def unique(self, name: str) -> str:
+        """Make a component name that is not used yet."""
+        self._calls += 1
+        return f"{self._calls}.{name}"
+
+    def _hook(self, type_: object) -> JsonObject:
+        name = self._names.get(type_)
+        if name is None:
+            adapter = adapter_of(type_)
+            if adapter is None:
+                raise TypeError(
+                    f"{getattr(type_, '__qualname__', type_)} has no JSON form; use a dataclass, a "
+                    "typed dict, a struct or a model"
+                )
+            # Named before it is described: it may refer to itself.
+            name = self._names[type_] = self.unique(getattr(type_, "__name__", "value"))
+            self.components[name] = adapter.schema(self)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def schema_of(type_: object, *, output: bool = False) -> JsonObject:
+    """Return the JSON Schema of a type, without references unless it is recursive.
+
+    Raises:
+        RegistrationError: the type has no JSON form.
+    """
+    from accord.server.schema.msgspec_types import to_msgspec_type
+
+    collector = Collector(output=output)
+    (schema,) = collector.schemas([to_msgspec_type(type_, output=output)])
+    return inline(schema, collector.components)
+
+
+def json_default(value: object) -> object:
+    """Return a default as JSON data; UNSET if it has no JSON form."""
+    try:
+        return to_plain(_named_tuples_as_objects(value))
+    except (TypeError, ValueError, NotImplementedError):
+        return msgspec.UNSET
+
+
+def _named_tuples_as_objects(value: object) -> object:
+    """Write named tuples as objects: that is how they are described."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _named_tuples_as_objects(each) for name, each in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_named_tuples_as_objects(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _named_tuples_as_objects(each) for key, each in value.items()}
+    return value
+
+
+def _first_line(error: object) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,76 @@
+"""Samples: a plain value that fits a schema, and short durations."""
+
+from typing import Any
+
+import pytest
+
+from accord.json_schema.samples import sample, short_durations
+from accord.json_schema.validation import compile_schema
+
+NAME = {"$defs": {"name": {"type": "string", "minLength": 6}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": 5},
+        {"default": 7},
+        {"examples": ["a"]},
+        {"enum": ["x", "y"]},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": ["null", "integer"], "minimum": 3},
+        {"type": "integer", "maximum": -2},
+        {"type": "integer", "exclusiveMinimum": 4, "multipleOf": 3},
+        {"type": "number", "exclusiveMinimum": 1, "exclusiveMaximum": 2},
+        {"type": "number", "exclusiveMaximum": 0},
+        {"type": "string", "format": "date"},
+        {"type": "string", "maxLength": 2},
+        {"type": "array", "minItems": 2, "items": {"type": "integer"}},
+        {"prefixItems": [{"type": "integer"}, {"type": "string"}]},
+        {"properties": {"a": {"type": "integer"}, "b": True}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {}, "b": {}}, "minProperties": 2},
+        {"anyOf": [{"type": "null"}, {"type": "integer"}]},
+        {"allOf": [{"$ref": "#/$defs/name"}, {"maxLength": 8}], **NAME},
+        {"$ref": "#/$defs/name", **NAME},
+        {},
+    ],
+    ids=str,
+)
+def test_a_sample_fits_its_schema(schema: dict[str, Any]):
+    assert compile_schema(schema)(sample(schema)) is None
+
+
+def test_null_is_not_chosen_if_there_is_another_type():
+    assert sample({"anyOf": [{"type": "null"}, {"type": "integer"}]}) == 1
+    assert sample({"oneOf": [{"type": "null"}]}) is None
+
+
+def test_a_reference_that_leads_outside_or_in_a_circle_ends():
+    assert sample({"$ref": "https://example.com/"}) == "text"
+    assert sample({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})
+
+
+def test_true_allows_any_value_and_false_none():
+    assert sample(True) == "text"
+    assert sample(False) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "duration"),
+    [
+        ("seconds", {"type": "number"}, 0.2),
+        ("delayMs", {"type": "integer"}, 200),
+        ("delay_ms", {"type": "integer", "maximum": 50}, 1),
+        ("duration", {"type": "integer"}, 1),
+        ("seconds", {"type": "number", "minimum": 5, "default": 60}, 5),
+    ],
+)
+def test_durations_are_short_within_their_limits(name, rule, duration):
+    assert short_durations({"properties": {name: rule}}) == {name: duration}
+
+
+def test_other_parameters_get_no_duration():
+    properties = {"name": {"type": "number"}, "seconds": {"type": "string"}, "delay": True}
+    assert short_durations({"properties": properties}) == {}
+    assert short_durations(True) == {}
