@@ -1,8 +1,24 @@
 """The conversation: what each party may do next, under each revision.
 
-Everything that changes the state of a conversation is in this file, and it does not know which role
-we play: both parties are held to the same rules. It judges one step at a time (`judge`) and then
-takes it (`advance`). Phases:
+Everything that changes the state of a conversation is in this file. It does not know which role we
+play: both parties are held to the same rules. The verbs, in the order of a message:
+
+    step      Describe one message: which exchange it is about, which revision judges it.
+              Monitors call it for every record, endpoints for notifications and odd replies;
+              the next call is `apply`.
+    apply     Judge a step and take it, unless `refuse` says no. Returns the violations.
+    request   Judge and open a request whose exchange the caller made. Endpoints call it for every
+              request, sent or received; the next call for this exchange is `reply`.
+    reply     Judge and close an exchange with its result or error. Endpoints call it likewise.
+    judge     Return what `apply` would find; nothing changes. For messages refused anyway.
+    lose      Close an exchange whose answer will not come; no rule is asked.
+    abandon   Stop waiting for an answer, but know it if it comes late.
+
+`request` and `reply` take a short way for messages to which no rule can object: once the opening is
+over these are nearly all, and no step is made for them. Callers cannot tell the difference.
+
+`begin` takes the opening as done elsewhere, `assume` sets the revision before the parties name it,
+`close` ends everything. Phases:
 
     OPENING      client: initialize   -> NEGOTIATING
     NEGOTIATING  server: its result   -> NEGOTIATED, or its error -> OPENING
@@ -15,21 +31,28 @@ that is READY stays so, and requests in flight keep the revision they began with
 Requests that name their revision in `_meta` stand on their own; for them there are no phases.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
+from accord.protocol.capabilities import capability_paths
 from accord.protocol.exchange import Exchange, Step, member, meta_of
-from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
-from accord.protocol.memory import Bounded, Memory, UsedIds
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
+from accord.protocol.memory import Memory
 from accord.protocol.methods import METHODS
+from accord.protocol.party import Bounded, PartyState, UsedIds
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord.protocol.rules._rule import breaches, enforced
+from accord.protocol.rules._rule import Index, Rule, breaches, enforced
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
-from accord.types._base import ProgressToken, RequestId
+from accord.types._base import JsonObject, RequestId
+
+if TYPE_CHECKING:
+    from accord.trace import Record
+
+Refuse: TypeAlias = Callable[[Sequence[Violation]], bool]
+"""Decides by the violations of a step that it is not taken."""
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
@@ -48,9 +71,24 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
 }
 
-# Late answers to cancelled requests are told from stray ones as long as they come within this many
-# cancellations.
-_CANCELLED_REMEMBERED: Final = 1024
+_NOTHING: Final[tuple[Violation, ...]] = ()
+_NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+
+TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
+    (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
+    (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
+    (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
+    (Phase.NEGOTIATING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATED, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATED, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
+    (Phase.READY, CLIENT, "initialize", REQUEST): Phase.READY,
+    (Phase.READY, SERVER, "initialize", RESULT): Phase.READY,
+    (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
+}
+
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
 # Shared by all who have cancelled nothing or have no token in use: an idle conversation owns less.
@@ -61,34 +99,6 @@ _CAPABILITIES: Final = frozenset(
 )
 
 
-class PartyState(msgspec.Struct):
-    """What is known of one party: its requests under way, its progress tokens, what it declared.
-
-    `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used;
-    only a conversation that remembers has it, and such a one forgets the oldest open requests: it
-    cannot refuse any.
-    """
-
-    open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
-    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: _NONE_IN_USE)
-    cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
-    capabilities: frozenset[str] | None = None
-    info: Any = None
-    used: UsedIds | None = None
-
-    def keep_token(self, exchange: Exchange, token: ProgressToken) -> None:
-        """Know a request by its token; of two with the same, the first."""
-        if self.tokens is _NONE_IN_USE:
-            self.tokens = {}
-        self.tokens.setdefault(token, exchange)
-
-    def remember_cancelled(self, exchange: Exchange) -> None:
-        """Know a request by which an answer may come, though nobody waits for it."""
-        if self.cancelled is _NONE_CANCELLED:
-            self.cancelled = Bounded(_CANCELLED_REMEMBERED)
-        self.cancelled[exchange.id] = exchange
-
-
 class Conversation:
     """All that two parties say to each other, judged by the revision they agreed on."""
 
@@ -97,8 +107,8 @@ class Conversation:
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
-        self.current: Revision
-        self.revision = revision
+        self._is_fixed = revision is not None
+        self.assume(revision)
         self.memory = memory
         self.parties: dict[Party, PartyState] = {
             party: PartyState()
@@ -109,7 +119,7 @@ class Conversation:
         self._indexed = self.current
         self._index = enforced(self.current.id, ready=False)
         # Filled when the opening is over, and only where nobody remembers every message.
-        self._unobjectionable = self._unobjectionable_results = _NONE_FREE
+        self._free_requests = self._free_results = _NONE_FREE
 
     # -- which revision a message belongs to
 
@@ -118,16 +128,15 @@ class Conversation:
         """The revision agreed on; None until there is one."""
         return self._agreed
 
-    @revision.setter
-    def revision(self, revision: Revision | None) -> None:
+    def assume(self, revision: Revision | None) -> None:
+        """Judge by a revision before the parties have named it; None: by the newest we speak."""
         self._agreed = revision
         self.current = revision or BEFORE_HANDSHAKE
-        """The revision of messages that do not name one."""
 
-    def revision_for(self, meta: dict[str, Any]) -> Revision:
+    def revision_for(self, meta: JsonObject) -> Revision:
         """Return the revision that a request names in `_meta`; without one, the current."""
         named = meta.get(META_VERSION)
-        if isinstance(named, str):
+        if isinstance(named, str) and not self._is_fixed:
             row = REVISIONS.get(named)
             if row is not None and not row.handshake:
                 return row
@@ -139,14 +148,14 @@ class Conversation:
         """Return the exchange that a party opened under this id and that has no answer yet."""
         return self.parties[sender].open.get(id)
 
-    def answered_by(self, sender: Party, id: RequestId | None) -> Exchange | None:
+    def find_answered(self, sender: Party, id: RequestId | UnsetType | None) -> Exchange | None:
         """Return the exchange that a reply of this party answers."""
-        if id is None:
+        if id is None or id is UNSET:
             return None
         asker = self.parties[OTHER[sender]]
         return asker.open.get(id) or asker.cancelled.get(id)
 
-    def concerned(self, sender: Party, name: str, body: Any) -> Exchange | None:
+    def find_subject(self, sender: Party, name: str, body: Any) -> Exchange | None:
         """Return the exchange that a notification of this party is about, if it is about one."""
         other = self.parties[OTHER[sender]]
         if name == "notifications/progress":
@@ -157,7 +166,7 @@ class Conversation:
             return own or _lasting(_look_up(other.open, id))
         return _lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
-    def crossed(self, sender: Party, name: str, body: Any) -> Exchange | None:
+    def find_crossed(self, sender: Party, name: str, body: Any) -> Exchange | None:
         """Return the cancelled exchange that progress is about: the two may have crossed."""
         token = member(body, "progressToken") if name == "notifications/progress" else None
         if token is None or isinstance(token, bool):
@@ -171,29 +180,190 @@ class Conversation:
             return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
         return self.parties[party].capabilities
 
-    # -- one step
+    # -- one message
 
-    def judge(self, step: Step) -> Sequence[Violation]:
-        """Return the breaches of the next step; nothing changes."""
-        index = self._index
-        if step.revision is not self._indexed:
-            index = enforced(step.revision.id, ready=not step.revision.handshake)
+    def step(
+        self,
+        sender: Party,
+        frame: Frame,
+        body: object = None,
+        *,
+        within: Exchange | None = None,
+        record: "Record | None" = None,
+        in_batch: bool = False,
+    ) -> Step:
+        """Describe one message, sent or received; nothing changes until `apply`.
+
+        Args:
+            sender: the party that sends it.
+            frame: its envelope.
+            body: its params or result: a message type, or plain JSON in monitors.
+            within: the exchange during which a notification is sent; its revision counts.
+            record: the facts of the transport, in monitors.
+            in_batch: whether it is part of a batch.
+        """
+        kind = frame.kind
+        name = "" if frame.method is UNSET else frame.method
+        exchange: Exchange | None
+        if kind == REQUEST:
+            exchange = self._describe_request(sender, frame, name, body, record)
+        elif kind == NOTIFICATION:
+            exchange = self.find_subject(sender, name, body)
+            if exchange is None and record is not None:
+                exchange = self.find_crossed(sender, name, body)
+        else:
+            exchange = self.find_answered(sender, frame.id)
+            name = _answered_method(exchange, body)
+        about = exchange or within
+        return Step(
+            sender,
+            kind,
+            name,
+            self.current if about is None else about.revision,
+            None if frame.id is UNSET else frame.id,
+            body,
+            None if frame.error is UNSET else frame.error,
+            exchange,
+            record,
+            in_batch,
+        )
+
+    def _describe_request(
+        self, sender: Party, frame: Frame, name: str, body: Any, record: "Record | None"
+    ) -> Exchange:
+        assert frame.id is not UNSET
+        assert frame.id is not None
+        meta = meta_of(body)
+        revision = self.revision_for(meta)
+        if name == "initialize" and self.phase is not Phase.OPENING and not self._is_fixed:
+            # A further opening is judged by the revision it asks for, before it is answered.
+            named = member(body, "protocolVersion")
+            asked = REVISIONS.get(named) if isinstance(named, str) else None
+            revision = asked if asked is not None and asked.handshake else revision
+        token = meta.get("progressToken")
+        is_token = isinstance(token, int | str) and not isinstance(token, bool)
+        return Exchange(
+            id=frame.id,
+            name=name,
+            sender=sender,
+            revision=revision,
+            method=revision.requests[sender].get(name),
+            token=token if is_token else None,
+            params=body,
+            since=None if record is None else record.t,
+            number=None if record is None else record.number,
+        )
+
+    def apply(
+        self,
+        step: Step,
+        refuse: Refuse | None = None,
+        *,
+        index: Index | None = None,
+        report: Callable[[Rule], None] | None = None,
+    ) -> Sequence[Violation]:
+        """Judge a step, and take it unless it is refused.
+
+        Args:
+            step: the step, made by `step`.
+            refuse: decides by the violations, where there are any, that nothing changes.
+            index: the rules to judge by, where they are not those that endpoints enforce.
+            report: called with each rule that was put to the test and held.
+
+        Returns:
+            The violations; the same call to `refuse` says whether the step was taken.
+        """
+        violations = self.judge(step, index=index, report=report)
+        if not violations or refuse is None or not refuse(violations):
+            self._advance(step)
+        return violations
+
+    def judge(
+        self,
+        step: Step,
+        *,
+        index: Index | None = None,
+        report: Callable[[Rule], None] | None = None,
+    ) -> Sequence[Violation]:
+        """Return the violations of the next step; nothing changes."""
+        if index is None:
+            index = self._index
+            if step.revision is not self._indexed:
+                index = enforced(step.revision.id, ready=not step.revision.handshake)
         found: list[Violation] | None = None
         for rule in index.found[step.sender][step.kind][step.name]:
             outcome = rule.judge(step, self)
-            if outcome is not None and outcome is not True:
+            if outcome is None:
+                continue
+            if outcome is not True:
                 found = (found or []) + breaches(rule, outcome, step.sender)
+            elif report is not None:
+                report(rule)
         return _NOTHING if found is None else found
 
-    def advance(self, step: Step) -> None:
-        """Take the step: exchanges open or close, the phase may change, facts are learned."""
+    def request(
+        self, exchange: Exchange, params: object = None, refuse: Refuse | None = None
+    ) -> Sequence[Violation]:
+        """Judge a request and open it, unless it is refused; as `apply`, without a step."""
+        party = self.parties[exchange.sender]
+        token = exchange.token
+        if (
+            exchange.name in self._free_requests[exchange.sender]
+            and exchange.revision is self._indexed
+            and exchange.id not in party.open
+            and (token is None or token not in party.tokens)
+        ):
+            if token is not None:
+                party.keep_token(exchange, token)
+            party.open[exchange.id] = exchange
+            return _NOTHING
+        return self.apply(_step_of(exchange.sender, REQUEST, exchange, params), refuse)
+
+    def reply(
+        self,
+        exchange: Exchange,
+        result: object = None,
+        refuse: Refuse | None = None,
+        *,
+        error: ErrorBody | None = None,
+    ) -> Sequence[Violation]:
+        """Judge the answer to a request and close it, unless that is refused; as `apply`."""
+        asker = self.parties[exchange.sender]
+        is_open = asker.open.get(exchange.id) is exchange
+        if (
+            is_open
+            and error is None
+            and exchange.name in self._free_results[exchange.sender]
+            and exchange.revision is self._indexed
+        ):
+            del asker.open[exchange.id]
+            if exchange.token is not None:
+                asker.forget_token(exchange)
+            return _NOTHING
+        sender = OTHER[exchange.sender]
+        if not is_open and refuse is not None:
+            why = f"answers id {exchange.id!r} a second time"
+            violations = [Violation("jsonrpc.request.answered", sender, why)]
+            if refuse(violations):
+                return violations
+        kind: Kind = RESULT if error is None else FAULT
+        return self.apply(_step_of(sender, kind, exchange, result, error), refuse)
+
+    def lose(self, exchange: Exchange) -> None:
+        """Close a request whose answer is lost, as an error would; no rule is asked."""
+        self._advance(_step_of(OTHER[exchange.sender], FAULT, exchange))
+
+    # -- taking a step
+
+    def _advance(self, step: Step) -> None:
+        """Open or close exchanges, change the phase, learn what the parties declare."""
         if step.kind == REQUEST:
             assert step.exchange is not None
-            self.open(step.exchange)
+            self._open(step.exchange)
         elif step.kind == NOTIFICATION:
             self._note(step)
         elif step.exchange is not None:
-            self.settle(step.exchange, step.kind)
+            self._settle(step.exchange, step.kind)
             if step.name == "server/discover" and step.kind == RESULT:
                 server = self.parties[SERVER]
                 server.capabilities = capability_paths(member(step.body, "capabilities"))
@@ -201,14 +371,12 @@ class Conversation:
             phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
             if phase is not None:
                 self._enter(phase, step)
+        if self.memory is not None:
+            from accord.protocol.rules.recall import learn
 
-    def apply(self, step: Step) -> Sequence[Violation]:
-        """Judge a step and take it, whatever the verdict."""
-        violations = self.judge(step)
-        self.advance(step)
-        return violations
+            learn(step, self)
 
-    def open(self, exchange: Exchange) -> None:
+    def _open(self, exchange: Exchange) -> None:
         """Open an exchange; of two under one id the first stays, so its caller gets the answer."""
         party = self.parties[exchange.sender]
         earlier = party.open.setdefault(exchange.id, exchange)
@@ -220,37 +388,7 @@ class Conversation:
         if party.used is not None:
             party.used.add(exchange.id)
 
-    def admit(self, exchange: Exchange) -> bool:
-        """Open a request that no rule can object to; false where the rules have to be asked."""
-        party = self.parties[exchange.sender]
-        if (
-            exchange.name not in self._unobjectionable[exchange.sender]
-            or exchange.revision is not self._indexed
-            or exchange.id in party.open
-        ):
-            return False
-        if exchange.token is not None:
-            if exchange.token in party.tokens:
-                return False
-            party.keep_token(exchange, exchange.token)
-        party.open[exchange.id] = exchange
-        return True
-
-    def dismiss(self, exchange: Exchange) -> bool:
-        """Close an exchange with a result that no rule can object to; false as for `admit`."""
-        party = self.parties[exchange.sender]
-        if (
-            exchange.name not in self._unobjectionable_results[exchange.sender]
-            or exchange.revision is not self._indexed
-            or party.open.get(exchange.id) is not exchange
-        ):
-            return False
-        del party.open[exchange.id]
-        if exchange.token is not None:
-            self._forget_token(party, exchange)
-        return True
-
-    def settle(self, exchange: Exchange, kind: Kind) -> None:
+    def _settle(self, exchange: Exchange, kind: Kind) -> None:
         """Close an exchange with its reply; an error may be the answer to its duplicate."""
         if exchange.duplicates and kind == FAULT:
             exchange.duplicates -= 1
@@ -262,7 +400,7 @@ class Conversation:
             del party.open[exchange.id]
             if exchange.duplicates:
                 party.remember_cancelled(exchange)
-        self._forget_token(party, exchange)
+        party.forget_token(exchange)
 
     def _note(self, step: Step) -> None:
         exchange = step.exchange
@@ -271,25 +409,30 @@ class Conversation:
         if step.name == "notifications/progress":
             value = member(step.body, "progress")
             if isinstance(value, int | float) and not isinstance(value, bool):
-                known = exchange.progress
-                exchange.progress = value if known is None else max(value, known)
+                last = exchange.progress
+                exchange.progress = value if last is None else max(value, last)
+            if step.record is not None and step.record.t is not None:
+                self.renew(exchange, step.record.t)
         elif (
             step.name == "notifications/cancelled"
             and exchange.sender == step.sender
             and exchange.name != "initialize"
         ):
             self.abandon(exchange)
-            self._forget_token(self.parties[step.sender], exchange)
+            self.parties[step.sender].forget_token(exchange)
+
+    def renew(self, exchange: Exchange, now: float) -> None:
+        """Count the time without an answer from now on, by the clock of the records."""
+        exchange.since = now
+        waiting = self.parties[exchange.sender].open
+        if exchange.id in waiting:
+            waiting[exchange.id] = waiting.pop(exchange.id)
 
     def abandon(self, exchange: Exchange) -> None:
         """Stop waiting for an answer; one that comes all the same is still known."""
         party = self.parties[exchange.sender]
         exchange.cancelled = True
         party.remember_cancelled(party.open.pop(exchange.id))
-
-    def _forget_token(self, party: PartyState, exchange: Exchange) -> None:
-        if exchange.token is not None and party.tokens.get(exchange.token) is exchange:
-            del party.tokens[exchange.token]
 
     def begins_anew(self, step: Step) -> bool:
         """Tell whether a step is a further `initialize`, whose client has ids of its own."""
@@ -313,8 +456,8 @@ class Conversation:
             server.info = member(step.body, "serverInfo")
             named = member(step.body, "protocolVersion")
             chosen = REVISIONS.get(named) if isinstance(named, str) else None
-            if chosen is not None and chosen.handshake:
-                self.revision = chosen
+            if chosen is not None and chosen.handshake and not self._is_fixed:
+                self.assume(chosen)
         elif phase is Phase.READY and step.kind == FAULT:
             client.capabilities, client.info = self._replaced
         self.phase = phase
@@ -326,8 +469,8 @@ class Conversation:
         self._indexed = self.current
         self._index = enforced(self.current.id, ready=ready, **(self._declared() if ready else {}))
         if ready and self.memory is None:
-            self._unobjectionable = self._index.free_requests
-            self._unobjectionable_results = self._index.free_results
+            self._free_requests = self._index.free_requests
+            self._free_results = self._index.free_results
 
     def _declared(self) -> dict[Party, frozenset[str] | None]:
         """What rules ask for; nobody can make up more than a few combinations of it."""
@@ -345,7 +488,7 @@ class Conversation:
 
     def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
         """Take the opening as done elsewhere, with these capabilities of either party."""
-        self.revision = revision
+        self.assume(revision)
         self.parties[SERVER].capabilities = capability_paths(server)
         if client is not None:
             self.parties[CLIENT].capabilities = capability_paths(client)
@@ -369,29 +512,26 @@ def _lasting(exchange: Exchange | None) -> Exchange | None:
     return exchange if exchange is not None and exchange.is_lasting else None
 
 
-def capability_paths(capabilities: Any) -> frozenset[str]:
-    """Flatten capabilities to dotted paths; an object or `true` declares, nothing else does."""
-    if isinstance(capabilities, frozenset):
-        return capabilities
-    if isinstance(capabilities, msgspec.Struct):
-        capabilities = msgspec.to_builtins(capabilities)
-    found: set[str] = set()
-    _collect(capabilities, "", found, 0)
-    return _shared(frozenset(found))
+def _step_of(
+    sender: Party,
+    kind: Kind,
+    exchange: Exchange,
+    body: object = None,
+    error: ErrorBody | None = None,
+) -> Step:
+    """Describe a request, or a reply to one, whose exchange is at hand."""
+    return Step(
+        sender, kind, exchange.name, exchange.revision, exchange.id, body, error, exchange
+    )
 
 
-@lru_cache(maxsize=1024)
-def _shared(paths: frozenset[str]) -> frozenset[str]:
-    """Let sessions with the same capabilities share one set: it is most of what a session costs."""
-    return paths
+def _answered_method(exchange: Exchange | None, body: object) -> str:
+    """Return the method that a reply answers; empty where that is unknown.
 
-
-def _collect(value: Any, prefix: str, found: set[str], depth: int) -> None:
-    # Capabilities nest four deep at most (tasks.requests.tools.call); what lies below is settings.
-    if not isinstance(value, dict) or depth > 4:
-        return
-    for key, inner in value.items():
-        if inner is True or isinstance(inner, dict):
-            path = f"{prefix}{key}"
-            found.add(path)
-            _collect(inner, f"{path}.", found, depth + 1)
+    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
+    not to blame for it. Only the answer to initialize shows which request it answers.
+    """
+    if exchange is None:
+        return ""
+    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
+    return "" if exchange.duplicates and not is_known else exchange.name
