@@ -12,7 +12,7 @@ import msgspec
 
 from accord import types as t
 from accord.errors import InternalError
-from accord.protocol.conversation import capability_paths
+from accord.protocol.capabilities import capability_paths
 from accord.protocol.endpoint import (
     Endpoint,
     FaultReceived,

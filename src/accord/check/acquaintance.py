@@ -12,7 +12,7 @@ import msgspec
 from accord.check.probing.line import CLIENT_INFO, Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.errors import ConnectFailed
-from accord.protocol.conversation import META_CAPABILITIES, META_VERSION
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 

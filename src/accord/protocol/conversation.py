@@ -37,7 +37,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from accord.protocol.capabilities import capability_paths
-from accord.protocol.exchange import Exchange, Step, member, meta_of
+from accord.protocol.exchange import (
+    META_CAPABILITIES,
+    META_SUBSCRIPTION,
+    META_VERSION,
+    Exchange,
+    Step,
+    member,
+    meta_of,
+)
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.memory import Memory
 from accord.protocol.methods import METHODS
@@ -53,10 +61,8 @@ if TYPE_CHECKING:
 
 Refuse: TypeAlias = Callable[[Sequence[Violation]], bool]
 """Decides by the violations of a step that it is not taken."""
-
-META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+Report: TypeAlias = Callable[[Rule], None]
+"""Called with each rule that a step put to the test and that held."""
 
 TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
@@ -73,27 +79,6 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
 
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
-_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
-
-TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
-    (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
-    (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
-    (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
-    (Phase.NEGOTIATING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATED, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATED, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
-    (Phase.READY, CLIENT, "initialize", REQUEST): Phase.READY,
-    (Phase.READY, SERVER, "initialize", RESULT): Phase.READY,
-    (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
-}
-
-_NOTHING: Final[tuple[Violation, ...]] = ()
-_NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
-# Shared by all who have cancelled nothing or have no token in use: an idle conversation owns less.
-_NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
-_NONE_IN_USE: Final[dict[ProgressToken, Exchange]] = {}
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
@@ -188,6 +173,7 @@ class Conversation:
         frame: Frame,
         body: object = None,
         *,
+        exchange: Exchange | None = None,
         within: Exchange | None = None,
         record: "Record | None" = None,
         in_batch: bool = False,
@@ -198,15 +184,15 @@ class Conversation:
             sender: the party that sends it.
             frame: its envelope.
             body: its params or result: a message type, or plain JSON in monitors.
+            exchange: the request itself, where the caller has made it.
             within: the exchange during which a notification is sent; its revision counts.
             record: the facts of the transport, in monitors.
             in_batch: whether it is part of a batch.
         """
         kind = frame.kind
         name = "" if frame.method is UNSET else frame.method
-        exchange: Exchange | None
         if kind == REQUEST:
-            exchange = self._describe_request(sender, frame, name, body, record)
+            exchange = exchange or self._describe_request(sender, frame, name, body, record)
         elif kind == NOTIFICATION:
             exchange = self.find_subject(sender, name, body)
             if exchange is None and record is not None:
@@ -242,17 +228,12 @@ class Conversation:
             revision = asked if asked is not None and asked.handshake else revision
         token = meta.get("progressToken")
         is_token = isinstance(token, int | str) and not isinstance(token, bool)
-        return Exchange(
-            id=frame.id,
-            name=name,
-            sender=sender,
-            revision=revision,
-            method=revision.requests[sender].get(name),
-            token=token if is_token else None,
-            params=body,
-            since=None if record is None else record.t,
-            number=None if record is None else record.number,
-        )
+        method = revision.requests[sender].get(name)
+        exchange = Exchange(frame.id, name, sender, revision, method, token if is_token else None)
+        exchange.params = body
+        if record is not None:
+            exchange.since, exchange.number = record.t, record.number
+        return exchange
 
     def apply(
         self,
@@ -260,7 +241,7 @@ class Conversation:
         refuse: Refuse | None = None,
         *,
         index: Index | None = None,
-        report: Callable[[Rule], None] | None = None,
+        report: Report | None = None,
     ) -> Sequence[Violation]:
         """Judge a step, and take it unless it is refused.
 
@@ -269,21 +250,14 @@ class Conversation:
             refuse: decides by the violations, where there are any, that nothing changes.
             index: the rules to judge by, where they are not those that endpoints enforce.
             report: called with each rule that was put to the test and held.
-
-        Returns:
-            The violations; the same call to `refuse` says whether the step was taken.
         """
-        violations = self.judge(step, index=index, report=report)
+        violations = self.judge(step, index, report)
         if not violations or refuse is None or not refuse(violations):
             self._advance(step)
         return violations
 
     def judge(
-        self,
-        step: Step,
-        *,
-        index: Index | None = None,
-        report: Callable[[Rule], None] | None = None,
+        self, step: Step, index: Index | None = None, report: Report | None = None
     ) -> Sequence[Violation]:
         """Return the violations of the next step; nothing changes."""
         if index is None:
@@ -351,7 +325,7 @@ class Conversation:
 
     def lose(self, exchange: Exchange) -> None:
         """Close a request whose answer is lost, as an error would; no rule is asked."""
-        self._advance(_step_of(OTHER[exchange.sender], FAULT, exchange))
+        self._advance(_step_of(OTHER[exchange.sender], FAULT, exchange, None))
 
     # -- taking a step
 
@@ -467,17 +441,16 @@ class Conversation:
         """Find the rules for what is agreed on now."""
         ready = self.phase is Phase.READY
         self._indexed = self.current
-        self._index = enforced(self.current.id, ready=ready, **(self._declared() if ready else {}))
+        # What rules ask for: a peer cannot make up more than a few combinations of it.
+        declared = {
+            party: None if state.capabilities is None else state.capabilities & _CAPABILITIES
+            for party, state in self.parties.items()
+            if ready
+        }
+        self._index = enforced(self.current.id, ready=ready, **declared)
         if ready and self.memory is None:
             self._free_requests = self._index.free_requests
             self._free_results = self._index.free_results
-
-    def _declared(self) -> dict[Party, frozenset[str] | None]:
-        """What rules ask for; nobody can make up more than a few combinations of it."""
-        return {
-            party: None if state.capabilities is None else state.capabilities & _CAPABILITIES
-            for party, state in self.parties.items()
-        }
 
     @property
     def is_blank(self) -> bool:
@@ -513,16 +486,10 @@ def _lasting(exchange: Exchange | None) -> Exchange | None:
 
 
 def _step_of(
-    sender: Party,
-    kind: Kind,
-    exchange: Exchange,
-    body: object = None,
-    error: ErrorBody | None = None,
+    sender: Party, kind: Kind, exchange: Exchange, body: object, error: ErrorBody | None = None
 ) -> Step:
-    """Describe a request, or a reply to one, whose exchange is at hand."""
-    return Step(
-        sender, kind, exchange.name, exchange.revision, exchange.id, body, error, exchange
-    )
+    """Describe a request, or the reply to it, where its exchange is at hand."""
+    return Step(sender, kind, exchange.name, exchange.revision, exchange.id, body, error, exchange)
 
 
 def _answered_method(exchange: Exchange | None, body: object) -> str:

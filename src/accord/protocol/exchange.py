@@ -1,6 +1,7 @@
 """An exchange is one request until its reply; a step is one message as the conversation sees it."""
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -10,16 +11,23 @@ from accord.protocol.violation import Party
 from accord.types._base import ProgressToken, RequestId
 
 if TYPE_CHECKING:
+    from accord.protocol.peer import Peer
     from accord.trace import Record
+
+
+META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 class Exchange(msgspec.Struct):
     """One request until its reply.
 
-    `params` are kept by monitors alone. `progress` is the last value reported. `duplicates` counts
-    further requests that came under the same id while this one was open. `batch` collects the
-    answers of the batch it came in. `origin` is where it came from, for transports with several
-    streams; `state` is free for whoever drives the endpoint.
+    `peer` are the facts about the party that sent it, where that is known. `params` are kept by
+    monitors alone. `progress` is the last value reported. `duplicates` counts further requests
+    received under the same id while this one was open. `batch` collects the answers of the batch it
+    is part of. `origin` is where it was received, for transports with several streams; `state` is
+    free for the driver of the endpoint.
     """
 
     id: RequestId
@@ -28,6 +36,7 @@ class Exchange(msgspec.Struct):
     revision: Revision
     method: Method | None
     token: ProgressToken | None = None
+    peer: "Peer | None" = None
     progress: float | None = None
     params: Any = None
     cancelled: bool = False
@@ -74,6 +83,7 @@ def member(body: Any, name: str) -> Any:
     return getattr(body, _attribute(name), None)
 
 
+@cache
 def _attribute(name: str) -> str:
     if name == "_meta":
         return "meta"

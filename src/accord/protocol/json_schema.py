@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.errors import MissingExtra
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.protocol.schema_cost import Cost, SchemaRefused
 
 Validate = Callable[[Any], str | None]

@@ -11,6 +11,7 @@ from accord.types._base import RequestId
 if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
 
+
 class KnownTask(msgspec.Struct, kw_only=True):
     """A task, by its last report: whose it is, the request that became it, its questions."""
 

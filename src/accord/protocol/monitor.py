@@ -7,28 +7,27 @@ known it holds the opening back, so that `initialize` is judged by the revision 
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
-from accord.protocol.conversation import META_VERSION, Conversation
-from accord.protocol.exchange import Exchange, Step, member, meta_of
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
 from accord.protocol.memory import Memory
 from accord.protocol.record_text import evidence_of, plain_messages, text_of
-from accord.protocol.revision import Phase, Revision
+from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
-from accord.protocol.rules import Index, complete
-from accord.protocol.rules._rule import breaches
+from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
 from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
 from accord.trace import LINE_LIMIT, Record
-from accord.types._base import ProgressToken, RequestId, RevisionId
+from accord.types._base import RequestId, RevisionId
 
 # An opening is three messages; whoever says more without naming a revision is judged by the default
 # one.
 _HELD_BACK: Final = 64
+_NO_RULES: Final = Index(())
 _VERSION_2_0: Final = "jsonrpc.message.version-2-0"
 
 
@@ -112,7 +111,7 @@ class Monitor:
 
     def _release(self, revision: Revision | None) -> list[Violation]:
         held, self._held = self._held or [], None
-        self.conversation.revision = revision or self._asked_for or self.conversation.revision
+        self.conversation.assume(revision or self._asked_for or self.conversation.revision)
         violations: list[Violation] = []
         for record in held:
             violations += self._observe(record)
@@ -209,76 +208,19 @@ class Monitor:
             self._unreadable[answered[0]] -= 1
             return []
         body, is_readable = _read(frame)
-        step = self._make_step(record, frame, body, in_batch=in_batch)
+        step = self.conversation.step(record.sender, frame, body, record=record, in_batch=in_batch)
         if is_readable:
-            found = self._judge(step, complete(step.revision.id)) + self._stray_error(step)
+            index = complete(step.revision.id)
+            report = self._count if self._is_judged[record.sender] else None
+            found = [*self.conversation.apply(step, index=index, report=report)]
+            found += self._stray_error(step)
         else:
+            self.conversation.apply(step, index=_NO_RULES)
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(_VERSION_2_0, record.sender, why)]
-        self.conversation.advance(step)
-        if self._told is not None:
-            self.conversation.revision = self._told
-        self._learn(step)
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
-
-    def _make_step(self, record: Record, frame: Frame, body: Any, *, in_batch: bool) -> Step:
-        sender, kind = record.sender, frame.kind
-        conversation = self.conversation
-        id = None if frame.id is UNSET else frame.id
-        name = "" if frame.method is UNSET else frame.method
-        exchange: Exchange | None
-        if kind == REQUEST:
-            assert id is not None
-            revision = self._told or conversation.revision_for(meta_of(body))
-            if self._told is None and conversation.phase is not Phase.OPENING:
-                revision = _revision_asked_for(name, body) or revision
-            exchange = Exchange(
-                id=id,
-                name=name,
-                sender=sender,
-                revision=revision,
-                method=revision.requests[sender].get(name),
-                token=_token(body),
-                params=body,
-                since=record.t,
-                number=record.number,
-            )
-        elif kind == NOTIFICATION:
-            exchange = conversation.concerned(sender, name, body)
-            exchange = exchange or conversation.crossed(sender, name, body)
-            revision = exchange.revision if exchange else conversation.current
-        else:
-            exchange = conversation.answered_by(sender, id)
-            revision = exchange.revision if exchange else conversation.current
-            name = _answered_method(exchange, body)
-        return Step(
-            sender=sender,
-            kind=kind,
-            name=name,
-            revision=revision,
-            id=id,
-            body=body,
-            error=None if frame.error is UNSET else frame.error,
-            exchange=exchange,
-            record=record,
-            in_batch=in_batch,
-        )
-
-    def _judge(self, step: Step, index: Index) -> list[Violation]:
-        found: list[Violation] = []
-        for rule in index.found[step.sender][step.kind][step.name]:
-            outcome = rule.judge(step, self.conversation)
-            if outcome is None:
-                continue
-            # A breach counts when it is reported; one that a closer rule tells proves nothing here.
-            if outcome is True:
-                if self._is_judged[step.sender]:
-                    self._tally(rule.requirement).exercised += 1
-            else:
-                found += breaches(rule, outcome, step.sender)
-        return found
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
@@ -310,7 +252,7 @@ class Monitor:
                 if since is not None and not record.t - since > self._patience:
                     break
                 if since is None or exchange.is_lasting:
-                    self._renew(exchange, record.t)
+                    self.conversation.renew(exchange, record.t)
                     continue
                 self.conversation.abandon(exchange)
                 requirement = self._in_force(
@@ -325,20 +267,6 @@ class Monitor:
                 found.append(Violation(requirement, OTHER[asker], why))
         return self._report(record, found)
 
-    def _renew(self, exchange: Exchange, t: float) -> None:
-        exchange.since = t
-        waiting = self.conversation.parties[exchange.sender].open
-        if exchange.id in waiting:
-            waiting[exchange.id] = waiting.pop(exchange.id)
-
-    def _learn(self, step: Step) -> None:
-        from accord.protocol.rules.recall import learn
-
-        learn(step, self.conversation)
-        t = step.record.t if step.record else None
-        if step.exchange is not None and step.name == "notifications/progress" and t is not None:
-            self._renew(step.exchange, t)
-
     # -- keeping count
 
     def _tally(self, requirement: str) -> Tally:
@@ -346,6 +274,10 @@ class Monitor:
         if tally is None:
             tally = self.tallies[requirement] = Tally(kept=[])
         return tally
+
+    def _count(self, rule: Rule) -> None:
+        """Count a rule that held; breaches are counted when they are reported."""
+        self._tally(rule.requirement).exercised += 1
 
     def _report(self, record: Record, violations: list[Violation]) -> list[Violation]:
         reported = []
@@ -441,33 +373,8 @@ def _read(frame: Frame) -> tuple[Any, bool]:
         return parse(bytes(frame.body)), False
 
 
-def _revision_asked_for(name: str, params: Any) -> Revision | None:
-    """Return the revision by which a further opening is judged, before it is answered."""
-    if name != "initialize" or not isinstance(params, dict):
-        return None
-    row = _row(params.get("protocolVersion"))
-    return row if row is not None and row.handshake else None
-
-
 def _row(named: Any) -> Revision | None:
     return REVISIONS.get(named) if isinstance(named, str) else None
-
-
-def _answered_method(exchange: Exchange | None, body: Any) -> str:
-    """Return the method that a reply answers; empty where nobody can tell.
-
-    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
-    not to blame for it. Only the answer to initialize is known by what it holds.
-    """
-    if exchange is None:
-        return ""
-    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
-    return "" if exchange.duplicates and not is_known else exchange.name
-
-
-def _token(body: Any) -> ProgressToken | None:
-    token = meta_of(body).get("progressToken")
-    return token if isinstance(token, int | str) and not isinstance(token, bool) else None
 
 
 def _most_specific(found: list[Violation]) -> list[Violation]:

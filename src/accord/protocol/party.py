@@ -7,7 +7,6 @@ import msgspec
 
 from accord.protocol.exchange import Exchange
 from accord.types._base import ProgressToken, RequestId
-from accord.types.lifecycle import Implementation
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -62,7 +61,9 @@ class UsedIds:
 # Late answers to cancelled requests are told from stray ones as long as they come within this many
 # cancellations.
 _CANCELLED_REMEMBERED: Final = 1024
-
+# Shared by all who have cancelled nothing or have no token in use: an idle conversation owns less.
+_NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
+_NONE_IN_USE: Final[dict[ProgressToken, Exchange]] = {}
 
 
 class PartyState(msgspec.Struct):
@@ -77,7 +78,7 @@ class PartyState(msgspec.Struct):
     tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: _NONE_IN_USE)
     cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
     capabilities: frozenset[str] | None = None
-    info: Any = None
+    info: object = None
     used: UsedIds | None = None
 
     def keep_token(self, exchange: Exchange, token: ProgressToken) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from accord.bindings.facts import NO_FACTS, RequestFacts
 from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.principal import Principal
-from accord.protocol.declared import elicitation_modes
+from accord.protocol.capabilities import elicitation_modes
 from accord.protocol.exchange import Exchange
 from accord.protocol.shape import narrow
 from accord.server.choices import Choices

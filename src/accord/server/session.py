@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
-from accord.protocol.conversation import PartyState
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
+from accord.protocol.party import PartyState
 from accord.protocol.revision import Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current

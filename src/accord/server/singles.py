@@ -6,7 +6,7 @@ of the same revision may have it. All that handlers can see of a session is made
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.protocol.conversation import capability_paths
+from accord.protocol.capabilities import capability_paths
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Write
 from accord.server.session import Session

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import REPLIES, Outcome, check
 from accord.protocol.rules.values import as_id, describe
 from accord.protocol.violation import CLIENT, OTHER, SERVER

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.protocol.conversation import META_CAPABILITIES
-from accord.protocol.declared import undeclared_mode
-from accord.protocol.exchange import Step, meta_of
+from accord.protocol.capabilities import undeclared_mode
+from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, REQUEST, RESULT
 from accord.protocol.rules._rule import Breach, Outcome, check
 from accord.protocol.rules.items import Finding, Placed, each, has, object_of, params_of, shown

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.elicitation import CREATE
 from accord.protocol.rules.items import Finding, each, has, object_of, shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.parts import META
 from accord.protocol.rules.values import as_id

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Bounded
 from accord.protocol.methods import KNOWN
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Breach, Outcome, check
 from accord.protocol.rules.parts import META
 from accord.protocol.rules.progress import TASK_TOKENS

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from accord.protocol.declared import undeclared_tools
+from accord.protocol.capabilities import undeclared_tools
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST
 from accord.protocol.rules._rule import Outcome, check
