@@ -279,19 +279,20 @@ class Conversation:
         self, exchange: Exchange, params: object = None, refuse: Refuse | None = None
     ) -> Sequence[Violation]:
         """Judge a request and open it, unless it is refused; as `apply`, without a step."""
-        party = self.parties[exchange.sender]
-        token = exchange.token
+        sender, id, token = exchange.sender, exchange.id, exchange.token
+        party = self.parties[sender]
+        waiting = party.open
         if (
-            exchange.name in self._free_requests[exchange.sender]
+            exchange.name in self._free_requests[sender]
             and exchange.revision is self._indexed
-            and exchange.id not in party.open
+            and id not in waiting
             and (token is None or token not in party.tokens)
         ):
+            waiting[id] = exchange
             if token is not None:
                 party.keep_token(exchange, token)
-            party.open[exchange.id] = exchange
             return _NOTHING
-        return self.apply(_step_of(exchange.sender, REQUEST, exchange, params), refuse)
+        return self.apply(_step_of(sender, REQUEST, exchange, params), refuse)
 
     def reply(
         self,
@@ -302,21 +303,23 @@ class Conversation:
         error: ErrorBody | None = None,
     ) -> Sequence[Violation]:
         """Judge the answer to a request and close it, unless that is refused; as `apply`."""
-        asker = self.parties[exchange.sender]
-        is_open = asker.open.get(exchange.id) is exchange
+        asker, id = exchange.sender, exchange.id
+        party = self.parties[asker]
+        waiting = party.open
+        is_open = waiting.get(id) is exchange
         if (
             is_open
             and error is None
-            and exchange.name in self._free_results[exchange.sender]
+            and exchange.name in self._free_results[asker]
             and exchange.revision is self._indexed
         ):
-            del asker.open[exchange.id]
+            del waiting[id]
             if exchange.token is not None:
-                asker.forget_token(exchange)
+                party.forget_token(exchange)
             return _NOTHING
-        sender = OTHER[exchange.sender]
+        sender = OTHER[asker]
         if not is_open and refuse is not None:
-            why = f"answers id {exchange.id!r} a second time"
+            why = f"answers id {id!r} a second time"
             violations = [Violation("jsonrpc.request.answered", sender, why)]
             if refuse(violations):
                 return violations

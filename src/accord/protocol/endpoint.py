@@ -324,7 +324,10 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request would break a rule.
         """
-        row = revision or _revision_of_opening(name, params) or self.conversation.current
+        row = revision or self.conversation.current
+        if name == "initialize" and revision is None:
+            # The revision asked for shapes the opening: none is agreed on yet.
+            row = REVISIONS.get(params.protocol_version) or row
         if not row.handshake and self.request_meta:
             params = self._with_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
@@ -339,7 +342,9 @@ class Endpoint:
         )
         body = None if shaped is None else _encode(shaped)
         data = self._sized(codec.encode_request(exchange.id, name, body), name)
-        self._raise(self.conversation.request(exchange, shaped, self._refuse_own))
+        violations = self.conversation.request(exchange, shaped, self._refuse_own)
+        if violations:
+            self._raise(violations)
         self._next_id += 1
         return exchange, data
 
@@ -381,14 +386,18 @@ class Endpoint:
         conversation = self.conversation
         shaped = result
         if result.__class__ is not bytes:
-            row = _revision_of_opening(exchange.name, result) or exchange.revision
+            row = exchange.revision
+            if exchange.name == "initialize":
+                row = REVISIONS.get(result.protocol_version) or row  # which shapes the answer
             if not row.handshake and self.result_meta:
                 shaped = self._with_meta(result, exchange.name, self.result_meta)
             shaped = shape.narrow(shaped, row.id)
         # Before anything changes: whoever gave what cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         self._sized(reply, exchange.name, exchange.batch.size if exchange.batch else 0)
-        self._raise(conversation.reply(exchange, shaped, self._refuse_own))
+        violations = conversation.reply(exchange, shaped, self._refuse_own)
+        if violations:
+            self._raise(violations)
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
@@ -447,11 +456,6 @@ def _refuse_for_reaction(violations: Sequence[Violation]) -> bool:
 def _refuse_for_code(violations: Sequence[Violation]) -> bool:
     """Refuse what the rules say to answer with an error."""
     return any(violation.reaction for violation in violations)
-
-
-def _revision_of_opening(name: str, body: Any) -> Revision | None:
-    """Return the revision that an opening names, which shapes it: none is agreed on yet."""
-    return REVISIONS.get(body.protocol_version) if name == "initialize" else None
 
 
 def _envelope_fault(
