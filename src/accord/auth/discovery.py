@@ -15,7 +15,7 @@ import msgspec
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import SPOKEN, newest
 
 __all__ = [
     "Discovered",
@@ -365,9 +365,8 @@ def _texts(said: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
 
 
 def _get(url: str) -> HttpRequest:
-    newest = next(row.id for row in reversed(list(REVISIONS.values())) if row.handshake)
     # auth.discovery.protocol-version-header
-    headers = {"Accept": "application/json", "MCP-Protocol-Version": newest}
+    headers = {"Accept": "application/json", "MCP-Protocol-Version": newest(SPOKEN)}
     return HttpRequest(method="GET", url=url, headers=headers)
 
 

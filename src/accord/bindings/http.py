@@ -14,7 +14,7 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
 from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, SPOKEN
 
 __all__ = [
     "ALLOWED",
@@ -209,7 +209,7 @@ def revision_of(head: Head, supported: Iterable[str]) -> Revision | Refusal:
     named = head.headers.get(names.VERSION)
     if named is None:  # http.version-header.default-2025-03-26
         return UNNAMED
-    known = [id for id in supported if REVISIONS[id].handshake]
+    known = [id for id in supported if id in SPOKEN]
     if named not in known:  # http.version-header.bad-400
         return Refusal(
             400, f"MCP-Protocol-Version {named[:40]!r} is not supported; known: {', '.join(known)}"

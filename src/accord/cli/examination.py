@@ -34,6 +34,7 @@ from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
+from accord.protocol.revisions import in_order
 from accord.transports.http_authorization import Auth, Bearer
 
 if TYPE_CHECKING:
@@ -453,7 +454,7 @@ def _advice(body: bytes) -> str:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return "see the log of the server"
     named = _REVISION.findall(f"{error.message} {error.data}")
-    spoken = sorted({each for each in named if each != offered[-1]})
+    spoken = in_order({each for each in named if each != offered[-1]})
     if not spoken:
         return "see the log of the server"
     return (

@@ -3,22 +3,18 @@
 Everything that changes the state of a conversation is in this file. It does not know which role we
 play: both parties are held to the same rules. The verbs, in the order of a message:
 
-    step      Describe one message: which exchange it is about, which revision judges it.
-              Monitors call it for every record, endpoints for notifications and odd replies;
-              the next call is `apply`.
-    apply     Judge a step and take it, unless `refuse` says no. Returns the violations.
-    request   Judge and open a request whose exchange the caller made. Endpoints call it for every
-              request, sent or received; the next call for this exchange is `reply`.
+    step      Describe one message: its exchange and its revision. Monitors call it for every
+              message, endpoints for notifications and for replies that fail. Next: `apply`.
+    apply     Judge a step and take it, unless `refuse` says no. Next: another message.
+    request   Judge and open a request whose exchange the caller made. Endpoints call it for each
+              request, sent or received. Next, for this exchange: `reply`.
     reply     Judge and close an exchange with its result or error. Endpoints call it likewise.
     judge     Return what `apply` would find; nothing changes. For messages refused anyway.
     lose      Close an exchange whose answer will not come; no rule is asked.
     abandon   Stop waiting for an answer, but know it if it comes late.
 
-`request` and `reply` take a short way for messages to which no rule can object: once the opening is
-over these are nearly all, and no step is made for them. Callers cannot tell the difference.
-
-`begin` takes the opening as done elsewhere, `assume` sets the revision before the parties name it,
-`close` ends everything. Phases:
+`request` and `reply` take a short way, without a step, for messages to which no rule can object:
+nearly all, once the opening is over. Callers cannot tell the difference. Phases:
 
     OPENING      client: initialize   -> NEGOTIATING
     NEGOTIATING  server: its result   -> NEGOTIATED, or its error -> OPENING
@@ -87,7 +83,7 @@ _CAPABILITIES: Final = frozenset(
 class Conversation:
     """All that two parties say to each other, judged by the revision they agreed on."""
 
-    # What was known of the client before a further `initialize`, in case that is refused.
+    # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
@@ -108,14 +104,9 @@ class Conversation:
 
     # -- which revision a message belongs to
 
-    @property
-    def revision(self) -> Revision | None:
-        """The revision agreed on; None until there is one."""
-        return self._agreed
-
     def assume(self, revision: Revision | None) -> None:
         """Judge by a revision before the parties have named it; None: by the newest we speak."""
-        self._agreed = revision
+        self.revision = revision  # None until one is agreed on
         self.current = revision or BEFORE_HANDSHAKE
 
     def revision_for(self, meta: JsonObject) -> Revision:

@@ -7,7 +7,7 @@ changed since the one before
 
 from enum import Enum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -68,15 +68,9 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     rounds: bool = False
     result_type: bool = False
     cache_hints: bool = False
-    sessions: bool = False
-    resumable: bool = False
     priming_event: bool = False
-    two_endpoints: bool = False
     streamable_http: bool = False
     version_header: bool = False
-    mirrored_headers: bool = False
-    disconnect_cancels: bool = False
-    ids_unique_in: Literal["session", "flight"] = "session"
     not_found_code: int = -32002
 
     def __repr__(self) -> str:

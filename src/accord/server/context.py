@@ -14,6 +14,7 @@ from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapabil
 from accord.principal import Principal
 from accord.protocol.capabilities import elicitation_modes
 from accord.protocol.exchange import Exchange
+from accord.protocol.peer import Peer
 from accord.protocol.shape import narrow
 from accord.server.choices import Choices
 from accord.server.forms import form_of
@@ -132,18 +133,23 @@ class Context(Generic[State]):
     @property
     def revision(self) -> RevisionId:
         """The revision under which the request is served."""
-        return self._exchange.revision.id
+        return self._peer.revision.id
+
+    @property
+    def _peer(self) -> Peer:
+        peer = self._exchange.peer
+        assert peer is not None  # every request that a server receives has one
+        return peer
 
     @property
     def client_info(self) -> Implementation | None:
-        """Who the client says it is."""
-        info = self._session.client.info
-        return info if isinstance(info, Implementation) else None
+        """The client's name and version, as it says."""
+        return self._peer.info
 
     @property
     def client_capabilities(self) -> frozenset[str]:
         """What the client declared, as dotted paths such as `roots.listChanged`."""
-        return self._session.client.capabilities or frozenset()
+        return self._peer.capabilities
 
     @property
     def state(self) -> State:
@@ -218,7 +224,7 @@ class Context(Generic[State]):
 
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
-        if not self._session.wants_log(level):
+        if not self._session.wants_log(level, self._peer):
             return self._paced(DONE)
         params = LogMessageParams(level, _as_json(data), logger)
         return self._paced(self._session.tell(self._log, params, self._exchange))
@@ -316,7 +322,7 @@ class Context(Generic[State]):
         return read({name: value for name, value in filled if value is not None})
 
     def _refuse_later_forms(self, params: ElicitParams) -> None:
-        revision = self._exchange.revision
+        revision = self._peer.revision
         if "elicitation/create" not in revision.requests["server"]:
             return  # _ask says so
         try:
@@ -337,7 +343,7 @@ class Context(Generic[State]):
         return roots
 
     async def _ask(self, capability: str, name: str, params: Any, timeout: float | None) -> Any:
-        revision = self._exchange.revision
+        revision = self._peer.revision
         if name not in revision.requests["server"]:
             raise MissingCapability(f"{name} does not exist in revision {revision.id}")
         declared = self.client_capabilities

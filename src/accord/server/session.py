@@ -12,6 +12,7 @@ from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
+from accord.protocol.peer import Peer, peer_from_initialize
 from accord.protocol.revision import Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
@@ -69,18 +70,29 @@ class Session:
         watchdog = server.watchdog()
         self.loop = watchdog.loop
         self.thread = threading.get_ident()
-        self.endpoint = endpoint or Endpoint(
-            "server", revisions=server.revisions, limits=server.limits
-        )
+        if endpoint is None:
+            endpoint = Endpoint("server", revisions=server.revisions, limits=server.limits)
+            endpoint.peer = Peer(endpoint.revision, None, _NONE, server.log_level)
+        self.endpoint = endpoint
         self.dispatcher = Dispatcher(
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=watchdog
         )
         self.principal: Principal | None = server.principal
-        self.log_level: LoggingLevel = server.log_level
+
+    @property
+    def peer(self) -> Peer:
+        """The facts about the client for its next request."""
+        peer = self.endpoint.peer
+        assert peer is not None
+        return peer
+
+    @peer.setter
+    def peer(self, peer: Peer) -> None:
+        self.endpoint.peer = peer
 
     @property
     def client(self) -> PartyState:
-        """What is known of the client."""
+        """The client's side of the conversation: its open requests, its tokens."""
         return self.endpoint.conversation.parties["client"]
 
     # -- who asks
@@ -112,6 +124,10 @@ class Session:
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
     ) -> Any:
+        if exchange.name == "initialize":
+            # Middleware sees the client that introduces itself.
+            level = self.server.log_level
+            exchange.peer = peer_from_initialize(params, exchange.revision, level)
         context: Context[Any] = Context(self, exchange)
         current.set(context)
 
@@ -209,14 +225,14 @@ class Session:
         ready = self.endpoint.conversation.phase is Phase.READY
         return ready and self.dispatcher.closed is None
 
-    def wants_log(self, level: LoggingLevel) -> bool:
-        """Whether the client wants log messages of this level."""
+    def wants_log(self, level: LoggingLevel, peer: Peer) -> bool:
+        """Whether a peer wants log messages of this level, and can still get them."""
         try:
             rank = _SEVERITY[level]
         except KeyError:
             levels = ", ".join(_SEVERITY)
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
-        return rank >= _SEVERITY[self.log_level] and self.dispatcher.closed is None
+        return rank >= _SEVERITY[peer.log_level] and self.dispatcher.closed is None
 
     def notify(self, name: str, params: Any = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
