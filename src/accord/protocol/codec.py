@@ -242,6 +242,11 @@ def encode_notification(method: str, params: bytes | None) -> bytes:
     return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (_encode(method), params)
 
 
+def decode(data: bytes) -> Frame | Batch:
+    """Read one message or batch under the usual limits; raises as `Codec.decode` does."""
+    return codec_for(Limits()).decode(data)
+
+
 def encode(frame: Frame) -> bytes:
     """Write a frame as it was read."""
     return _encode(frame)

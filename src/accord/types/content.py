@@ -9,6 +9,21 @@ import msgspec
 
 from accord.types._base import Item, JsonObject, Role, Struct, since, was
 
+__all__ = [
+    "Annotations",
+    "AudioContent",
+    "ContentBlock",
+    "EmbeddedResource",
+    "Icon",
+    "ImageContent",
+    "ResourceContents",
+    "ResourceLink",
+    "SamplingContentBlock",
+    "TextContent",
+    "ToolResultContent",
+    "ToolUseContent",
+]
+
 
 class Annotations(Struct):
     """Hints about who content is for and how much it matters."""

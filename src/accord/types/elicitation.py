@@ -5,6 +5,16 @@ from typing import Annotated, Literal, NewType, TypeAlias
 from accord.types._base import JsonObject, Question, Struct, required, since, until, was
 from accord.types.messages import Params, TaskMetadata
 
+__all__ = [
+    "ElicitParams",
+    "ElicitResult",
+    "ElicitationCompleteParams",
+    "ElicitedScalars",
+    "ElicitedValue",
+    "FormSchema",
+    "UrlElicitationData",
+]
+
 ElicitedValue: TypeAlias = str | int | float | bool | list[str]
 ElicitedScalars: TypeAlias = dict[str, str | int | float | bool]
 

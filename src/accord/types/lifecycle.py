@@ -18,6 +18,35 @@ from accord.types.content import Icon
 from accord.types.logging import LoggingLevel
 from accord.types.messages import CacheableResult, Params, Result
 
+__all__ = [
+    "ClientCapabilities",
+    "ClientTaskRequests",
+    "ClientTasksCapability",
+    "DiscoverParams",
+    "DiscoverResult",
+    "ElicitationCapability",
+    "ElicitationTasks",
+    "FormElicitationCapability",
+    "Implementation",
+    "InitializeParams",
+    "InitializeResult",
+    "MissingCapabilityData",
+    "NotificationMeta",
+    "PromptsCapability",
+    "RequestMeta",
+    "ResourcesCapability",
+    "ResultMeta",
+    "RootsCapability",
+    "SamplingCapability",
+    "SamplingTasks",
+    "ServerCapabilities",
+    "ServerTaskRequests",
+    "ServerTasksCapability",
+    "ToolTasks",
+    "ToolsCapability",
+    "UnsupportedVersionData",
+]
+
 
 class Implementation(Struct):
     """Name and version of a program that speaks the protocol."""

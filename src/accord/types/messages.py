@@ -18,6 +18,22 @@ from accord.types._base import (
     until,
 )
 
+__all__ = [
+    "CacheScope",
+    "CacheableResult",
+    "CancelledParams",
+    "EmptyParams",
+    "EmptyResult",
+    "InputResponses",
+    "PageParams",
+    "PageResult",
+    "Params",
+    "ProgressParams",
+    "Result",
+    "RetryParams",
+    "TaskMetadata",
+]
+
 InputResponses: TypeAlias = dict[str, msgspec.Raw]
 """Answers by the key of their question; only the asker knows which result type each one has."""
 

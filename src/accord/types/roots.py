@@ -2,6 +2,8 @@
 
 from accord.types._base import Item, Question
 
+__all__ = ["ListRootsResult", "Root"]
+
 
 class Root(Item):
     """One place, as a file URI."""

@@ -9,6 +9,16 @@ from accord.types.content import SamplingContentBlock, TextContent
 from accord.types.messages import TaskMetadata
 from accord.types.tools import Tool
 
+__all__ = [
+    "CreateMessageParams",
+    "CreateMessageResult",
+    "ModelHint",
+    "ModelPreferences",
+    "SamplingContent",
+    "SamplingMessage",
+    "ToolChoice",
+]
+
 SamplingContent: TypeAlias = SamplingContentBlock | list[SamplingContentBlock]
 
 

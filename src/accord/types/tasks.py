@@ -12,6 +12,25 @@ from accord.types._base import Cursor, JsonObject, Struct, required, since, unti
 from accord.types.messages import InputResponses, Params, Result
 from accord.types.rounds import InputRequests
 
+__all__ = [
+    "CancelTaskParams",
+    "CancelTaskResult",
+    "CreateTaskResult",
+    "GetTaskParams",
+    "GetTaskResult",
+    "ListTasksResult",
+    "RelatedTask",
+    "Task",
+    "TaskFields",
+    "TaskHandle",
+    "TaskOutcome",
+    "TaskParams",
+    "TaskResultParams",
+    "TaskStatus",
+    "TaskStatusParams",
+    "UpdateTaskParams",
+]
+
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
