@@ -2,7 +2,6 @@ import msgspec
 import pytest
 
 from accord.protocol.methods import KNOWN, METHODS, REQUESTS
-from accord.protocol.revision import Phase
 from accord.protocol.revisions import REVISIONS
 from accord.types._base import REVISION_IDS, lifetime_of
 from schema.official import ABSENT_REASON, PRESENT, definitions_key, schema
@@ -49,18 +48,6 @@ def test_what_a_method_carries_lives_at_least_as_long(method):
     for carried in filter(None, (method.params, method.result)):
         for revision in REVISION_IDS:
             assert revision not in method.lifetime or revision in lifetime_of(carried)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=NAMES)
-def test_a_method_is_named_by_a_member_that_it_has(method):
-    if method.named_by is not None:
-        names = {field.encode_name for field in msgspec.structs.fields(method.params)}
-        assert method.named_by in names
-
-
-def test_only_the_opening_ping_and_cancellation_are_legal_before_it():
-    early = {method.name for method in METHODS if Phase.OPENING in method.phases}
-    assert early == {"initialize", "ping", "notifications/cancelled"}
 
 
 # What the published schema of 2026-07-28 leaves to the tasks extension.

@@ -1,7 +1,5 @@
 """Headers of the protocol: their names, and the values they may have."""
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -79,27 +77,3 @@ def charset(content_type: str | None) -> str | None:
         if name.strip().lower() == "charset":
             return value.strip().strip('"').lower()
     return None
-
-
-def encode_value(value: Any) -> str | None:
-    """Write a mirrored value; None where null or absent means no header."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    plain = all("\x20" <= char <= "\x7e" for char in text) and text == text.strip(" \t")
-    if plain and not (text.startswith(_SENTINEL) and text.endswith("?=")):
-        return text
-    return f"{_SENTINEL}{base64.b64encode(text.encode()).decode()}?="
-
-
-def decode_value(text: str) -> str | None:
-    """Read a mirrored value; None where its encoding is broken."""
-    if not (text.startswith(_SENTINEL) and text.endswith("?=")):
-        return text
-    try:
-        raw = base64.b64decode(text[len(_SENTINEL) : -2], validate=True)
-        return raw.decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None

@@ -95,11 +95,6 @@ class Batch(msgspec.Struct):
     parts: list[tuple[Frame | MalformedMessage, Raw]]
 
 
-def same_id(first: object, second: object) -> bool:
-    """Compare ids by JSON type and value: 1, "1" and "01" are three ids."""
-    return first == second and isinstance(first, str) is isinstance(second, str)
-
-
 def id_to_answer(part: Frame | MalformedMessage) -> RequestId | None:
     """Return the id under which a part of a batch expects an answer; None where it expects none."""
     if isinstance(part, MalformedMessage):

@@ -29,9 +29,8 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     """One protocol method: who sends it, when it lives, what it needs and carries.
 
     `needs` is the capability that the answering party must have declared; `offers` the one that the
-    sender of a notification must have declared; either holds in its own lifetime. `named_by` is the
-    member that names what is asked for. `may_ask` says that the answer may be questions instead of
-    a result.
+    sender of a notification must have declared; either holds in its own lifetime. `may_ask` says
+    that the answer may be questions instead of a result.
     """
 
     name: str
@@ -42,8 +41,6 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     needs: str | None = None
     needs_lifetime: Lifetime = ALWAYS
     offers: str | None = None
-    phases: frozenset[Phase] = frozenset({Phase.READY})
-    named_by: str | None = None
     may_ask: bool = False
     params_required: bool = False
 
