@@ -1,8 +1,7 @@
 import pytest
 
 from accord.bindings import http
-from accord.bindings.gate import Gate
-from accord.bindings.http import Guard, Head, Refusal, guard_for
+from accord.bindings.http import Gate, Guard, Head, Refusal, guard_for
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.bindings.lines import LineReader, LineTooLong
-from accord.protocol.envelope import FRAGMENT
+from accord.protocol.json_text import FRAGMENT
 from accord.protocol.jsonrpc import RESULT
 
 

@@ -337,7 +337,7 @@ def _is_cut_short(facts: Facts) -> bool:
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:
-    from accord.protocol.scope import out_of_scope
+    from accord.protocol.verdict import out_of_scope
 
     monitor = probe.line.tape.monitor
     assert monitor is not None

@@ -14,11 +14,12 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from accord.errors import MessageTooLarge
-from accord.protocol.envelope import FRAGMENT, read_envelope
 from accord.protocol.json_text import (
+    FRAGMENT,
     balance,
     holds_more_values,
     nests_deeper,
+    read_envelope,
     repeated_member,
 )
 from accord.protocol.jsonrpc import (

@@ -14,12 +14,20 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
 from accord.protocol.memory import Memory
-from accord.protocol.record_text import evidence_of, plain_messages, text_of
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import Index, Rule, complete
-from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
-from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.verdict import (
+    SUPERSEDED_BY,
+    Evidence,
+    Tally,
+    Verdict,
+    VerdictName,
+    evidence_of,
+    out_of_scope,
+    plain_messages,
+    text_of,
+)
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
 from accord.trace import LINE_LIMIT, Record
 from accord.types._base import RequestId, RevisionId

@@ -33,8 +33,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import forks
 from accord.runtime.eager import start
-from accord.runtime.failures import explain_size, is_pressed, is_writable
-from accord.runtime.pending import Pending
+from accord.runtime.pending import Pending, explain_size, is_pressed, is_writable
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import msgspec
 
-from accord.bindings.facts import NO_FACTS, RequestFacts
+from accord.bindings.headers import NO_FACTS, RequestFacts
 from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.principal import Principal
 from accord.protocol.capabilities import elicitation_modes

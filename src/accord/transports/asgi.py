@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from accord.bindings import http
-from accord.bindings.gate import Gate, Verdict
+from accord.bindings.http import Gate, Verdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
 from accord.transports.http_bodies import Bodies

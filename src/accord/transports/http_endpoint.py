@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.bindings import http
-from accord.bindings.gate import Verdict
+from accord.bindings.http import Verdict
 from accord.protocol.events import Event, Refused, RequestReceived
 from accord.transports.http_exchange import LAST_EVENT, SESSION, HttpExchange
 from accord.transports.http_session import HttpSession, Post

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Final
 
 from accord.bindings import http, sse
-from accord.bindings.facts import RequestFacts, readable
+from accord.bindings.headers import RequestFacts, readable
 from accord.protocol.events import Event
 from accord.protocol.exchange import Exchange
 from accord.transports.http_exchange import HttpExchange

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from accord.bindings import http, sse
-from accord.bindings.gate import Verdict
+from accord.bindings.http import Verdict
 from accord.transports.http_endpoint import DRAINING, asks, refused_by
 from accord.transports.http_exchange import HttpExchange, Scope
 from accord.transports.http_session import Post
