@@ -1,6 +1,6 @@
 import pytest
 
-from accord.bindings.answers import (
+from accord.bindings.http_responses import (
     answer_in,
     endpoint_url,
     excerpt,

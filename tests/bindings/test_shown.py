@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.shown import one_line, plain, shown_url
+from accord.bindings.quoting import one_line, plain, shown_url
 
 
 def test_a_text_is_one_line_of_characters():

@@ -8,7 +8,7 @@ from accord.protocol.capabilities import capability_paths
 from accord.protocol.conversation import TRANSITIONS, Conversation
 from accord.protocol.exchange import META_VERSION, Exchange, Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame
-from accord.protocol.memory import Memory
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.revision import Phase
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER

@@ -2,7 +2,7 @@ import tracemalloc
 
 import pytest
 
-from accord.protocol.memory import Memory
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.party import Bounded, UsedIds
 
 

@@ -3,7 +3,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from accord.runtime.eager import start
+from accord.runtime.tasks import start
 
 here: ContextVar[str] = ContextVar("here", default="outside")
 

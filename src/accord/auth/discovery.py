@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import msgspec
 
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.quoting import plain, shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import SPOKEN, newest
 

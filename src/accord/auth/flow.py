@@ -13,7 +13,7 @@ from accord.auth.discovery import Discovered, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import Grant
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.quoting import plain, shown_url
 from accord.errors import FlowFailed
 
 __all__ = [

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.quoting import plain, shown_url
 
 __all__ = [
     "Flow",

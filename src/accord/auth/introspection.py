@@ -13,7 +13,7 @@ from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwt_tokens import claims_fault, principal_of
 from accord.auth.turns import SOURCE, NoTurn, Turns
 from accord.auth.verifiers import TokenMemory, digest_of
-from accord.bindings.shown import shown_url
+from accord.bindings.quoting import shown_url
 from accord.errors import AuthError
 from accord.principal import Principal
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 from accord.auth.discovery import metadata_urls
 from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
-from accord.bindings.shown import shown_url
+from accord.bindings.quoting import shown_url
 from accord.errors import AuthError, MissingExtra
 
 __all__ = [

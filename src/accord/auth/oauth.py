@@ -36,7 +36,7 @@ from accord.auth.tokens import (
     issuer_in,
     server_key,
 )
-from accord.bindings.shown import plain
+from accord.bindings.quoting import plain
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from accord.auth.hosts import ends_in_number, host_fault
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried
-from accord.bindings.answers import redirect_url
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.http_responses import redirect_url
+from accord.bindings.quoting import plain, shown_url
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:

@@ -1,16 +1,11 @@
 """Headers of the protocol: their names, the values they may have, and the facts of a request."""
 
-
 import re
-from collections.abc import Mapping
-from typing import Any, Final
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-
 
 SESSION: Final = "mcp-session-id"
 VERSION: Final = "mcp-protocol-version"

@@ -4,7 +4,6 @@ The same decisions serve the server and judge other people's traffic. They see a
 and headers, never its connection.
 """
 
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
@@ -13,19 +12,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings import headers as names
+from accord.bindings import http
 from accord.bindings.sse import CONTENT_TYPE
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS, SPOKEN
-
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
-
-import msgspec
-
-from accord.bindings import headers as names
-from accord.bindings import http
-from accord.protocol.revision import Revision
-
 
 Form: TypeAlias = Literal["auto", "json", "stream"]
 """How requests are answered: as JSON unless there is more to say, or always one way."""

@@ -25,10 +25,10 @@ from accord.auth.discovery import (
 )
 from accord.auth.http import NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
-from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
-from accord.bindings.shown import shown_url
+from accord.bindings.http_responses import explain
+from accord.bindings.quoting import shown_url
 from accord.cli.advice import in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts

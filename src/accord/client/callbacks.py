@@ -24,7 +24,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.json_schema import compile_schema
 from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
-from accord.runtime.pending import is_pressed
+from accord.runtime.replies import is_pressed
 from accord.types import (
     ClientCapabilities,
     CreateMessageResult,

@@ -43,8 +43,8 @@ from accord.protocol.exchange import (
     meta_of,
 )
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
-from accord.protocol.memory import Memory
 from accord.protocol.methods import METHODS
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.party import Bounded, PartyState, UsedIds
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS

@@ -1,6 +1,5 @@
 """JSON text examined without decoding it: its size, its nesting, and the envelope of a message."""
 
-
 import re
 from array import array
 from collections.abc import Callable, Iterator
@@ -8,14 +7,10 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
-import re
-from typing import Final
-
 import msgspec
 
 from accord.protocol.jsonrpc import FAULT, ID_RANGE, NOTIFICATION, REQUEST, RESULT, Kind
 from accord.types._base import RequestId
-
 
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")

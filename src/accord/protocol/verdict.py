@@ -1,28 +1,19 @@
 """Verdicts of a monitor: what they rest on, which requirements are in scope, and which overlap."""
 
-
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.protocol.catalogue import Level
-from accord.protocol.violation import Party, Severity, Violation
-
-from typing import TYPE_CHECKING, Final
-
-from accord.protocol.catalogue import Requirement
-from accord.protocol.violation import CLIENT, SERVER, Party
+from accord.protocol.catalogue import Level, Requirement
+from accord.protocol.violation import CLIENT, SERVER, Party, Severity, Violation
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
 
 from collections.abc import Iterator
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from accord.trace import Record
-
 
 VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 

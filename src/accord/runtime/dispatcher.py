@@ -32,8 +32,8 @@ from accord.protocol.endpoint import (
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import forks
-from accord.runtime.eager import start
-from accord.runtime.pending import Pending, explain_size, is_pressed, is_writable
+from accord.runtime.replies import Pending, explain_size, is_pressed, is_writable
+from accord.runtime.tasks import start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 

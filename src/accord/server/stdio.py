@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.bindings.lines import LineTooLong
 from accord.runtime import forks
-from accord.runtime.eager import run_to_end
+from accord.runtime.tasks import run_to_end
 from accord.server.threads import finished, is_working
 from accord.transports.ending import Stop, exit_at_once, leave_threads
 from accord.transports.stdio import StdioConnection, claim

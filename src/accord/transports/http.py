@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.bindings.answers import Answer, answer_in, explain
+from accord.bindings.http_responses import Answer, answer_in, explain
 from accord.errors import (
     AccordError,
     AuthError,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
-from accord.bindings.shown import plain
+from accord.bindings.quoting import plain
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http_sender import NotSent, Response
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings import headers as names
-from accord.bindings.answers import Answer, answer_in, explain, redirect_url, wait_of
-from accord.bindings.shown import shown_url
+from accord.bindings.http_responses import Answer, answer_in, explain, redirect_url, wait_of
+from accord.bindings.quoting import shown_url
 from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import (
     AccordError,

@@ -9,7 +9,7 @@ from accord.types._base import RequestId
 if TYPE_CHECKING:
     import asyncio
 
-    from accord.bindings.answers import Answer
+    from accord.bindings.http_responses import Answer
 
 __all__ = ["Message", "Session"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import uvicorn
 
 from accord.errors import TransportError
-from accord.runtime.eager import run_to_end
+from accord.runtime.tasks import run_to_end
 from accord.transports.ending import exit_at_once, exit_later, take_signals
 from accord.transports.uvicorn_protocol import BoundedProtocol
 

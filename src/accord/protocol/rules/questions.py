@@ -12,14 +12,14 @@ import msgspec
 
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Round
+from accord.protocol.monitor_memory import Round
 from accord.protocol.rules._rule import Outcome
 from accord.protocol.rules.items import Finding, in_force, object_of, params_of, shown
 from accord.protocol.violation import CLIENT, SERVER
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
-    from accord.protocol.memory import Memory
+    from accord.protocol.monitor_memory import Memory
 
 ROUNDS: Final = ("tools/call", "resources/read", "prompts/get")
 """The methods that may be answered with questions."""

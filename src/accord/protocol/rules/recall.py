@@ -10,7 +10,7 @@ from accord.protocol.rules.task_reports import learn_tasks
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
-    from accord.protocol.memory import Memory
+    from accord.protocol.monitor_memory import Memory
 
 META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import KnownTask
+from accord.protocol.monitor_memory import KnownTask
 from accord.protocol.rules.items import Placed, object_of, objects, params_of
 
 if TYPE_CHECKING:
-    from accord.protocol.memory import Memory
+    from accord.protocol.monitor_memory import Memory
 
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 STATUSES: Final = TERMINAL | {"working", "input_required"}

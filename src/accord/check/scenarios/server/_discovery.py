@@ -14,7 +14,7 @@ import msgspec
 from accord.auth.http import HttpRequest, HttpResponse, NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge
-from accord.bindings.shown import shown_url
+from accord.bindings.quoting import shown_url
 from accord.check.probing.line import Line
 from accord.trace import HttpFacts
 

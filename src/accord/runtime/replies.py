@@ -1,20 +1,16 @@
 """Replies: those that our requests wait for, and those to requests whose handler failed."""
 
-
 import asyncio
+import logging
+import signal
+import threading
 from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from accord.errors import RequestTimeout
-from accord.types import ProgressParams
-
-import logging
-import signal
-import threading
-
-from accord.errors import InternalError, MessageTooLarge, RequestError
+from accord.errors import InternalError, MessageTooLarge, RequestError, RequestTimeout
 from accord.protocol.exchange import Exchange
+from accord.types import ProgressParams
 
 
 class Pending:

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.bindings.shown import one_line
+from accord.bindings.quoting import one_line
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
 

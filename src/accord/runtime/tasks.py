@@ -1,16 +1,10 @@
 """Tasks that begin at once, and the task that is the whole life of a server."""
 
-
-import asyncio
-import sys
-from collections.abc import Coroutine
-from typing import Any, Final
-
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
-
+from typing import Any, Final
 
 if sys.version_info >= (3, 12):
 
