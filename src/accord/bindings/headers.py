@@ -14,12 +14,14 @@ NAME: Final = "mcp-name"
 LAST_EVENT: Final = "last-event-id"
 ACCEPT_BOTH: Final = "application/json, text/event-stream"
 
-_SENTINEL: Final = "=?base64?"
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # Set by the transport itself; a caller's value would break the connection, not change it.
 _RESERVED: Final = frozenset(
     {SESSION, VERSION, LAST_EVENT, "accept", "content-type", "content-length", "transfer-encoding"}
 )
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# What proves who somebody is is nothing that a handler could pass on by mistake.
+_SECRET: Final = frozenset({b"authorization", b"proxy-authorization"})
 
 
 def check_headers(headers: Mapping[Any, Any]) -> None:
@@ -80,11 +82,6 @@ def charset(content_type: str | None) -> str | None:
         if name.strip().lower() == "charset":
             return value.strip().strip('"').lower()
     return None
-
-
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# What proves who somebody is is nothing that a handler could pass on by mistake.
-_SECRET: Final = frozenset({b"authorization", b"proxy-authorization"})
 
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings import headers as names
-from accord.bindings import http
 from accord.bindings.sse import CONTENT_TYPE
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS, SPOKEN
@@ -29,6 +28,16 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = "application/json"
 _SCHEMES: Final = ("http", "https")
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
+
+_HOST, _ORIGIN, _TYPE = b"host", b"origin", b"content-type"
+_ACCEPT, _VERSION = b"accept", names.VERSION.encode()
+_CODING = b"content-encoding"
+DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION, _CODING)
+# Heads differ by client and by page; what is longer than any honest one is not remembered.
+_REMEMBERED: Final = 512
+_SIZE_MOST: Final = 1_000
+
+RawHeaders: TypeAlias = Mapping[bytes, bytes]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -204,17 +213,6 @@ def revision_of(head: Head, supported: Iterable[str]) -> Revision | Refusal:
     return REVISIONS[named]
 
 
-RawHeaders: TypeAlias = Mapping[bytes, bytes]
-
-_HOST, _ORIGIN, _TYPE = b"host", b"origin", b"content-type"
-_ACCEPT, _VERSION = b"accept", names.VERSION.encode()
-_CODING = b"content-encoding"
-DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION, _CODING)
-# Heads differ by client and by page; what is longer than any honest one is not remembered.
-_REMEMBERED: Final = 512
-_SIZE_MOST: Final = 1_000
-
-
 class Verdict(msgspec.Struct, frozen=True):
     """What the head of a request decides.
 
@@ -225,18 +223,18 @@ class Verdict(msgspec.Struct, frozen=True):
         revision: which one it names, or why that is refused.
     """
 
-    foreign: http.Refusal | None
-    refusal: http.Refusal | None
-    form: http.Form
-    revision: Revision | http.Refusal
+    foreign: Refusal | None
+    refusal: Refusal | None
+    form: Form
+    revision: Revision | Refusal
 
 
 class Gate:
     """Judges the heads of requests to one server."""
 
-    def __init__(self, guard: http.Guard, answers: http.Form, supported: Iterable[str]) -> None:
+    def __init__(self, guard: Guard, answers: Form, supported: Iterable[str]) -> None:
         self._guard = guard
-        self._answers: http.Form = answers
+        self._answers: Form = answers
         self._supported = tuple(supported)
         self._known: dict[tuple[str | bytes | None, ...], Verdict] = {}
 
@@ -267,23 +265,21 @@ class Gate:
         named = {
             name.decode(): value.decode("latin-1") for name, value in pairs if value is not None
         }
-        head = http.Head(method, named, version)
+        head = Head(method, named, version)
         refusal, form = None, self._answers
         if method == "POST":
-            refusal = http.refuse_content(head)
-            found = http.form_of(named.get("accept"), self._answers)
+            refusal = refuse_content(head)
+            found = form_of(named.get("accept"), self._answers)
             if found is not None:
                 form = found
             elif refusal is None:
-                refusal = http.Refusal(406, _unacceptable(self._answers))
+                refusal = Refusal(406, _unacceptable(self._answers))
         elif method == "GET":
-            refusal = http.refuse_get(head)
-        return Verdict(
-            self._guard.refuse(head), refusal, form, http.revision_of(head, self._supported)
-        )
+            refusal = refuse_get(head)
+        return Verdict(self._guard.refuse(head), refusal, form, revision_of(head, self._supported))
 
 
-def _unacceptable(answers: http.Form) -> str:
+def _unacceptable(answers: Form) -> str:
     if answers == "auto":
         return "Accept must list application/json and text/event-stream"
     only = "application/json" if answers == "json" else "text/event-stream"

@@ -26,6 +26,20 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _MEMBERS_MOST: Final = 256
 _ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 
+FRAGMENT: Final = 4096
+"""How many bytes of either end are enough; longer ids are not found."""
+
+# Possessive, so that a string without an end costs one look at each byte.
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
+_KEY: Final = re.compile(rb"\s*(" + _TEXT + rb")\s*:\s*", re.DOTALL)
+_SCALAR: Final = re.compile(rb"(" + _TEXT + rb"|[-+.\w]++)\s*([,}])", re.DOTALL)
+_NESTED: Final = re.compile(_TEXT + rb"|[\[\]{}]|\"", re.DOTALL)
+_NEXT: Final = re.compile(rb"\s*,")
+_LAST_ID: Final = re.compile(
+    rb'[,{]\s*"id"\s*:\s*(' + _TEXT + rb'|-?\d++)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z',
+    re.DOTALL,
+)
+
 
 def nests_deeper(data: bytes, depth: int) -> bool:
     """Tell whether JSON text nests deeper than `depth`.
@@ -149,21 +163,6 @@ def _reader() -> Callable[[str, int], tuple[Any, int]]:
 
     # As floats, because Python refuses to read integers of more than 4,300 digits.
     return json.JSONDecoder(parse_int=float).raw_decode
-
-
-FRAGMENT: Final = 4096
-"""How many bytes of either end are enough; longer ids are not found."""
-
-# Possessive, so that a string without an end costs one look at each byte.
-_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
-_KEY: Final = re.compile(rb"\s*(" + _TEXT + rb")\s*:\s*", re.DOTALL)
-_SCALAR: Final = re.compile(rb"(" + _TEXT + rb"|[-+.\w]++)\s*([,}])", re.DOTALL)
-_NESTED: Final = re.compile(_TEXT + rb"|[\[\]{}]|\"", re.DOTALL)
-_NEXT: Final = re.compile(rb"\s*,")
-_LAST_ID: Final = re.compile(
-    rb'[,{]\s*"id"\s*:\s*(' + _TEXT + rb'|-?\d++)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z',
-    re.DOTALL,
-)
 
 
 def may_be_message(head: bytes) -> bool:

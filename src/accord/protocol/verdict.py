@@ -1,19 +1,20 @@
 """Verdicts of a monitor: what they rest on, which requirements are in scope, and which overlap."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
 from accord.protocol.catalogue import Level, Requirement
 from accord.protocol.violation import CLIENT, SERVER, Party, Severity, Violation
+from accord.trace import Record
+from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
 
-from collections.abc import Iterator
-from typing import Any
-
-from accord.trace import Record
+# Enough to recognize a message in a report.
+_EVIDENCE_LENGTH: Final = 400
 
 VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 
@@ -148,10 +149,7 @@ def out_of_scope(
     )
 
 
-_EVIDENCE_LENGTH: Final = 400
-
-
-def plain_messages(record: Record) -> Iterator[dict[str, Any]]:
+def plain_messages(record: Record) -> Iterator[JsonObject]:
     """Decode the messages of a record, one or a batch; none where it holds no JSON."""
     try:
         value = None if record.message is None else msgspec.json.decode(record.message)
