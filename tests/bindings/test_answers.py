@@ -1,12 +1,12 @@
 import pytest
 
 from accord.bindings.http_responses import (
-    answer_in,
     endpoint_url,
     excerpt,
     explain,
+    parse_response,
+    parse_retry_after,
     redirect_url,
-    wait_of,
 )
 
 
@@ -25,14 +25,14 @@ from accord.bindings.http_responses import (
     ],
 )
 def test_what_is_no_response_is_none(body):
-    assert answer_in(body) is None
+    assert parse_response(body) is None
 
 
 def test_a_response_is_found_with_or_without_an_id():
-    found = answer_in(b'{"jsonrpc": "2.0", "id": "a", "result": {}}')
+    found = parse_response(b'{"jsonrpc": "2.0", "id": "a", "result": {}}')
     assert found is not None
     assert found.id == "a"
-    refused = answer_in(b'{"id": null, "error": {"code": -32600, "message": "no"}}')
+    refused = parse_response(b'{"id": null, "error": {"code": -32600, "message": "no"}}')
     assert refused is not None
     assert refused.error.message == "no"
 
@@ -175,4 +175,4 @@ def test_a_redirect_leads_nowhere_but_the_same_host(base, location, url):
     ],
 )
 def test_a_time_to_wait_is_a_number_of_seconds(header, seconds):
-    assert wait_of(header) == seconds
+    assert parse_retry_after(header) == seconds

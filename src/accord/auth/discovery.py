@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import msgspec
 
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
-from accord.bindings.quoting import plain, shown_url
+from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import SPOKEN, newest
 
@@ -231,9 +231,9 @@ def _joined(url: str, named: str) -> str:
     try:
         return urljoin(url, named)
     except ValueError:
-        came = f"a malformed URL, {plain(named)!r}"
+        came = f"a malformed URL, {quote_text(named)!r}"
         hint = "resource_metadata in the server's challenge has to be a URL"
-        raise FlowFailed(STEP_RESOURCE, asked=shown_url(url), came=came, hint=hint) from None
+        raise FlowFailed(STEP_RESOURCE, asked=quote_url(url), came=came, hint=hint) from None
 
 
 def _checked_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> ResourceMetadata:
@@ -261,21 +261,21 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
     try:
         places = metadata_urls(issuer)
     except ValueError:
-        came = f"a malformed URL as the issuer, {plain(issuer)!r}"
+        came = f"a malformed URL as the issuer, {quote_text(issuer)!r}"
         hint = "the server's metadata has to name the URL of its authorization server"
         raise FlowFailed(STEP_SERVER, asked="authorization_servers", came=came, hint=hint) from None
     for place in places:
         request = _get(place)
         response = yield from _ask(request, STEP_SERVER)
         if response is None:
-            tried.append(shown_url(place))
+            tried.append(quote_url(place))
             continue
         said = response.object()
         if said is None:
-            tried.append(f"{shown_url(place)} ({response.shown})")
+            tried.append(f"{quote_url(place)} ({response.shown})")
         elif not is_same_issuer(said.get("issuer"), issuer):
             # One that names another issuer is how one server poses as another.
-            tried.append(f"{shown_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
+            tried.append(f"{quote_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
         else:
             return _metadata(said, place)
     hint = (

@@ -13,7 +13,7 @@ from accord.auth.discovery import Discovered, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import Grant
-from accord.bindings.quoting import plain, shown_url
+from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
 
 __all__ = [
@@ -151,7 +151,7 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
     """
     server, asked = (
         request.found.server,
-        shown_url(request.found.server.authorization_endpoint or ""),
+        quote_url(request.found.server.authorization_endpoint or ""),
     )
     if not hmac.compare_digest(params.get("state", "").encode(), request.state.encode()):
         came = "a response whose state is not ours"  # auth.state.verified
@@ -160,7 +160,7 @@ def code_in(params: Mapping[str, str], request: AuthorizationRequest) -> str:
     _check_issuer(params.get("iss"), server, asked)
     error = params.get("error")
     if error:
-        error, about = plain(error), plain(params.get("error_description", ""))
+        error, about = quote_text(error), quote_text(params.get("error_description", ""))
         came = f"{error[:100]}: {about}" if about else error[:100]
         if request.names_resource and _is_about_resource(error, about):
             hint = "the server does not take the parameter resource: OAuth(resource='omit')"

@@ -13,7 +13,7 @@ from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwt_tokens import claims_fault, principal_of
 from accord.auth.turns import SOURCE, NoTurn, Turns
 from accord.auth.verifiers import TokenMemory, digest_of
-from accord.bindings.quoting import shown_url
+from accord.bindings.quoting import quote_url
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -83,7 +83,7 @@ class IntrospectionVerifier:
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"<IntrospectionVerifier at {shown_url(self.url)}>"
+        return f"<IntrospectionVerifier at {quote_url(self.url)}>"
 
     def for_audience(self, audience: str) -> "IntrospectionVerifier":
         """Return the same for an audience, unless it has one already."""
@@ -190,7 +190,7 @@ def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
     found = response.object()
     if response.status != 200 or found is None:
         # Most likely our own credentials: the caller's token may be as good as any.
-        log.error("introspection at %s was answered with %s", shown_url(url), response.shown)
+        log.error("introspection at %s was answered with %s", quote_url(url), response.shown)
         raise AuthError(f"introspection failed: {response.shown}")
     return found
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 from accord.auth.discovery import metadata_urls
 from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
-from accord.bindings.quoting import shown_url
+from accord.bindings.quoting import quote_url
 from accord.errors import AuthError, MissingExtra
 
 __all__ = [
@@ -173,7 +173,7 @@ class FetchedKeys:
     ) -> None:
         self._issuer = issuer
         self._url = url
-        self._place = shown_url(url or issuer)
+        self._place = quote_url(url or issuer)
         self._send = send
         self._ttl = ttl
         self._pause = pause
@@ -252,7 +252,7 @@ def published_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKe
     """
     response = yield _get(url if url is not None else (yield from _find_url(issuer)))
     if response.status != 200:
-        raise ValueError(f"{shown_url(response.url)} answered {response.shown}")
+        raise ValueError(f"{quote_url(response.url)} answered {response.shown}")
     keys = read_keys(response.object())
     if not keys:
         raise ValueError("there is no key that could verify a signature")
@@ -265,20 +265,20 @@ def _find_url(issuer: str) -> Flow[str]:
         try:
             response = yield _get(each)
         except NoResponse as error:
-            tried.append(f"{shown_url(each)}: {error.reason}")
+            tried.append(f"{quote_url(each)}: {error.reason}")
             continue
         said = response.object()
         if response.status != 200 or said is None:
-            tried.append(f"{shown_url(each)}: {response.shown}")
+            tried.append(f"{quote_url(each)}: {response.shown}")
             continue
         named = said.get("issuer")
         if named != issuer:
-            came = f"the metadata at {shown_url(each)} is that of another issuer, {named!r:.200}"
+            came = f"the metadata at {quote_url(each)} is that of another issuer, {named!r:.200}"
             raise ValueError(f"{came}, expected {issuer!r} exactly; name it so, or give jwks_url")
         found = said.get("jwks_uri")
         if isinstance(found, str):
             return found
-        tried.append(f"{shown_url(each)}: no jwks_uri in it")
+        tried.append(f"{quote_url(each)}: no jwks_uri in it")
     told = "; ".join(tried)
     raise ValueError(f"its metadata names no keys (jwks_uri), give jwks_url; tried {told}")
 

@@ -36,7 +36,7 @@ from accord.auth.tokens import (
     issuer_in,
     server_key,
 )
-from accord.bindings.quoting import plain
+from accord.bindings.quoting import quote_text
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 
@@ -375,7 +375,7 @@ class OAuth:
         raise FlowFailed(
             "authorization server metadata",
             asked=server.url or server.issuer,
-            came=f"the server is protected by {plain(server.issuer)}",
+            came=f"the server is protected by {quote_text(server.issuer)}",
             hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
         )
 

@@ -109,7 +109,9 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 NO_FACTS: Final = RequestFacts()
 
 
-def readable(headers: Iterable[tuple[bytes, bytes]], *, with_secrets: bool) -> Mapping[str, str]:
+def decode_headers(
+    headers: Iterable[tuple[bytes, bytes]], *, with_secrets: bool
+) -> Mapping[str, str]:
     """Return headers as text; those that carry a token only where nobody has looked at it."""
     return MappingProxyType(
         {

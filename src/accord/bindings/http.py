@@ -40,7 +40,7 @@ _SIZE_MOST: Final = 1_000
 RawHeaders: TypeAlias = Mapping[bytes, bytes]
 
 
-class Head(msgspec.Struct, frozen=True):
+class RequestHead(msgspec.Struct, frozen=True):
     """The head of a request; header names are lower case, repeated ones are joined by ", "."""
 
     method: str
@@ -49,7 +49,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 @final
-class Refusal(msgspec.Struct, frozen=True):
+class HttpRefusal(msgspec.Struct, frozen=True):
     """Why a request is not served. `code` is that of the JSON-RPC error in its body."""
 
     status: int
@@ -58,7 +58,7 @@ class Refusal(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Guard(msgspec.Struct, frozen=True):
+class HttpGuard(msgspec.Struct, frozen=True):
     """From where a server may be called: loopback, and what is named here.
 
     `hosts` are host names with or without port, `origins` whole origins; "*" admits all.
@@ -67,23 +67,23 @@ class Guard(msgspec.Struct, frozen=True):
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
-    def refuse(self, head: Head) -> Refusal | None:
+    def refuse(self, head: RequestHead) -> HttpRefusal | None:
         """Refuse foreign hosts and origins, against DNS rebinding, and requests without a host."""
         # http.origin.validated
         host = head.headers.get("host")
         # RFC 9112, section 3.2: there is exactly one, unless the client speaks HTTP/1.0 or HTTP/2.
         if host is None and head.version == "1.1":
-            return Refusal(400, "the Host header is missing")
+            return HttpRefusal(400, "the Host header is missing")
         if host is not None and ", " in host:
-            return Refusal(400, f"the Host header occurs twice: {host[:200]!r}")
+            return HttpRefusal(400, f"the Host header occurs twice: {host[:200]!r}")
         if host is not None and "*" not in self.hosts and not self._knows_host(host):
-            return Refusal(
+            return HttpRefusal(
                 403, f"host {host[:200]!r} is not allowed; see public_url and allowed_hosts"
             )
         origin = head.headers.get("origin")
         if origin is None or "*" in self.origins or self._knows_origin(origin):
             return None
-        return Refusal(
+        return HttpRefusal(
             403, f"origin {origin[:200]!r} is not allowed; see public_url and allowed_origins"
         )
 
@@ -114,7 +114,7 @@ def _host_name(host: str) -> str:
 
 def guard_for(
     public_url: str | None = None, hosts: Iterable[str] = (), origins: Iterable[str] = ()
-) -> Guard:
+) -> HttpGuard:
     """Make the guard of a server that is reached under a public URL.
 
     Raises:
@@ -129,7 +129,7 @@ def guard_for(
         netloc = parts.netloc.rpartition("@")[2].lower()
         all_hosts |= {netloc, parts.hostname}
         all_origins.add(_origin_in(f"{parts.scheme}://{netloc}"))
-    return Guard(frozenset(all_hosts), frozenset(all_origins))
+    return HttpGuard(frozenset(all_hosts), frozenset(all_origins))
 
 
 def _host_in(text: str) -> str:
@@ -158,19 +158,19 @@ def _origin_in(text: str) -> str:
     return origin.removesuffix(_USUAL_PORTS.get(scheme, "/"))
 
 
-def refuse_content(head: Head) -> Refusal | None:
+def refuse_content(head: RequestHead) -> HttpRefusal | None:
     """Refuse a POST whose body is not JSON, or not as it is."""
     given = head.headers.get("content-type")
     content_type = names.media_type(given)
     if content_type != _JSON:
         got = repr(content_type[:100]) if content_type else "missing"
-        return Refusal(415, f"Content-Type is {got}, expected {_JSON}")
+        return HttpRefusal(415, f"Content-Type is {got}, expected {_JSON}")
     charset = names.charset(given)
     if charset not in (None, "utf-8", "utf8"):
-        return Refusal(415, f"the charset is {charset[:40]!r}, expected utf-8")
+        return HttpRefusal(415, f"the charset is {charset[:40]!r}, expected utf-8")
     coding = head.headers.get("content-encoding", "")
     if any(each.strip().lower() not in ("", "identity") for each in coding.split(",")):
-        return Refusal(
+        return HttpRefusal(
             415,
             f"Content-Encoding is {coding[:40]!r}; bodies are taken uncompressed",
             headers=(("accept-encoding", "identity"),),
@@ -179,7 +179,7 @@ def refuse_content(head: Head) -> Refusal | None:
 
 
 @lru_cache(maxsize=256)
-def form_of(accept: str | None, answers: Form = "auto") -> Form | None:
+def choose_form(accept: str | None, answers: Form = "auto") -> Form | None:
     """Return how a POST can be answered, given its Accept header; None where it cannot.
 
     Clients have to list both types. One that lists only one of them gets that one.
@@ -193,27 +193,27 @@ def form_of(accept: str | None, answers: Form = "auto") -> Form | None:
     return answers if (takes_json if answers == "json" else takes_stream) else None
 
 
-def refuse_get(head: Head) -> Refusal | None:
+def refuse_get(head: RequestHead) -> HttpRefusal | None:
     """Refuse a GET that does not want an event stream."""
     if not names.accepts(head.headers.get("accept"), CONTENT_TYPE):
-        return Refusal(406, f"Accept must list {CONTENT_TYPE}")
+        return HttpRefusal(406, f"Accept must list {CONTENT_TYPE}")
     return None
 
 
-def revision_of(head: Head, supported: Iterable[str]) -> Revision | Refusal:
+def revision_of(head: RequestHead, supported: Iterable[str]) -> Revision | HttpRefusal:
     """Return the revision that the version header names, or what no header stands for."""
     named = head.headers.get(names.VERSION)
     if named is None:  # http.version-header.default-2025-03-26
         return UNNAMED
     known = [id for id in supported if id in SPOKEN]
     if named not in known:  # http.version-header.bad-400
-        return Refusal(
+        return HttpRefusal(
             400, f"MCP-Protocol-Version {named[:40]!r} is not supported; known: {', '.join(known)}"
         )
     return REVISIONS[named]
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class HeadVerdict(msgspec.Struct, frozen=True):
     """What the head of a request decides.
 
     Attributes:
@@ -223,22 +223,22 @@ class Verdict(msgspec.Struct, frozen=True):
         revision: which one it names, or why that is refused.
     """
 
-    foreign: Refusal | None
-    refusal: Refusal | None
+    foreign: HttpRefusal | None
+    refusal: HttpRefusal | None
     form: Form
-    revision: Revision | Refusal
+    revision: Revision | HttpRefusal
 
 
 class Gate:
     """Judges the heads of requests to one server."""
 
-    def __init__(self, guard: Guard, answers: Form, supported: Iterable[str]) -> None:
+    def __init__(self, guard: HttpGuard, answers: Form, supported: Iterable[str]) -> None:
         self._guard = guard
         self._answers: Form = answers
         self._supported = tuple(supported)
-        self._known: dict[tuple[str | bytes | None, ...], Verdict] = {}
+        self._known: dict[tuple[str | bytes | None, ...], HeadVerdict] = {}
 
-    def judge(self, method: str, headers: RawHeaders, version: str = "1.1") -> Verdict:
+    def judge(self, method: str, headers: RawHeaders, version: str = "1.1") -> HeadVerdict:
         """Judge the head of a request; header names are lower case, repeated ones are joined."""
         get = headers.get
         head = (
@@ -260,23 +260,25 @@ class Gate:
                 self._known[head] = verdict
         return verdict
 
-    def _judge(self, method: str, version: str, *values: bytes | None) -> Verdict:
+    def _judge(self, method: str, version: str, *values: bytes | None) -> HeadVerdict:
         pairs = zip(DECISIVE, values, strict=True)
         named = {
             name.decode(): value.decode("latin-1") for name, value in pairs if value is not None
         }
-        head = Head(method, named, version)
+        head = RequestHead(method, named, version)
         refusal, form = None, self._answers
         if method == "POST":
             refusal = refuse_content(head)
-            found = form_of(named.get("accept"), self._answers)
+            found = choose_form(named.get("accept"), self._answers)
             if found is not None:
                 form = found
             elif refusal is None:
-                refusal = Refusal(406, _unacceptable(self._answers))
+                refusal = HttpRefusal(406, _unacceptable(self._answers))
         elif method == "GET":
             refusal = refuse_get(head)
-        return Verdict(self._guard.refuse(head), refusal, form, revision_of(head, self._supported))
+        return HeadVerdict(
+            self._guard.refuse(head), refusal, form, revision_of(head, self._supported)
+        )
 
 
 def _unacceptable(answers: Form) -> str:

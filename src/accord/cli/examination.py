@@ -28,7 +28,7 @@ from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import explain
-from accord.bindings.quoting import shown_url
+from accord.bindings.quoting import quote_url
 from accord.cli.advice import in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
@@ -227,7 +227,7 @@ class Examination:
             change = "check the path; servers often use /mcp"
             self._note("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
-            place = shown_url(headers.get("Location", ""), self.url)
+            place = quote_url(headers.get("Location", ""), self.url)
             change = f"use the URL that it redirects to, {place}"
             self._note("http", "warning", asked=asked, came=came, change=change)
         else:
@@ -423,7 +423,7 @@ class Examination:
 
     @property
     def _shown(self) -> str:
-        return shown_url(self.url)
+        return quote_url(self.url)
 
 
 class _Watched:

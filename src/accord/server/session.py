@@ -37,7 +37,7 @@ _TRANSIT: Final = threading.Lock()
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-class Flow(Protocol):
+class ClientFlow(Protocol):
     """How well a client reads what it is sent; of transports that can tell."""
 
     @property
@@ -55,7 +55,7 @@ class Flow(Protocol):
 class Session:
     """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
 
-    flow: Flow | None = None
+    flow: ClientFlow | None = None
     # Sets that are replaced, not changed: an idle session owns none.
     subscriptions = _NONE
     _changed = _NONE
@@ -200,7 +200,7 @@ class Session:
         return Delayed(flow.writable)
 
     def _tell_from_thread(
-        self, send: Callable[[Any], None], params: Any, flow: Flow | None
+        self, send: Callable[[Any], None], params: Any, flow: ClientFlow | None
     ) -> None:
         with _TRANSIT:
             self._in_transit += 1

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from accord.bindings import http
-from accord.bindings.http import Gate, Verdict
+from accord.bindings.http import Gate, HeadVerdict
 from accord.stores.memory import MemoryEventStore
 from accord.transports.asgi_servers import is_stopping
 from accord.transports.http_bodies import Bodies
@@ -33,7 +33,7 @@ __all__ = ["HttpApp"]
 
 log = logging.getLogger("accord.http")
 
-Serve: TypeAlias = Callable[[HttpExchange, Verdict], Awaitable[None]]
+Serve: TypeAlias = Callable[[HttpExchange, HeadVerdict], Awaitable[None]]
 
 # How exactly time limits are kept; nothing that is limited by time is in a hurry.
 _TICK: Final = 1.0
@@ -313,10 +313,10 @@ class HttpApp:
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
             why = f"more than {HEADERS_MOST} headers, or than {HEADER_BYTES_MOST} bytes of them"
-            return exchange.refuse(http.Refusal(431, why), close=True)
+            return exchange.refuse(http.HttpRefusal(431, why), close=True)
         if self.under_way > self.options.connections:
             why = f"{self.options.connections} requests are under way (connections)"
-            return exchange.refuse(http.Refusal(503, why, -32000), close=True)
+            return exchange.refuse(http.HttpRefusal(503, why, -32000), close=True)
         version = scope.get("http_version", "1.1")
         verdict = self._gate.judge(exchange.method, headers, version)
         if verdict.foreign is not None:
@@ -324,7 +324,7 @@ class HttpApp:
         serve = self._served.get(place)
         if serve is None:
             why = f"nothing is served at {scope['path'][:200]!r}; try {self.options.path}"
-            return exchange.refuse(http.Refusal(404, why))
+            return exchange.refuse(http.HttpRefusal(404, why))
         return serve(exchange, verdict)
 
     def _find(self, scope: Scope) -> str:

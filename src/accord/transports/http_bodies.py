@@ -12,8 +12,8 @@ __all__ = ["Bodies", "Body"]
 _STUCK: Final = 1.0
 # How much longer than a silence a body may stay below the least rate: connections vary.
 _LENIENCY: Final = 3
-_SILENT: Final = http.Refusal(408, "the body did not arrive in time (body_timeout)")
-_SLOW: Final = http.Refusal(408, "the body arrives too slowly (body_rate)")
+_SILENT: Final = http.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
+_SLOW: Final = http.HttpRefusal(408, "the body arrives too slowly (body_rate)")
 
 
 class Body:
@@ -26,7 +26,7 @@ class Body:
         self.heard = now
         self.deadline = deadline
         self.size = 0
-        self.refusal: http.Refusal | None = None
+        self.refusal: http.HttpRefusal | None = None
 
 
 class Bodies:
@@ -46,7 +46,7 @@ class Bodies:
         self._patience = _LENIENCY * options.body_timeout
         self._most = options.bodies_bytes
         why = f"bodies of {self._most} bytes are being read (bodies_bytes)"
-        self._full = http.Refusal(503, why, -32000, (("retry-after", "1"),))
+        self._full = http.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
         self._under_way: dict[asyncio.Task[object], Body] = {}
         self.size = 0
 
@@ -60,7 +60,7 @@ class Bodies:
         body = self._under_way[task] = Body(task, now, now + self._patience)
         return body
 
-    def add(self, body: Body, size: int, now: float) -> http.Refusal | None:
+    def add(self, body: Body, size: int, now: float) -> http.HttpRefusal | None:
         """Take note of bytes that have come; returns why they are too many."""
         body.heard = now
         body.size += size
@@ -88,12 +88,12 @@ class Bodies:
             elif now >= body.deadline:
                 self._give_up(body, _SLOW)
 
-    def stop(self, refusal: http.Refusal) -> None:
+    def stop(self, refusal: http.HttpRefusal) -> None:
         """Give up all of them."""
         for body in list(self._under_way.values()):
             self._give_up(body, refusal)
 
-    def _give_up(self, body: Body, refusal: http.Refusal) -> None:
+    def _give_up(self, body: Body, refusal: http.HttpRefusal) -> None:
         self.end(body)
         body.refusal = refusal
         body.task.cancel()

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.bindings import http
-from accord.bindings.http import Verdict
+from accord.bindings.http import HeadVerdict
 from accord.protocol.events import Event, Refused, RequestReceived
 from accord.transports.http_exchange import LAST_EVENT, SESSION, HttpExchange
 from accord.transports.http_session import HttpSession, Post
@@ -18,7 +18,7 @@ _STATELESS: Final = "POST, OPTIONS"
 
 
 # What has not begun yet can as well begin elsewhere, or later.
-DRAINING: Final = http.Refusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
+DRAINING: Final = http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 
 
 class _Peek(msgspec.Struct):
@@ -75,7 +75,7 @@ class HttpEndpoint:
         self._is_stateless: bool = app.options.stateless
         self.allowed = _STATELESS if self._is_stateless else http.ALLOWED
 
-    def serve(self, exchange: HttpExchange, verdict: Verdict) -> Awaitable[None]:
+    def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> Awaitable[None]:
         """Serve a request whose origin is allowed."""
         if type(exchange) is Post:
             if verdict.refusal is not None:
@@ -86,9 +86,9 @@ class HttpEndpoint:
             return exchange.preflight(self.allowed)
         if method not in ("GET", "DELETE") or self._is_stateless:
             why = f"{method[:20]} is not allowed here"
-            return exchange.refuse(http.Refusal(405, why, headers=(("allow", self.allowed),)))
+            return exchange.refuse(http.HttpRefusal(405, why, headers=(("allow", self.allowed),)))
         refusal = verdict.refusal
-        if refusal is None and isinstance(verdict.revision, http.Refusal):
+        if refusal is None and isinstance(verdict.revision, http.HttpRefusal):
             refusal = verdict.revision
         if refusal is not None:
             return exchange.refuse(refusal)
@@ -96,13 +96,13 @@ class HttpEndpoint:
 
     # -- POST
 
-    async def _post(self, post: Post, verdict: Verdict) -> None:
+    async def _post(self, post: Post, verdict: HeadVerdict) -> None:
         read = post.body()
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
         session = self._session_for(post, body, verdict)
-        if type(session) is http.Refusal:
+        if type(session) is http.HttpRefusal:
             return await post.refuse(session)
         events = post.begin(session, verdict.form, body)
         if len(events) != 1:
@@ -124,29 +124,31 @@ class HttpEndpoint:
         finally:
             session.let_go()
 
-    def _session_for(self, post: Post, body: bytes, verdict: Verdict) -> HttpSession | http.Refusal:
+    def _session_for(
+        self, post: Post, body: bytes, verdict: HeadVerdict
+    ) -> HttpSession | http.HttpRefusal:
         """Find the session of a request, or begin one for `initialize`."""
         app, revision = self._app, verdict.revision
         if app.is_draining and asks(body):
             return DRAINING
         named = None if self._is_stateless else post.headers.get(SESSION)
         if named is not None:
-            if type(revision) is http.Refusal:
+            if type(revision) is http.HttpRefusal:
                 return revision
-            found: HttpSession | http.Refusal = app.sessions.find(named, post)
+            found: HttpSession | http.HttpRefusal = app.sessions.find(named, post)
             return found
         opens = _opens(body)
         if opens and not self._is_stateless:
             # Which revision is spoken from now on is being negotiated.
-            begun: HttpSession | http.Refusal = app.sessions.begin(post)
+            begun: HttpSession | http.HttpRefusal = app.sessions.begin(post)
             return begun
-        if isinstance(revision, http.Refusal):
+        if isinstance(revision, http.HttpRefusal):
             if opens is False:
                 return revision
         elif self._is_stateless and not opens:
             return HttpSession(app, revision=revision.id)
         elif opens is False:  # session.id.missing-400
-            return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
+            return http.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
         # An opening that opens nothing, or what cannot be read: a session of its own says so.
         return HttpSession(app)
 
@@ -162,7 +164,7 @@ class HttpEndpoint:
             return await self._answer(post)
         why = refused_by(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
-            return await post.refuse(http.Refusal(400, why))
+            return await post.refuse(http.HttpRefusal(400, why))
         return await post.empty(202)  # http.post.accepted-202
 
     async def _answer_first(self, post: Post) -> None:
@@ -198,19 +200,19 @@ class HttpEndpoint:
             else:
                 await post.whole_stream(b"")
         elif self._app.is_stopping:
-            await post.refuse(http.Refusal(503, "the server is stopping", code=-32000))
+            await post.refuse(http.HttpRefusal(503, "the server is stopping", code=-32000))
         else:
-            await post.refuse(http.Refusal(404, "the session has ended; initialize anew"))
+            await post.refuse(http.HttpRefusal(404, "the session has ended; initialize anew"))
 
     # -- GET and DELETE
 
     async def _get(self, exchange: HttpExchange) -> None:
         session = self._named(exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         last = exchange.header(LAST_EVENT)
         stream = session.listen() if last is None else self._resumed(session, last)
-        if isinstance(stream, http.Refusal):
+        if isinstance(stream, http.HttpRefusal):
             return await exchange.refuse(stream)
         if stream.count == 0 and session.session.endpoint.revision.priming_event:
             stream.prime()
@@ -229,32 +231,32 @@ class HttpEndpoint:
             session.used = self._app.now()
         return None
 
-    def _resumed(self, session: HttpSession, last: str) -> Stream | http.Refusal:
+    def _resumed(self, session: HttpSession, last: str) -> Stream | http.HttpRefusal:
         """Return the stream of an event, to be read from there on."""
         place = place_of(last)
         stream = None if place is None else session.find_stream(place[0])
         if place is None or stream is None or not stream.resume(place[1]):
             why = f"Last-Event-ID {last[:80]!r} is unknown, or what followed it is no longer kept"
-            return http.Refusal(400, why)
+            return http.HttpRefusal(400, why)
         if stream.is_ended and not stream.backlog:
             # A call that was cancelled has no answer. Some clients ask for it over and over, as
             # long as they get a stream; none is offered any more. (http.get.stream-or-405)
             why = f"nothing follows Last-Event-ID {last[:80]!r}: the stream has ended"
-            return http.Refusal(405, why, headers=(("allow", self.allowed),))
+            return http.HttpRefusal(405, why, headers=(("allow", self.allowed),))
         return stream
 
     async def _delete(self, exchange: HttpExchange) -> None:
         session = self._named(exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         self._app.sessions.end(session)
         return await exchange.empty(204)
 
-    def _named(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def _named(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         named = exchange.headers.get(SESSION)
         if named is None:
-            return http.Refusal(400, "Mcp-Session-Id is missing")
-        found: HttpSession | http.Refusal = self._app.sessions.find(named, exchange)
+            return http.HttpRefusal(400, "Mcp-Session-Id is missing")
+        found: HttpSession | http.HttpRefusal = self._app.sessions.find(named, exchange)
         return found
 
 

@@ -134,7 +134,7 @@ class HttpExchange:
 
     async def _refuse_body(self, limit: int, setting: str) -> None:
         why = f"body exceeds {limit} bytes ({setting})"
-        await self.refuse(http.Refusal(413, why), close=True)
+        await self.refuse(http.HttpRefusal(413, why), close=True)
 
     async def _patiently(
         self,
@@ -219,7 +219,7 @@ class HttpExchange:
         else:
             await self._respond(status, self._headers())
 
-    async def refuse(self, refusal: http.Refusal, *, close: bool = False) -> None:
+    async def refuse(self, refusal: http.HttpRefusal, *, close: bool = False) -> None:
         """Answer with an error that says why; the connection may be closed after it."""
         body = codec.encode_error(None, ErrorBody(refusal.code, refusal.message))
         # Origins that are refused may not read why.
@@ -232,7 +232,7 @@ class HttpExchange:
     async def fail(self) -> None:
         """Answer that something went wrong here, if it is not too late to say so."""
         if not self.is_begun:
-            await self.refuse(http.Refusal(500, "internal error", code=-32603), close=True)
+            await self.refuse(http.HttpRefusal(500, "internal error", code=-32603), close=True)
 
     async def health(self, *, is_ready: bool) -> None:
         """Say that the process lives, or that it takes requests."""

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Final
 
 from accord.bindings import http, sse
-from accord.bindings.headers import RequestFacts, readable
+from accord.bindings.headers import RequestFacts, decode_headers
 from accord.protocol.events import Event
 from accord.protocol.exchange import Exchange
 from accord.transports.http_exchange import HttpExchange
@@ -118,7 +118,7 @@ class HttpSession:
         except Exception:  # a store may be anybody's
             log.exception("the event store failed")
 
-    def listen(self) -> Stream | http.Refusal:
+    def listen(self) -> Stream | http.HttpRefusal:
         """Return the stream for a client that listens: one that nobody follows, or another."""
         for stream in reversed(self._standing):
             if stream.reader is None and not stream.is_ended:
@@ -126,7 +126,7 @@ class HttpSession:
                 return stream
         most = self.app.options.listeners
         if len(self._standing) >= most:
-            return http.Refusal(
+            return http.HttpRefusal(
                 429, f"{most} streams of this session are open (listeners)", code=-32000
             )
         return self._stand()
@@ -317,7 +317,9 @@ class Post(HttpExchange):
         scope = self.scope
         client = scope.get("client")
         return RequestFacts(
-            headers=readable(self.headers.items(), with_secrets="accord.principal" not in scope),
+            headers=decode_headers(
+                self.headers.items(), with_secrets="accord.principal" not in scope
+            ),
             # Some servers tell the port as text.
             peer=None if client is None else (client[0], int(client[1] or 0)),
             session_id=self.owner.id or None,

@@ -25,7 +25,7 @@ _RECENT: Final = 10.0
 # Verifiers take tokens for about as long after their end; a stream that ends at once helps nobody.
 _LEEWAY: Final = 60.0
 _BUSY: Final = (("retry-after", "5"),)
-_UNKNOWN: Final = http.Refusal(404, "the session is unknown or has ended; initialize anew")
+_UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; initialize anew")
 
 
 class HttpSessions:
@@ -63,7 +63,7 @@ class HttpSessions:
         now: float = self._app.now()
         return now + (left if left > 0 else _LEEWAY)
 
-    def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         """Return the session that a request names."""
         session = self._found.get(key)
         principal = self.principal(exchange)
@@ -77,15 +77,15 @@ class HttpSessions:
             self._callers.open(session)
         return session
 
-    def begin(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def begin(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         """Make a session; it counts from when it is kept."""
         if self._app.is_stopping:
-            return http.Refusal(503, "the server is stopping", code=-32000, headers=_BUSY)
+            return http.HttpRefusal(503, "the server is stopping", code=-32000, headers=_BUSY)
         principal = self.principal(exchange)
         caller = caller_of(principal, exchange.scope.get("client"))
         why = self._make_room(caller)
         if why is not None:
-            return http.Refusal(503, why, -32000, _BUSY)
+            return http.HttpRefusal(503, why, -32000, _BUSY)
         id = secrets.token_urlsafe(24)  # session.id.secure
         return HttpSession(self._app, id, principal=principal, caller=caller)
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from accord.bindings import http, sse
-from accord.bindings.http import Verdict
+from accord.bindings.http import HeadVerdict
 from accord.transports.http_endpoint import DRAINING, asks, refused_by
 from accord.transports.http_exchange import HttpExchange, Scope
 from accord.transports.http_session import Post
@@ -31,7 +31,7 @@ class TwoEndpointForm:
     def __init__(self, app: Any) -> None:
         self._app = app
 
-    async def serve_stream(self, exchange: HttpExchange, verdict: Verdict) -> None:
+    async def serve_stream(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve the endpoint that a client connects to."""
         if exchange.method == "OPTIONS":
             return await exchange.preflight("GET, OPTIONS")
@@ -41,7 +41,7 @@ class TwoEndpointForm:
             return await exchange.refuse(verdict.refusal)
         sessions = self._app.sessions
         session = sessions.begin(exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         stream = session.only_stream = Stream()
         place = f"{self._above(exchange.scope)}{MESSAGES}?session_id={session.id}"
@@ -79,7 +79,7 @@ class TwoEndpointForm:
         # Some servers tell the whole path, others what a mount or a proxy has left of it.
         return above if above.startswith(root) else f"{root}{above}"
 
-    async def serve_messages(self, exchange: HttpExchange, verdict: Verdict) -> None:
+    async def serve_messages(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve the endpoint that takes messages."""
         if exchange.method == "OPTIONS":
             return await exchange.preflight("POST, OPTIONS")
@@ -90,10 +90,10 @@ class TwoEndpointForm:
         query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
         named = (query.get("session_id") or [""])[0]
         session = self._app.sessions.find(named.encode(), exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         if session.only_stream is None:
-            return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
+            return await exchange.refuse(http.HttpRefusal(404, "the session is of the other form"))
         session.ends_at = max(session.ends_at, self._app.sessions.lease(exchange))
         session.admits = exchange.is_admitted
         exchange.is_known = True
@@ -111,7 +111,7 @@ class TwoEndpointForm:
             session.only_stream.append(exchange.refusal)
             return await exchange.empty(202)
         if why is not None:
-            return await exchange.refuse(http.Refusal(400, why))
+            return await exchange.refuse(http.HttpRefusal(400, why))
         return await exchange.empty(202)
 
 
@@ -119,5 +119,5 @@ def _answers_request(refusal: bytes) -> bool:
     return _read_head(refusal).id is not None
 
 
-def _not_allowed(why: str, allowed: str) -> http.Refusal:
-    return http.Refusal(405, why, headers=(("allow", allowed),))
+def _not_allowed(why: str, allowed: str) -> http.HttpRefusal:
+    return http.HttpRefusal(405, why, headers=(("allow", allowed),))

@@ -121,7 +121,7 @@ class Item(Struct, kw_only=True):
     )
 
 
-class Question(Struct, kw_only=True):
+class QuestionBody(Struct, kw_only=True):
     """Base of questions to the client and their answers, which lost `_meta` with their envelope."""
 
     meta: Annotated[JsonObject | None, until("2025-11-25")] = msgspec.field(

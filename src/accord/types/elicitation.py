@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, NewType, TypeAlias
 
-from accord.types._base import JsonObject, Question, Struct, required, since, until, was
+from accord.types._base import JsonObject, QuestionBody, Struct, required, since, until, was
 from accord.types.messages import Params, TaskMetadata
 
 __all__ = [
@@ -23,7 +23,7 @@ FormSchema = NewType("FormSchema", JsonObject)
 
 
 @since("2025-06-18")
-class ElicitParams(Question):
+class ElicitParams(QuestionBody):
     """Ask the user: in `form` mode (the default) by a schema, in `url` mode by a page."""
 
     message: str
@@ -37,7 +37,7 @@ class ElicitParams(Question):
 
 
 @since("2025-06-18")
-class ElicitResult(Question):
+class ElicitResult(QuestionBody):
     """What the user did, and in form mode what was filled in."""
 
     action: Literal["accept", "decline", "cancel"]

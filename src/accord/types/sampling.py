@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from accord.types._base import JsonObject, Question, Role, Struct, since, was
+from accord.types._base import JsonObject, QuestionBody, Role, Struct, since, was
 from accord.types.content import SamplingContentBlock, TextContent
 from accord.types.messages import TaskMetadata
 from accord.types.tools import Tool
@@ -54,7 +54,7 @@ class SamplingMessage(Struct):
     )
 
 
-class CreateMessageParams(Question):
+class CreateMessageParams(QuestionBody):
     """Ask the model."""
 
     messages: list[SamplingMessage]
