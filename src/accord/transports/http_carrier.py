@@ -139,7 +139,7 @@ class Carrier:
         return EventReader(self.deliver, self.target.limits.message_bytes, self.answers)
 
     @contextlib.contextmanager
-    def asking(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
+    def asking(self, message: Message) -> Iterator["asyncio.Future[ResponseMessage]"]:
         """Keep the answer to a request that the party does not know of."""
         message.answer = asyncio.get_running_loop().create_future()
         self._asked = message
