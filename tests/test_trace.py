@@ -133,7 +133,7 @@ def test_a_request_is_refused_from_400_on(status, is_refusal):
         (b'{"from":"client"}\n', 'line 1: neither "message" nor "raw" nor "http" is given'),
         (b'{"from":"client","message":null}\n', 'neither "message" nor "raw" nor "http" is given'),
         (line_of(b'"\xff"') + b"\n", "line 1: not UTF-8 at byte 28"),
-        (line_of(b"NaN") + b"\n", "line 1: cannot be decoded: the constant NaN is no JSON"),
+        (line_of(b"NaN") + b"\n", "line 1: cannot be decoded: the constant NaN is not JSON"),
         (b'["\\ud800"]\n', "line 1: expected `object`, got `array`"),
         (b'{"from":"\\ud800","message":1}\n', "line 1: cannot be decoded: "),
         (b'{"raw":"\\ud800","from":"proxy"}\n', "line 1: invalid enum value 'proxy'"),

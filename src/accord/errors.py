@@ -16,7 +16,7 @@ UrlElicitationRequired
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
 |  |- RequestTimeout            no answer came in time; also a TimeoutError
-|- AuthError                    who may do what
+|- AuthError                    authorization
 |  |- Unauthorized              no token that the server takes; .status .challenge
 |  |- Forbidden                 the token does not allow it; .scopes
 |  |- FlowFailed                no token could be obtained; .step .asked .came .hint

@@ -70,13 +70,13 @@ NOT_JSON = {
     "NUL bytes as UTF-16 has them": (b'{\0"\0a\0"\0:\x001\0}\0', "not JSON at byte 1"),
     "NaN in params": (
         request(b'"id":1,"method":"NaN\\"","params":{"a":NaN}'),
-        "not JSON at byte 55: NaN is no JSON value",
+        "not JSON at byte 55: NaN is not a JSON value",
     ),
-    "Infinity as id": (request(b'"id":Infinity,"method":"x"'), "Infinity is no JSON value"),
-    "-Infinity in a result": (request(b'"id":1,"result":-Infinity'), "-Infinity is no JSON"),
+    "Infinity as id": (request(b'"id":Infinity,"method":"x"'), "Infinity is not a JSON value"),
+    "-Infinity in a result": (request(b'"id":1,"result":-Infinity'), "-Infinity is not a JSON"),
     "NaN in a batch": (
         b"[%b,%b]" % (request(b'"id":1,"method":"x"'), request(b'"id":NaN,"method":"x"')),
-        "not JSON at byte 61: NaN is no JSON value",
+        "not JSON at byte 61: NaN is not a JSON value",
     ),
     "lone high surrogate": (
         request(b'"id":1,"method":"x","params":{"a":"\\ud83d"}'),

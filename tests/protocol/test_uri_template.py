@@ -326,4 +326,4 @@ def test_a_template_is_shown_by_its_text():
     ],
 )
 def test_the_variables_that_may_hold_slashes_are_known(template, spanning):
-    assert parse(template).spanning == spanning
+    assert parse(template).slash_variables == spanning

@@ -271,7 +271,7 @@ def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert not dispatcher.running
-        assert await dispatcher.drained(LONG)
+        assert await dispatcher.drain(LONG)
         assert stopped == [True]
         assert len(server.sent) == before
 
@@ -296,7 +296,7 @@ def test_a_cancelled_handler_that_answers_anyway_is_not_heard(party, join, caplo
         before = len(server.sent)
         waiting.cancel()
         await until(lambda: not dispatcher.running)
-        assert await dispatcher.drained(LONG)
+        assert await dispatcher.drain(LONG)
         assert len(server.sent) == before
 
     run(main())
@@ -321,10 +321,10 @@ def test_cancelled_handlers_are_waited_for_while_they_clean_up(party, join) -> N
         for each in waiting:
             each.cancel()
         await until(lambda: not server.running)
-        assert not await server.drained(0.01)
+        assert not await server.drain(0.01)
         assert len(server._background) == 2
         asyncio.get_running_loop().call_soon(gate.set)
-        assert await server.drained(LONG)
+        assert await server.drain(LONG)
         assert left == [True, True]
         await until(lambda: not server._background)
 
@@ -343,7 +343,7 @@ def test_a_request_cancelled_before_it_began_never_begins(party, join) -> None:
         waiting = asyncio.ensure_future(client.request("tools/call", call()))
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert await dispatcher.drained(LONG)
+        assert await dispatcher.drain(LONG)
 
     run(main())
     assert begun == []
@@ -480,7 +480,7 @@ def test_an_async_progress_callback_runs_by_itself_and_may_fail(party, join, cap
             "tools/call", call(progressToken="p"), on_progress=on_progress
         )
         assert answer == TEXT
-        await client.drained()
+        await client.drain()
         assert heard == [1]
 
     run(main())
@@ -536,8 +536,8 @@ def test_closing_fails_what_waits_cancels_what_runs_and_tells_the_peer(party, jo
         with pytest.raises(ConnectionClosed, match="gone"):
             await waiting
         assert client_party.sent[-1]["method"] == "notifications/cancelled"
-        assert await client.drained(LONG)
-        assert await server.drained(LONG)
+        assert await client.drain(LONG)
+        assert await server.drain(LONG)
         with pytest.raises(ConnectionClosed, match="gone"):
             await client.request("ping")
         client.notify("notifications/roots/list_changed")
@@ -563,7 +563,7 @@ def test_after_closing_nothing_is_written(party, join) -> None:
         await until(lambda: server.running)
         before = len(server_party.sent)
         server.close()
-        assert await server.drained(LONG)
+        assert await server.drain(LONG)
         assert len(server_party.sent) == before
         waiting.cancel()
 
@@ -579,12 +579,12 @@ def test_waiting_for_handlers_is_bounded(party, join) -> None:
             return TEXT
 
         client, server = await join(server=party("server", tools_call=slow))
-        assert await server.drained(0)
+        assert await server.drain(0)
         waiting = asyncio.ensure_future(client.request("tools/call", call()))
         await until(lambda: server.running)
-        assert not await server.drained(0.01)
+        assert not await server.drain(0.01)
         gate.set()
-        assert await server.drained(LONG)
+        assert await server.drain(LONG)
         await waiting
 
     run(main())
@@ -610,7 +610,7 @@ def test_at_the_end_of_input_our_own_questions_fail_and_answers_still_leave(part
         server.end_of_input()
         assert await waiting == TEXT
         client.close()
-        await client.drained(LONG)
+        await client.drain(LONG)
 
     run(main())
 

@@ -20,7 +20,7 @@ _RESERVED: Final = frozenset(
     {SESSION, VERSION, LAST_EVENT, "accept", "content-type", "content-length", "transfer-encoding"}
 )
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# What proves who somebody is is nothing that a handler could pass on by mistake.
+# Credentials, which a handler could pass on by mistake.
 _SECRET: Final = frozenset({b"authorization", b"proxy-authorization"})
 
 
@@ -32,12 +32,12 @@ def check_headers(headers: Mapping[Any, Any]) -> None:
     """
     for name, value in headers.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ValueError(f"{name!r:.100} is no name of a header")
+            raise ValueError(f"{name!r:.100} is not a valid header name")
         if not isinstance(value, str) or any(
             char == "\x7f" or (char < " " and char != "\t") for char in value
         ):
             # Not shown: values are often secret.
-            raise ValueError(f"the value of header {name} is no text on one line")
+            raise ValueError(f"the value of header {name} is not text on one line")
         if name.lower() in _RESERVED:
             raise ValueError(f"header {name} is set by the transport")
 
@@ -76,7 +76,7 @@ def media_type(content_type: str | None) -> str:
 
 
 def charset(content_type: str | None) -> str | None:
-    """Return the charset that a Content-Type header names, in lower case; None where it is none."""
+    """Return the charset that a Content-Type header names, in lower case; None without one."""
     for parameter in (content_type or "").split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
@@ -112,7 +112,7 @@ NO_FACTS: Final = RequestFacts()
 def decode_headers(
     headers: Iterable[tuple[bytes, bytes]], *, with_secrets: bool
 ) -> Mapping[str, str]:
-    """Return headers as text; those that carry a token only where nobody has looked at it."""
+    """Return headers as text; credentials only if nothing has checked them yet."""
     return MappingProxyType(
         {
             name.decode("latin-1"): value.decode("latin-1")

@@ -102,10 +102,10 @@ class HttpGuard(msgspec.Struct, frozen=True):
 
 
 def _host_name(host: str) -> str:
-    """Return the name without its port; empty where the header is no host at all."""
+    """Return the name without its port; empty where the header does not hold a host."""
     try:
         parts = urlsplit(f"//{host}")
-        parts.port  # noqa: B018  # raises where it is none
+        parts.port  # noqa: B018  # raises where it is not a number
     except ValueError:
         return ""
     is_host = parts.netloc == host and parts.username is None
@@ -118,7 +118,7 @@ def guard_for(
     """Make the guard of a server that is reached under a public URL.
 
     Raises:
-        ValueError: the URL is none, or something is no host or no origin and would never match.
+        ValueError: the URL, a host or an origin is malformed and would never match.
     """
     all_hosts = {_host_in(host) for host in hosts}
     all_origins = {_origin_in(origin) for origin in origins}

@@ -66,7 +66,7 @@ _decode: Final = msgspec.json.Decoder(ResponseMessage).decode
 
 
 def parse_response(body: bytes) -> ResponseMessage | None:
-    """Read a response; None where the body is none."""
+    """Parse a response; None if the body is not one."""
     try:
         answer = _decode(body)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from accord.errors import RemoteProtocolError
 CONTENT_TYPE: Final = "text/event-stream"
 # Without a blank line, which some decoders take for the end of an event.
 KEEP_ALIVE: Final = b": keep-alive\n"
-# Years; what is longer is no time but a mistake, or an attempt to make us parse it.
+# Years; a longer time is a mistake, or an attempt to make us parse it.
 _RETRY_DIGITS: Final = 12
 # Ids come back in a header, and servers take heads of 8 KB (nginx, Node.js 16 KB) in all.
 _ID_BYTES: Final = 1_024
@@ -92,7 +92,7 @@ class Decoder:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events that a chunk completes; those without data are none.
+        """Yield the events that a chunk completes; those without data are left out.
 
         Raises:
             EventTooLong: a line, an event or an id outgrew its limit.

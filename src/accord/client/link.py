@@ -278,7 +278,7 @@ class Link:
             token = {"progressToken": next(self._tokens)}
             meta = {**token, **meta} if meta else token
         params.meta = meta
-        if self.wire.congested:
+        if self.wire.is_congested:
             await self._until_writable(name, timeout)
         try:
             if on_progress is None:

@@ -1,6 +1,6 @@
 """Declared capabilities as dotted paths, and what their members allow.
 
-They are None as long as they are unknown.
+A party whose capabilities are unknown has None instead.
 """
 
 from functools import lru_cache
@@ -21,11 +21,11 @@ def capability_paths(capabilities: object) -> frozenset[str]:
         capabilities = msgspec.to_builtins(capabilities)
     found: set[str] = set()
     _collect(capabilities, "", found, 0)
-    return _shared(frozenset(found))
+    return _share(frozenset(found))
 
 
 @lru_cache(maxsize=1024)
-def _shared(paths: frozenset[str]) -> frozenset[str]:
+def _share(paths: frozenset[str]) -> frozenset[str]:
     """Let sessions with the same capabilities share one set: it is most of what a session costs."""
     return paths
 

@@ -1,4 +1,4 @@
-"""Every requirement of every revision as data: what it says, whom it binds, where it holds.
+"""Every requirement of every revision as data: text, bound party, revisions.
 
 The rows stand in `requirements/<area>.toml` and are read on first use. `level` is the keyword of
 the document a row was taken from, `official_level` that of the published page or schema where the
@@ -101,7 +101,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         also: revisions that hold it although their document is silent.
         level: the keyword; with `levels`, the one of the newest listed revision.
         official_level: the keyword of the official text where it differs, for all or by revision.
-        party: whom it binds; a `sender` sends the message in question, a `receiver` gets it.
+        party: the party it binds; a `sender` sends the message in question, a `receiver` gets it.
         check: what it takes to decide it; `wire` is recorded traffic.
         removed_in: the first revision in which it no longer holds.
         changed_in: from this revision on it holds in another form: that of `replaced_by`, if given.

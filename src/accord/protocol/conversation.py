@@ -48,7 +48,7 @@ from accord.protocol.monitor_memory import Memory
 from accord.protocol.party import Bounded, PartyState, UsedIds
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord.protocol.rules._rule import Index, Rule, breaches, enforced
+from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId
 
@@ -98,8 +98,8 @@ class Conversation:
             for party in (CLIENT, SERVER)
         }
         self._indexed = self.current
-        self._index = enforced(self.current.id, ready=False)
-        # Filled when the opening is over, and only where nobody remembers every message.
+        self._index = enforced_rules(self.current.id, ready=False)
+        # Filled when the opening is over, and only without a memory of every message.
         self._free_requests = self._free_results = _NONE_FREE
 
     # -- which revision a message belongs to
@@ -139,8 +139,8 @@ class Conversation:
         if name == "notifications/cancelled":
             id = member(body, "requestId")
             own = _look_up(self.parties[sender].open, id)
-            return own or _lasting(_look_up(other.open, id))
-        return _lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
+            return own or _if_lasting(_look_up(other.open, id))
+        return _if_lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
     def find_crossed(self, sender: Party, name: str, body: Any) -> Exchange | None:
         """Return the cancelled exchange that progress is about: the two may have crossed."""
@@ -254,7 +254,7 @@ class Conversation:
         if index is None:
             index = self._index
             if step.revision is not self._indexed:
-                index = enforced(step.revision.id, ready=not step.revision.handshake)
+                index = enforced_rules(step.revision.id, ready=not step.revision.handshake)
         found: list[Violation] | None = None
         for rule in index.found[step.sender][step.kind][step.name]:
             outcome = rule.judge(step, self)
@@ -441,7 +441,7 @@ class Conversation:
             for party, state in self.parties.items()
             if ready
         }
-        self._index = enforced(self.current.id, ready=ready, **declared)
+        self._index = enforced_rules(self.current.id, ready=ready, **declared)
         if ready and self.memory is None:
             self._free_requests = self._index.free_requests
             self._free_results = self._index.free_results
@@ -474,8 +474,8 @@ def _look_up(exchanges: dict[RequestId, Exchange], key: Any) -> Exchange | None:
     return None
 
 
-def _lasting(exchange: Exchange | None) -> Exchange | None:
-    """Only subscriptions are named by who serves them."""
+def _if_lasting(exchange: Exchange | None) -> Exchange | None:
+    """Return an exchange if it is a subscription: the server names these, too."""
     return exchange if exchange is not None and exchange.is_lasting else None
 
 

@@ -26,7 +26,7 @@ from accord.protocol.bodies import (
     READERS,
     decode_params,
     decode_result,
-    lowered,
+    lower_first,
     second_reading,
 )
 from accord.protocol.conversation import Conversation
@@ -97,7 +97,7 @@ class Endpoint:
         self._refuse_own = _refuse_all if enforce else None
         self._is_stateless = not all(REVISIONS[id].handshake for id in self.revisions)
         self._codec = codec.codec_for(limits or codec.Limits())
-        self._sized = self._codec.sized if enforce else codec.unsized
+        self._sized = self._codec.check_size if enforce else codec.skip_size_check
         self._next_id = 0
 
     @property
@@ -112,7 +112,7 @@ class Endpoint:
         try:
             decoded = self._codec.decode(data)
         except MalformedMessage as malformed:
-            return (self._malformed(malformed, None),)
+            return (self._refuse_malformed(malformed, None),)
         if type(decoded) is Batch:
             return self._receive_batch(decoded)
         name, id = decoded.method, decoded.id
@@ -124,7 +124,7 @@ class Endpoint:
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
         """Take in what the transport could not keep as a message."""
-        return (self._malformed(malformed, None),)
+        return (self._refuse_malformed(malformed, None),)
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
         parts = [part for part, _ in batch.parts]
@@ -145,7 +145,7 @@ class Endpoint:
 
     def _receive_part(self, part: Frame | MalformedMessage, batch: BatchReply) -> Event:
         if isinstance(part, MalformedMessage):
-            return self._malformed(part, batch)
+            return self._refuse_malformed(part, batch)
         if part.method is UNSET:
             return self._receive_reply(part)
         if part.id is UNSET:
@@ -165,27 +165,27 @@ class Endpoint:
             refused = [self._refuse(error, id, violations) for id in ids]
             refused = refused or [self._refuse(error, None, violations)]
         answers = [part.id for part in parts if isinstance(part, Frame) and part.method is UNSET]
-        refused += [self._lose(id, why, violations) for id in answers if self._asked(id)]
+        refused += [self._lose(id, why, violations) for id in answers if self._is_waiting(id)]
         return refused
 
-    def _malformed(
+    def _refuse_malformed(
         self, malformed: MalformedMessage, batch: BatchReply | None
     ) -> Refused | FaultReceived:
         why, id = str(malformed), malformed.id
         violations = [
-            Violation(malformed.requirement, self.other, f"sends what is no message: {why}")
+            Violation(malformed.requirement, self.other, f"sends a malformed message: {why}")
         ]
-        if malformed.kind not in (REQUEST, NOTIFICATION) and self._asked(id):
+        if malformed.kind not in (REQUEST, NOTIFICATION) and self._is_waiting(id):
             return self._lose(id, why, violations)
         # A client never answers malformed input: the server is not waiting for anything. Nor is
-        # whoever sends a reply, and its id would name some other request over there.
+        # the sender of a reply, and its id would name some other request over there.
         if self.role != SERVER or malformed.kind in (RESULT, FAULT):
             return Refused(why, None, violations)
         if batch is not None:
             batch.waiting += 1
         return self._refuse(RequestError(why, code=malformed.code), id, violations, batch)
 
-    def _asked(self, id: Any) -> bool:
+    def _is_waiting(self, id: Any) -> bool:
         return id in self.conversation.parties[self.role].open
 
     def _lose(self, id: Any, why: str, violations: Sequence[Violation]) -> FaultReceived:
@@ -216,12 +216,12 @@ class Endpoint:
         except (KeyError, TypeError, ValueError, RecursionError):
             params, meta, fault = second_reading(frame, name, conversation)
         if meta is not None:
-            # versioning.modern-error-is-not-legacy: who speaks no revision of this kind must not
-            # answer as if, or clients would not fall back to initialize.
+            # versioning.modern-error-is-not-legacy: an endpoint without a revision of this
+            # kind must not answer as if, or clients would not fall back to initialize.
             if META_VERSION in meta and self._is_stateless:
                 row = self._row(meta[META_VERSION])
                 if row is None:
-                    return self._refuse(self._unsupported(meta[META_VERSION]), id, (), batch)
+                    return self._refuse(self._refuse_revision(meta[META_VERSION]), id, (), batch)
                 revision, fault = row, _envelope_fault(meta, name, batch) or fault
             token = meta.get("progressToken")
             if token is not None and (token.__class__ is bool or not isinstance(token, int | str)):
@@ -251,7 +251,7 @@ class Endpoint:
         row = REVISIONS.get(named) if isinstance(named, str) else None
         return None if row is None or row.handshake or row.id not in self.revisions else row
 
-    def _unsupported(self, named: Any) -> RequestError:
+    def _refuse_revision(self, named: Any) -> RequestError:
         return UnsupportedRevision(
             f"revision {named!r:.100} is not supported",
             data={"supported": list(self.revisions), "requested": named},
@@ -304,7 +304,7 @@ class Endpoint:
             result = decode_result(frame, exchange)
         except (ValueError, RecursionError) as error:
             violations = conversation.judge(conversation.step(self.other, frame))
-            misfit = lowered(error)
+            misfit = lower_first(error)
             why = f"result of {exchange.name} does not fit {exchange.revision.id}: {misfit}"
             return self._lose(id, why, violations)
         return ResultReceived(exchange, result, conversation.reply(exchange, result))
@@ -392,7 +392,7 @@ class Endpoint:
             if not row.handshake and self.result_meta:
                 shaped = self._with_meta(result, exchange.name, self.result_meta)
             shaped = shape.narrow(shaped, row.id)
-        # Before anything changes: whoever gave what cannot be encoded still has to fail.
+        # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         self._sized(reply, exchange.name, exchange.batch.size if exchange.batch else 0)
         violations = conversation.reply(exchange, shaped, self._refuse_own)
@@ -462,7 +462,9 @@ def _envelope_fault(
     meta: JsonObject, name: str, batch: BatchReply | None
 ) -> InvalidRequest | InvalidParams | None:
     if batch is not None:
-        return InvalidRequest(f"{name}: a request that names its revision is no part of a batch")
+        return InvalidRequest(
+            f"{name}: a request that names its revision may not be part of a batch"
+        )
     if not isinstance(meta.get(META_CAPABILITIES), dict):
         return InvalidParams(f"{name}: _meta has no object {META_CAPABILITIES}")
     return None

@@ -19,7 +19,7 @@ class RequestReceived(msgspec.Struct):
 
 
 class NotificationReceived(msgspec.Struct):
-    """The peer tells something; `exchange` is the request it is about, if it is about one.
+    """The peer reports something; `exchange` is the request it is about, if it is about one.
 
     `reply` is what to send now: the answers to a batch that waited for nothing but the request that
     is cancelled here.
@@ -43,7 +43,7 @@ class ResultReceived(msgspec.Struct):
 class FaultReceived(msgspec.Struct):
     """Our request failed: by an error of the peer, or by a reply that breaks the protocol.
 
-    `exchange` is None where the peer could not read what we sent.
+    Without an `exchange`, the peer could not read what we sent.
     """
 
     exchange: Exchange | None

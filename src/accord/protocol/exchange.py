@@ -91,6 +91,6 @@ def _attribute(name: str) -> str:
 
 
 def meta_of(body: Any) -> dict[str, Any]:
-    """Return the `_meta` of params or of a result; empty where there is none."""
+    """Return the `_meta` of params or of a result; empty without one."""
     meta = body.get("_meta") if isinstance(body, dict) else getattr(body, "meta", None)
     return meta if isinstance(meta, dict) else {}

@@ -66,7 +66,7 @@ class Frame(msgspec.Struct, gc=False):
 
 
 class MalformedMessage(RemoteProtocolError):
-    """Bytes that are no message, with the code to answer and the requirement that was broken.
+    """Bytes that are not a message, with the code to answer and the requirement that was broken.
 
     `id` is the one to answer, None where it cannot be read. `kind` is what it was meant to be, None
     where that does not show.

@@ -32,8 +32,7 @@ from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violat
 from accord.trace import LINE_LIMIT, Record
 from accord.types._base import RequestId, RevisionId
 
-# An opening is three messages; whoever says more without naming a revision is judged by the default
-# one.
+# An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
 _NO_RULES: Final = Index(())
 _VERSION_2_0: Final = "jsonrpc.message.version-2-0"
@@ -79,7 +78,7 @@ class Monitor:
 
     @property
     def revision(self) -> RevisionId | None:
-        """The revision of the conversation, None as long as nobody named one."""
+        """The revision of the conversation, None until it is named."""
         row = self._told or self.conversation.revision
         return None if row is None else row.id
 
@@ -89,7 +88,7 @@ class Monitor:
         """Judge the next record; the violations may be those of records held back before."""
         if self._held is None and self._opens_anew(record):
             self._held = []
-        # What is no message at all can wait for no revision.
+        # Text that is not a message need not wait for the revision.
         if self._held is None or record.message is None:
             return self._observe(record)
         self._held.append(record)
@@ -114,7 +113,7 @@ class Monitor:
         )
 
     def close(self) -> list[Violation]:
-        """End the recording; an unanswered request is no breach then."""
+        """End the recording; an unanswered request is not a breach then."""
         return [] if self._held is None else self._release(None)
 
     def _release(self, revision: Revision | None) -> list[Violation]:
@@ -159,7 +158,7 @@ class Monitor:
             if record.http is not None and record.http.is_refusal:
                 # The body of an error status need not be a message.
                 return violations
-            return violations + self._malformed(record, malformed)
+            return violations + self._judge_malformed(record, malformed)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded, in_batch=False)
         return violations + self._batch(record, decoded)
@@ -176,7 +175,7 @@ class Monitor:
             violations += self._report(record, [breach])
         for part, _ in batch.parts:
             if isinstance(part, MalformedMessage):
-                violations += self._malformed(record, part)
+                violations += self._judge_malformed(record, part)
             else:
                 violations += self._step(record, part, in_batch=True)
                 if not is_whole:
@@ -189,14 +188,14 @@ class Monitor:
         if frame.kind == REQUEST and exchange is not None:
             self.conversation.abandon(exchange)
 
-    def _malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
+    def _judge_malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
         self._unreadable[record.sender] += 1
         if malformed.id is not None:
             self._half_read.add((record.sender, malformed.id))
         requirement = malformed.requirement
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
-        why = f"sends what is no message: {malformed}"
+        why = f"sends a malformed message: {malformed}"
         return self._report(record, [Violation(self._in_force(requirement), record.sender, why)])
 
     def _in_force(self, requirement: str) -> str:
@@ -334,7 +333,7 @@ class Monitor:
         elif tally.exercised:
             name, message = "pass", tally.held_text
         else:
-            name, message = self._unexercised(row, is_ruled=is_ruled)
+            name, message = self._explain_unexercised(row, is_ruled=is_ruled)
         return Verdict(
             id=row.id,
             level=row.level_in(revision),
@@ -347,7 +346,7 @@ class Monitor:
             ],
         )
 
-    def _unexercised(self, row: Requirement, *, is_ruled: bool) -> tuple[VerdictName, str]:
+    def _explain_unexercised(self, row: Requirement, *, is_ruled: bool) -> tuple[VerdictName, str]:
         reason = out_of_scope(row, self.conversation, self._transports)
         if reason is not None:
             return "not-applicable", reason

@@ -58,16 +58,15 @@ class UsedIds:
             self._scattered[id] = None
 
 
-# Late answers to cancelled requests are told from stray ones as long as they come within this many
-# cancellations.
+# Late answers to cancelled requests are recognized within this many further cancellations.
 _CANCELLED_REMEMBERED: Final = 1024
-# Shared by all who have cancelled nothing or have no token in use: an idle conversation owns less.
+# Shared by all parties without cancelled requests or tokens in use: an idle conversation owns less.
 _NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
 _NONE_IN_USE: Final[dict[ProgressToken, Exchange]] = {}
 
 
 class PartyState(msgspec.Struct):
-    """What is known of one party: its requests under way, its progress tokens, what it declared.
+    """One party of a conversation: its open requests, progress tokens and capabilities.
 
     `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used;
     only a conversation that remembers has it, and such a one forgets the oldest open requests: it
@@ -93,7 +92,7 @@ class PartyState(msgspec.Struct):
             del self.tokens[exchange.token]
 
     def remember_cancelled(self, exchange: Exchange) -> None:
-        """Know a request by which an answer may come, though nobody waits for it."""
+        """Recognize the answer to a request that may still come, although it is not wanted."""
         if self.cancelled is _NONE_CANCELLED:
             self.cancelled = Bounded(_CANCELLED_REMEMBERED)
         self.cancelled[exchange.id] = exchange

@@ -1,4 +1,4 @@
-"""What a revision of the protocol is: a row of features, and the methods that live in it.
+"""A revision of the protocol: a row of features, and the methods that live in it.
 
 Code asks a feature (`revision.batching`), never a revision id. A revision is written as what
 changed since the one before
@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):
-    """One protocol method: who sends it, when it lives, what it needs and carries.
+    """One protocol method: its senders, its lifetime, its params and result, what it needs.
 
     `needs` is the capability that the answering party must have declared; `offers` the one that the
     sender of a notification must have declared; either holds in its own lifetime. `may_ask` says
@@ -102,10 +102,10 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def needed_for(self, sender: Party, name: str) -> str | None:
         """The capability that the answering party must have declared for a request."""
-        return self._needed[sender].get(name)
+        return self._needs[sender].get(name)
 
     @cached_property
-    def _needed(self) -> dict[Party, dict[str, str]]:
+    def _needs(self) -> dict[Party, dict[str, str]]:
         return {
             party: {
                 name: method.needs

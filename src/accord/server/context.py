@@ -74,7 +74,7 @@ class Delayed(Done):
 
 
 class Turn(Done):
-    """The same for a handler that has told a lot: to await it is to let others run."""
+    """The same for a handler that has sent a lot: to await it is to let others run."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ class Turn(Done):
 
 DONE: Final = Done()
 TURN: Final = Turn()
-# So many a handler may tell before others get a turn of the loop, cancellations among them.
+# So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
 
@@ -96,13 +96,13 @@ class Context(Generic[State]):
     for with `wait`.
     """
 
-    __slots__ = ("_exchange", "_is_cancelled", "_session", "_told", "_values", "_waits")
+    __slots__ = ("_exchange", "_is_cancelled", "_sent", "_session", "_values", "_waits")
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
         self._is_cancelled = False
-        self._told = 0
+        self._sent = 0
         self._values: dict[type, Any] | None = None
         self._waits: set[Future[Any]] | None = None
 
@@ -163,7 +163,7 @@ class Context(Generic[State]):
 
     @property
     def principal(self) -> Principal | None:
-        """Who sends the request, as its token says; None where nobody was asked for one."""
+        """The sender of the request, as its token says; None where no token is needed."""
         return self._session.principal_of(self._exchange)
 
     @property
@@ -196,12 +196,12 @@ class Context(Generic[State]):
                 return kept
         raise LookupError(f"no {type_.__name__} was kept for this request")
 
-    # -- telling
+    # -- reporting
 
     def progress(
         self, progress: float, total: float | None = None, *, message: str | None = None
     ) -> Done:
-        """Tell how far the work has come, if the client asked to be told.
+        """Report how far the work has come, if the client asked for progress.
 
         Values that do not rise are left out, as are those after the end.
 
@@ -212,9 +212,9 @@ class Context(Generic[State]):
             raise ValueError(f"progress is {progress} of {total}, expected finite numbers")
         token = self._exchange.token
         if token is None:
-            return self._paced(DONE)
+            return self._pace(DONE)
         params = ProgressParams(token, progress, total, message)
-        return self._paced(self._session.tell(self._progress, params, self._exchange))
+        return self._pace(self._session.tell(self._progress, params, self._exchange))
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -225,14 +225,14 @@ class Context(Generic[State]):
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
         if not self._session.wants_log(level, self._peer):
-            return self._paced(DONE)
+            return self._pace(DONE)
         params = LogMessageParams(level, _as_json(data), logger)
-        return self._paced(self._session.tell(self._log, params, self._exchange))
+        return self._pace(self._session.tell(self._log, params, self._exchange))
 
-    def _paced(self, done: Done) -> Done:
-        """Return what is awaited by who has told something: now and then, a turn of others."""
-        self._told += 1
-        return done if done is not DONE or self._told % _AT_ONCE else TURN
+    def _pace(self, done: Done) -> Done:
+        """Return what the sender of a message awaits: now and then, a turn for others."""
+        self._sent += 1
+        return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)
@@ -307,7 +307,7 @@ class Context(Generic[State]):
 
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
-                ToolError, so a tool that does not catch it tells its caller.
+                ToolError, so a tool that does not catch it reports it to its caller.
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
@@ -367,10 +367,10 @@ class Context(Generic[State]):
                 awaitable.close()
             raise RuntimeError("wait() is for worker threads; on the loop use await")
 
-        async def awaited() -> Value:
+        async def wait() -> Value:
             return await awaitable
 
-        future = asyncio.run_coroutine_threadsafe(awaited(), loop)
+        future = asyncio.run_coroutine_threadsafe(wait(), loop)
         waits = self._waits = self._waits or set()
         waits.add(future)
         try:
@@ -391,7 +391,7 @@ class Context(Generic[State]):
 
 
 def _as_json(data: Any) -> msgspec.Raw:
-    """Encode what is logged, whatever it is: no log may fail what it tells about."""
+    """Encode what is logged, whatever it is: a log call must not fail the work it describes."""
     try:
         return msgspec.Raw(msgspec.json.encode(data))
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One client's connection to a server: what it declared, wants to hear of, and is being served."""
+"""One client's connection to a server: its subscriptions, its log level, its running requests."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ log = logging.getLogger("accord.server")
 _SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 # Changes that come within this time are one burst, and one notification.
 _BURST: Final = 0.02
-# What a client that does not read may cost; what it is only told for its convenience is left out.
+# What a client that does not read may cost; beyond it, progress and logs are left out.
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
 _IN_TRANSIT_MOST: Final = 16
@@ -42,14 +42,14 @@ class ClientFlow(Protocol):
 
     @property
     def backlog(self) -> int:
-        """How many bytes it has yet to read."""
+        """How many bytes the client has yet to read."""
 
     @property
-    def congested(self) -> bool:
-        """Whether that is a lot."""
+    def is_congested(self) -> bool:
+        """Whether the backlog is above the high-water mark."""
 
     async def writable(self) -> None:
-        """Wait until it has caught up, or is gone."""
+        """Wait until the client has caught up or disconnected."""
 
 
 class Session:
@@ -95,10 +95,10 @@ class Session:
         """The client's side of the conversation: its open requests, its tokens."""
         return self.endpoint.conversation.parties["client"]
 
-    # -- who asks
+    # -- the sender of a request
 
     def principal_of(self, exchange: Exchange) -> Principal | None:
-        """Return who sends a request: each brings its own token, where there are any."""
+        """Return the sender of a request; over HTTP each request has its own token."""
         origin = exchange.origin
         if origin is None:
             return self.principal
@@ -106,11 +106,11 @@ class Session:
         return found if found is None or isinstance(found, Principal) else Principal(str(found))
 
     def forbid(self, exchange: Exchange, scopes: frozenset[str]) -> None:
-        """Let the transport tell that a request lacks scopes, where it has a way of its own."""
+        """Let the transport answer that a request lacks scopes, where it has its own way to."""
         if exchange.origin is not None and exchange.batch is None:
             exchange.origin.forbid(scopes)
 
-    # -- what the dispatcher hands over
+    # -- called by the dispatcher
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
@@ -141,7 +141,7 @@ class Session:
         return await proceed()
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
-        """Take note of what the client tells."""
+        """Handle a notification of the client."""
         if event.name == "notifications/cancelled" and event.exchange is not None:
             context = (self._contexts or {}).get(event.exchange.id)
             if context is not None:
@@ -151,7 +151,7 @@ class Session:
                 dispatcher.spawn(callback(self))
 
     def breach(self, event: Refused) -> None:
-        """Log what the client did wrong; it has been answered where an answer is due."""
+        """Log a message of the client that was refused."""
         log.info("refused a message: %s", event.why)
 
     # -- contexts of running requests, for cancellation of work in threads
@@ -165,7 +165,7 @@ class Session:
         return Context(self, exchange)
 
     def track(self, exchange: Exchange, context: Context[Any]) -> None:
-        """Let a cancellation reach work that cannot be cancelled from outside."""
+        """Let a cancellation reach work in a thread."""
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
@@ -175,26 +175,26 @@ class Session:
         if self._contexts is not None:
             self._contexts.pop(exchange.id, None)
 
-    # -- telling
+    # -- sending
 
     def run_here(self, function: Callable[..., None], *args: Any) -> None:
         """Run something on the session's loop: at once when we are on it, else soon."""
         if threading.get_ident() == self.thread:
             function(*args)
         else:
-            with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(function, *args)
 
     def tell(self, send: Callable[[Any], None], params: Any, exchange: Exchange) -> Done:
-        """Send what a handler tells while it works; a client that reads slowly slows it down."""
+        """Send a message of a running handler; a client that reads slowly slows it down."""
         flow = self.flow if exchange.origin is None else exchange.origin
         if threading.get_ident() != self.thread:
             self._tell_from_thread(send, params, flow)
             return DONE
-        if flow is None or not flow.congested:
+        if flow is None or not flow.is_congested:
             send(params)
             return DONE
-        # Whoever does not await is not slowed down, so that there must be an end to it.
+        # A handler that does not await is not slowed down, so there must be a limit.
         if flow.backlog < _BACKLOG_MOST:
             send(params)
         return Delayed(flow.writable)
@@ -205,8 +205,8 @@ class Session:
         with _TRANSIT:
             self._in_transit += 1
             is_full = self._in_transit % _IN_TRANSIT_MOST == 0
-        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
-            if flow is not None and (is_full or flow.congested):
+        with suppress(RuntimeError):  # the loop is closed
+            if flow is not None and (is_full or flow.is_congested):
                 asyncio.run_coroutine_threadsafe(flow.writable(), self.loop).result()
             self.loop.call_soon_threadsafe(send, params)
 
@@ -244,7 +244,7 @@ class Session:
             log.debug("left out %s: %s", name, error)
 
     def list_changed(self, kind: str) -> None:
-        """Tell the client, once per burst, that a list is no longer what it was."""
+        """Notify the client, once per burst, that a list has changed."""
         self.run_here(self._list_changed, kind)
 
     def _list_changed(self, kind: str) -> None:
@@ -260,7 +260,7 @@ class Session:
             self.notify(f"notifications/{kind}/list_changed")
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the client that a resource changed, if it subscribed."""
+        """Notify the client that a resource has changed, if it subscribed."""
         if uri in self.subscriptions:
             self.run_here(
                 self.notify, "notifications/resources/updated", ResourceUpdatedParams(uri)
@@ -284,7 +284,7 @@ class Session:
 
 
 def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:
-    async def wrapped() -> Any:
+    async def run() -> Any:
         return await layer(context, proceed)
 
-    return wrapped
+    return run

@@ -65,8 +65,8 @@ async def serve(server: "Server[Any]", stop: Stop) -> None:
         if only_input_ended:
             # Whoever closed the input may still want its answers. The last quarter is for those
             # who clean up when they are cancelled.
-            await stop.unless_signalled(session.dispatcher.drained(), stop.left * 3 / 4)
+            await stop.unless_signalled(session.dispatcher.drain(), stop.left * 3 / 4)
         session.close()
-        await session.dispatcher.drained(stop.left)
+        await session.dispatcher.drain(stop.left)
         await finished(stop.left)
         connection.finish(max(stop.left, 0.1))

@@ -48,9 +48,9 @@ class TappedHttpWire:
         self._watcher = watcher
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether too many messages are under way."""
-        return self.inner is not None and self.inner.congested
+        return self.inner is not None and self.inner.is_congested
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Serve the app where there is one, and make the connection."""

@@ -20,9 +20,9 @@ class TappedWire:
             self.inner.watch(watcher)
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the server is slow to read."""
-        return self.inner.congested
+        return self.inner.is_congested
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Make the connection."""

@@ -205,7 +205,7 @@ class HttpWire:
             elif message.name is None:
                 self._carrier.answers.end(len(message.data))
         room = self._room
-        if room is not None and not self.congested and not room.done():
+        if room is not None and not self.is_congested and not room.done():
             room.set_result(None)
         was_gate = task is self._gate
         if was_gate:
@@ -220,13 +220,13 @@ class HttpWire:
                 self._carrier.fail(message, InternalError("internal error of the client"))
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether too many messages are under way."""
         return len(self._messages) >= _UNDER_WAY
 
     async def writable(self) -> None:
         """Wait until fewer messages are under way, or the wire is closed."""
-        while self.congested and self._is_open:
+        while self.is_congested and self._is_open:
             if self._room is None or self._room.done():
                 self._room = self._loop.create_future()
             await asyncio.shield(self._room)

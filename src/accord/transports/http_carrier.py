@@ -13,6 +13,7 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings.http_responses import (
+    ResponseMessage,
     explain,
     parse_response,
     parse_retry_after,

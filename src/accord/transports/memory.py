@@ -30,7 +30,7 @@ class MemoryWire:
         self._written = 0
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether it is time to let others run: requests may be answered without any wait."""
         return self._written >= _AT_ONCE
 
@@ -55,7 +55,7 @@ class MemoryWire:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-            if not await session.dispatcher.drained(_GRACE):
+            if not await session.dispatcher.drain(_GRACE):
                 log.warning("handlers did not stop although they were cancelled")
         await self._stack.aclose()
 

@@ -345,7 +345,7 @@ class Process:
     # -- writing
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the server is slow to read."""
         return self._pipes is not None and self._pipes.unsent > HIGH_WATER
 

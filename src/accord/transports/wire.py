@@ -27,7 +27,7 @@ class Wire(Protocol):
     """The client's end of a connection."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the server is slow to read; `writable` waits until it has caught up."""
 
     async def open(self, receive: Receive, lost: Lost) -> None:

@@ -64,13 +64,13 @@ class Required(msgspec.Struct, frozen=True):
     stamp: Any = msgspec.UNSET
 
 
-def required(
+def must_send(
     *,
     since: RevisionId = REVISION_IDS[0],
     until: RevisionId = REVISION_IDS[-1],
     stamp: Any = msgspec.UNSET,
 ) -> Required:
-    """Demand a field in these revisions, with the value to send when nobody chose one."""
+    """Demand a field in these revisions, with the value to send when none was chosen."""
     return Required(Lifetime(since, until), stamp)
 
 

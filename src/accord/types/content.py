@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Annotations(Struct):
-    """Hints about who content is for and how much it matters."""
+    """Hints about the audience of content and how much it matters."""
 
     audience: list[Role] | None = None
     priority: int | float | None = None

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, NewType, TypeAlias
 
-from accord.types._base import JsonObject, QuestionBody, Struct, required, since, until, was
+from accord.types._base import JsonObject, QuestionBody, Struct, must_send, since, until, was
 from accord.types.messages import Params, TaskMetadata
 
 __all__ = [
@@ -28,7 +28,7 @@ class ElicitParams(QuestionBody):
 
     message: str
     requested_schema: Annotated[
-        JsonObject | None, required(until="2025-06-18"), was(FormSchema, until="2025-06-18")
+        JsonObject | None, must_send(until="2025-06-18"), was(FormSchema, until="2025-06-18")
     ] = None
     mode: Annotated[Literal["form", "url"] | None, since("2025-11-25")] = None
     url: Annotated[str | None, since("2025-11-25")] = None
@@ -41,7 +41,7 @@ class ElicitResult(QuestionBody):
     """What the user did, and in form mode what was filled in."""
 
     action: Literal["accept", "decline", "cancel"]
-    # Null is no value, yet some clients send it for what the user left empty.
+    # Null is not a value, yet some clients send it for what the user left empty.
     content: Annotated[
         dict[str, ElicitedValue | None] | None,
         was(ElicitedScalars, until="2025-06-18"),

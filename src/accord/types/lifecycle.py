@@ -1,4 +1,4 @@
-"""Who the parties are and what they can do: capabilities, `initialize`, `server/discover`."""
+"""Introductions of the parties and their abilities: capabilities, `initialize`, `server/discover`."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from accord.types._base import (
     ProgressToken,
     RequestId,
     Struct,
-    required,
+    must_send,
     since,
     until,
     was,
@@ -219,11 +219,11 @@ class DiscoverResult(CacheableResult):
 class RequestMeta(Struct):
     """The keys of a request's `_meta` that the protocol defines; for reading only."""
 
-    protocol_version: Annotated[str | None, since("2026-07-28"), required(since="2026-07-28")] = (
+    protocol_version: Annotated[str | None, since("2026-07-28"), must_send(since="2026-07-28")] = (
         msgspec.field(name="io.modelcontextprotocol/protocolVersion", default=None)
     )
     client_capabilities: Annotated[
-        ClientCapabilities | None, since("2026-07-28"), required(since="2026-07-28")
+        ClientCapabilities | None, since("2026-07-28"), must_send(since="2026-07-28")
     ] = msgspec.field(name="io.modelcontextprotocol/clientCapabilities", default=None)
     client_info: Annotated[Implementation | None, since("2026-07-28")] = msgspec.field(
         name="io.modelcontextprotocol/clientInfo", default=None

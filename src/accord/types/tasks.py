@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from accord.types._base import Cursor, JsonObject, Struct, required, since, until
+from accord.types._base import Cursor, JsonObject, Struct, must_send, since, until
 from accord.types.messages import InputResponses, Params, Result
 from accord.types.rounds import InputRequests
 
@@ -45,13 +45,13 @@ class TaskFields(Struct):
     ttl: Annotated[
         int | msgspec.UnsetType | None,
         until("2025-11-25"),
-        required(since="2025-11-25", stamp=None),
+        must_send(since="2025-11-25", stamp=None),
     ] = msgspec.UNSET
     poll_interval: Annotated[int | None, until("2025-11-25")] = None
     ttl_ms: Annotated[
         int | msgspec.UnsetType | None,
         since("2026-07-28"),
-        required(since="2026-07-28", stamp=None),
+        must_send(since="2026-07-28", stamp=None),
     ] = msgspec.UNSET
     poll_interval_ms: Annotated[int | None, since("2026-07-28")] = None
 
@@ -103,7 +103,7 @@ class GetTaskResult(TaskOutcome, kw_only=True):
     """Tell a task."""
 
     result_type: Annotated[
-        str | None, since("2026-07-28"), required(since="2026-07-28", stamp="complete")
+        str | None, since("2026-07-28"), must_send(since="2026-07-28", stamp="complete")
     ] = None
 
 

@@ -8,10 +8,10 @@ from functools import cache
 from importlib import import_module
 
 from accord.protocol.rules import cancellation, capabilities, lifecycle, progress, rpc
-from accord.protocol.rules._rule import RULES, Breach, Index, Rule, check, enforced, state
+from accord.protocol.rules._rule import RULES, Breach, Index, Rule, check, enforced_rules, state
 from accord.types._base import RevisionId
 
-__all__ = ["Breach", "Index", "Rule", "check", "complete", "enforced", "state"]
+__all__ = ["Breach", "Index", "Rule", "check", "complete", "enforced_rules", "state"]
 
 _STATE = (cancellation, capabilities, lifecycle, progress, rpc)
 _DEEP = (

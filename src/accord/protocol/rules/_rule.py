@@ -1,4 +1,4 @@
-"""What a rule is: one requirement, the function that judges it, and the index that finds it.
+"""A rule: one requirement, the function that judges it, and the index that finds it.
 
 A judge gets the step and the conversation before the step changes it, and returns
 
@@ -210,7 +210,7 @@ class Index:
         self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}
         """By sender, the methods that no rule can object to, unless an id or a token is reused."""
         self.free_results = {party: self._free(OTHER[party], RESULT) for party in EITHER}
-        """The same for results, by who asked."""
+        """The same for results, by the party that asked."""
 
     def _free(self, party: Party, kind: Kind) -> frozenset[str]:
         lookup = self.found[party][kind]
@@ -231,7 +231,7 @@ class _Lookup(dict[str, tuple[Rule, ...]]):
 
 
 @lru_cache(maxsize=256)
-def enforced(
+def enforced_rules(
     revision: RevisionId,
     *,
     ready: bool,
