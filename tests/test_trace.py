@@ -58,7 +58,7 @@ def test_half_a_surrogate_pair_can_still_be_judged():
     assert bytes(record.message) == b'{"text": "\\ud83d"}'
 
 
-def test_bytes_that_are_no_text_survive_a_recording():
+def test_bytes_that_are_not_text_survive_a_recording():
     text = b"caf\xe9\n".decode(errors="surrogateescape")
     file = io.BytesIO()
     write(file, Record(sender="server", raw=text))
@@ -141,7 +141,7 @@ def test_a_request_is_refused_from_400_on(status, is_refusal):
         (line_of(b"[" * 100_000 + b"]" * 100_000) + b"\n", "line 1: nested too deeply"),
     ],
 )
-def test_what_is_broken_is_named_with_its_line(data, reason):
+def test_a_broken_record_is_reported_with_its_line(data, reason):
     assert reason in refusal(data)
 
 

@@ -92,7 +92,7 @@ def test_a_request_without_an_origin_comes_from_no_browser_and_is_served():
     assert HttpGuard().refuse(head(host="localhost")) is None
 
 
-def test_what_is_allowed_is_served_whatever_its_case():
+def test_an_allowed_host_is_served_in_any_case():
     guard = guard_for(
         "https://Tools.Example:8443/mcp", ["Proxy", "other:1"], ["https://App.Example/"]
     )
@@ -152,7 +152,7 @@ def test_a_public_url_may_name_the_usual_port():
         ([], ["://a.example"], "allowed_origins"),
     ],
 )
-def test_what_would_never_match_is_refused(hosts, origins, named):
+def test_a_host_that_would_never_match_is_refused(hosts, origins, named):
     with pytest.raises(ValueError, match=named):
         guard_for(None, hosts, origins)
 

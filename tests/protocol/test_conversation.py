@@ -107,7 +107,7 @@ def test_closing_ends_it():
     assert conversation.phase is Phase.CLOSED
 
 
-def test_the_opening_teaches_who_the_parties_are():
+def test_the_opening_teaches_the_names_of_the_parties():
     conversation = walk(2)
     assert conversation.capabilities(CLIENT) == {"roots"}
     assert conversation.capabilities(SERVER) == {"tools"}
@@ -182,7 +182,7 @@ def busy(revision) -> Conversation:
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
-def test_the_same_step_breaks_the_same_rules_whoever_holds_the_conversation(revision):
+def test_the_same_step_breaks_the_same_rules_in_any_conversation(revision):
     row = REVISIONS[revision]
     first, second = busy(row), busy(row)
     for one, other in zip(everyday(first), everyday(second), strict=True):
@@ -313,7 +313,7 @@ def test_only_so_many_cancelled_requests_are_remembered():
 
 
 @pytest.mark.parametrize("key", [True, 1.0, None, [1], {}], ids=str)
-def test_what_is_no_id_finds_no_exchange(key):
+def test_a_value_that_is_not_an_id_finds_no_exchange(key):
     conversation = walk(3)
     conversation.apply(ask(CLIENT, 1, "ping", token=1))
     conversation.apply(ask(SERVER, 1, "ping", token=1))
@@ -368,7 +368,7 @@ def test_a_subscription_is_what_its_notices_are_about():
     assert about(CLIENT, "tools/list_changed", "l") is None
 
 
-def test_what_only_the_asker_can_cancel_stays_open_when_the_other_says_so():
+def test_a_request_stays_open_when_the_other_party_cancels_it():
     conversation = Conversation(revision=NEWEST)
     listen = ask(CLIENT, "l", "subscriptions/listen", revision=NEWEST)
     conversation.apply(listen)
@@ -496,7 +496,7 @@ def test_a_lost_answer_closes_the_request_and_reopens_the_opening():
 # What a monitor knows beyond that
 
 
-def test_who_remembers_knows_every_id_that_was_used():
+def test_a_conversation_with_memory_knows_every_used_id():
     conversation = walk(3, Conversation(memory=Memory()))
     conversation.apply(ask(CLIENT, 1, "ping"))
     conversation.apply(answer(conversation, SERVER, 1))
@@ -508,7 +508,7 @@ def test_who_remembers_knows_every_id_that_was_used():
     assert requirements(conversation.judge(cancel)) == ["cancellation.request-id.previously-issued"]
 
 
-def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
+def test_requests_without_answers_do_not_grow_a_memory_without_end():
     conversation = walk(3, Conversation(memory=Memory()))
     for state in conversation.parties.values():
         state.open.limit = state.tokens.limit = 10
@@ -519,7 +519,7 @@ def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
     conversation.reply(late)
 
 
-def test_what_a_peer_makes_up_costs_no_new_rules():
+def test_invented_capabilities_cost_no_new_rules():
     def opened_with(name: str) -> Conversation:
         conversation = Conversation()
         conversation.begin(LATEST, server={"tools": {}}, client={"experimental": {name: {}}})
@@ -623,7 +623,7 @@ def test_a_conversation_is_blank_until_something_is_open_in_it():
 
 
 @pytest.mark.parametrize("sender", [CLIENT, SERVER])
-def test_what_either_party_asked_or_cancelled_is_left_of_a_conversation(sender):
+def test_a_conversation_is_not_blank_after_a_request_or_a_cancellation(sender):
     conversation = walk(3)
     conversation.apply(ask(sender, 1, "ping"))
     assert not conversation.is_blank

@@ -29,7 +29,7 @@ POINT = {
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_its_place(instance, wrong):
+def test_a_fault_is_reported_with_its_place(instance, wrong):
     assert compile_schema(POINT)(instance) == wrong
 
 

@@ -21,7 +21,7 @@ def test_rows_of_one_method_have_the_same_params_and_do_not_overlap():
                 ]
 
 
-def test_known_methods_and_requests_are_told_apart():
+def test_methods_and_requests_are_distinguished():
     assert set(NAMES) == KNOWN
     assert "ping" in REQUESTS
     assert "notifications/progress" not in REQUESTS
@@ -44,7 +44,7 @@ def test_params_can_be_left_out_exactly_where_nothing_in_them_is_required(method
 
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
-def test_what_a_method_carries_lives_at_least_as_long(method):
+def test_params_and_result_live_as_long_as_their_method(method):
     for carried in filter(None, (method.params, method.result)):
         for revision in REVISION_IDS:
             assert revision not in method.lifetime or revision in lifetime_of(carried)

@@ -72,5 +72,5 @@ def test_nothing_can_be_negotiated_without_a_handshake():
         ("2025-12-01", ["2026-07-28"]),
     ],
 )
-def test_what_is_later_than_a_revision(id, later):
+def test_later_revisions_follow_a_revision(id, later):
     assert [row.id for row in later_than(id)] == later

@@ -1,4 +1,4 @@
-"""What validation costs is told before: what would not end is refused, honest schemas pass."""
+"""The cost of validation is known before: schemas that would not end are refused, honest ones pass."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_too_many_subschemas_are_refused():
         {"allOf": [{"pattern": "[ab]{1000}" + "x" * n} for n in range(1_000)]},
         {"patternProperties": {"(a{1000}){1001}": {}}},
     ],
-    ids=["nested", "a number that is none", "many", "for names"],
+    ids=["nested", "an invalid number", "many", "for names"],
 )
 def test_patterns_that_take_long_to_compile_are_refused(schema):
     with pytest.raises(SchemaRefused, match="patterns of more than 1000000 atoms"):
@@ -189,7 +189,7 @@ def test_a_meta_schema_counts_for_the_whole_value():
     assert cost.excess({"schema": {"enum": [0] * 1_000_000}}) == TOO_LONG
 
 
-def test_positions_are_told_apart():
+def test_positions_are_distinguished():
     older = {"items": [{"type": "string"}, {"$ref": "#"}], "additionalItems": {"$ref": "#"}}
     newer = {"prefixItems": [{"type": "string"}, {"$ref": "#"}], "items": {"$ref": "#"}}
     for schema in (older, newer):

@@ -175,7 +175,7 @@ def test_expands_as_the_standard_says(template: str, uri: str) -> None:
         ("{x{y}}", "position 2: '{' cannot stand in the name of a variable"),
     ],
 )
-def test_refuses_what_is_no_template_and_says_where(template: str, why: str) -> None:
+def test_refuses_invalid_templates_and_says_where(template: str, why: str) -> None:
     with pytest.raises(ValueError, match="position") as refusal:
         parse(template)
     assert str(refusal.value) == why

@@ -42,7 +42,7 @@ PROMPT = t.Prompt(
     "greet",
     title="Greet",
     description="Greet someone",
-    arguments=[t.PromptArgument("who", description="whom to greet", required=True)],
+    arguments=[t.PromptArgument("who", description="the name to greet", required=True)],
 )
 HELLO = t.TextContent("hello")
 

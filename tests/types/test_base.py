@@ -63,7 +63,7 @@ def test_a_lifetime_is_not_inherited() -> None:
 
 
 @pytest.mark.parametrize("unmarked", [int, Struct, "text", list[int]], ids=str)
-def test_what_has_no_mark_lives_always(unmarked: object) -> None:
+def test_a_type_without_a_mark_lives_always(unmarked: object) -> None:
     assert lifetime_of(unmarked) == ALWAYS
 
 

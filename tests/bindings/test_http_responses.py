@@ -24,7 +24,7 @@ from accord.bindings.http_responses import (
         b'{"more": ' + b"[" * 10_000,
     ],
 )
-def test_what_is_no_response_is_none(body):
+def test_a_body_that_is_not_a_response_gives_nothing(body):
     assert parse_response(body) is None
 
 
@@ -82,7 +82,7 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
         (400, "", b'{"result": 1}', 'HTTP 400: {"result": 1} (the server did not accept'),
     ],
 )
-def test_what_came_instead_of_an_answer_is_explained(status, kind, body, words):
+def test_an_unusable_answer_is_explained(status, kind, body, words):
     assert explain(status, kind, body).startswith(words)
 
 
@@ -107,7 +107,7 @@ def test_a_hint_is_given_where_there_is_one_for_the_method(status, get, text):
         (429, "Fri, 31 Dec 1999 23:59:59 GMT", "HTTP 429: x (too many requests)"),
     ],
 )
-def test_how_long_to_wait_is_told(status, retry_after, words):
+def test_the_time_to_wait_is_reported(status, retry_after, words):
     assert explain(status, "text/plain", b"x", retry_after=retry_after) == words
 
 
