@@ -585,7 +585,7 @@ TWICE = {
     "params": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1},"params":{}}',
     "the same params": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{},"params":{}}',
     "params of a notification": b'{"jsonrpc":"2.0","method":"a","params":0,"params":{}}',
-    "params that are not an object": b'{"jsonrpc":"2.0","id":1,"method":"a","params":1,"params":12}',
+    "params that are a number": b'{"jsonrpc":"2.0","id":1,"method":"a","params":1,"params":12}',
     "result": b'{"jsonrpc":"2.0","id":1,"result":{},"result":{"a":1}}',
     "error": b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},'
     b'"error":{"code":2,"message":""}}',

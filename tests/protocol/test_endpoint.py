@@ -16,8 +16,8 @@ from accord.errors import (
     ResourceNotFound,
 )
 from accord.protocol.codec import Limits
-from accord.protocol.endpoint import (
-    Endpoint,
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import (
     FaultReceived,
     NotificationReceived,
     Refused,

@@ -1,4 +1,4 @@
-"""The cost of validation is known before: schemas that would not end are refused, honest ones pass."""
+"""The cost of validation is known before: schemas without end are refused, honest ones pass."""
 
 import pytest
 

@@ -13,8 +13,8 @@ import msgspec
 from accord import types as t
 from accord.errors import InternalError
 from accord.protocol.capabilities import capability_paths
-from accord.protocol.endpoint import (
-    Endpoint,
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import (
     FaultReceived,
     NotificationReceived,
     RequestReceived,

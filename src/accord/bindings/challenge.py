@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["AuthChallenge", "bearer_challenge", "parse_challenges"]
-
 _WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
 _SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")

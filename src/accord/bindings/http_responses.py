@@ -15,16 +15,6 @@ from accord.bindings.quoting import one_line
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
 
-__all__ = [
-    "ResponseMessage",
-    "endpoint_url",
-    "excerpt",
-    "explain",
-    "parse_response",
-    "parse_retry_after",
-    "redirect_url",
-]
-
 # What fits into an error message beside the URL and the hint.
 _EXCERPT: Final = 120
 # The title of a page stands near its beginning.

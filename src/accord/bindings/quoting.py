@@ -3,8 +3,6 @@
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-__all__ = ["one_line", "quote_text", "quote_url"]
-
 # What an error may quote.
 _QUOTED: Final = 200
 

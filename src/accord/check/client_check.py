@@ -27,9 +27,8 @@ from accord.check.report import Report, Setting, merged
 from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Verdict
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN, in_order
-from accord.protocol.verdict import out_of_scope
+from accord.protocol.verdict import Verdict, out_of_scope
 from accord.trace import Transport
 from accord.transports.process_group import signal_group
 from accord.types import RevisionId

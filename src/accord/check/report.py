@@ -11,8 +11,8 @@ import msgspec
 
 from accord.check.anchors import anchor
 from accord.protocol.catalogue import Level, catalogue
-from accord.protocol.monitor import Evidence, Verdict, VerdictName
 from accord.protocol.revisions import in_order, newest
+from accord.protocol.verdict import Evidence, Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__

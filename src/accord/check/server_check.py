@@ -29,8 +29,8 @@ from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
 from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Verdict
 from accord.protocol.revisions import in_order
+from accord.protocol.verdict import Verdict
 from accord.types import RevisionId
 
 __all__ = ["Plan", "Stage", "check_server", "spoken"]

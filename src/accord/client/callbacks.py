@@ -19,7 +19,7 @@ import msgspec
 
 from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
-from accord.protocol.endpoint import NotificationReceived, Refused
+from accord.protocol.events import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.json_schema import compile_schema
 from accord.runtime import forks

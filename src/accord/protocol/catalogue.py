@@ -17,19 +17,6 @@ import msgspec
 from accord.protocol.violation import FAIL, WARN, Severity
 from accord.types._base import REVISION_IDS, RevisionId, since
 
-__all__ = [
-    "AREAS",
-    "CHECKS",
-    "LEVELS",
-    "PARTIES",
-    "Bound",
-    "Check",
-    "Level",
-    "Requirement",
-    "catalogue",
-    "requirements",
-]
-
 Level: TypeAlias = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FACT"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 

@@ -468,15 +468,3 @@ def _envelope_fault(
     if not isinstance(meta.get(META_CAPABILITIES), dict):
         return InvalidParams(f"{name}: _meta has no object {META_CAPABILITIES}")
     return None
-
-
-__all__ = [
-    "BatchReply",
-    "Endpoint",
-    "Event",
-    "FaultReceived",
-    "NotificationReceived",
-    "Refused",
-    "RequestReceived",
-    "ResultReceived",
-]

@@ -392,6 +392,3 @@ def _most_specific(found: list[Violation]) -> list[Violation]:
         for violation in found
         if broken.isdisjoint(SUPERSEDED_BY.get(violation.requirement, ()))
     ]
-
-
-__all__ = ["JUDGED_HERE", "Evidence", "Monitor", "Tally", "Verdict", "VerdictName"]

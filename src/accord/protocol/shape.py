@@ -49,8 +49,6 @@ from accord.types import (
 )
 from accord.types._base import ALWAYS, Required, Was, lifetime_of
 
-__all__ = ["decode", "derive", "narrow", "reader"]
-
 Shaped = TypeVar("Shaped")
 Narrower: TypeAlias = Callable[[Any], Any]
 Buffer: TypeAlias = bytes | bytearray | memoryview | msgspec.Raw | str

@@ -20,8 +20,8 @@ from accord.errors import (
     MessageTooLarge,
     RequestError,
 )
-from accord.protocol.endpoint import (
-    Endpoint,
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import (
     Event,
     FaultReceived,
     NotificationReceived,

@@ -405,6 +405,3 @@ def _message(given: str | SamplingMessage) -> SamplingMessage:
     if not isinstance(given, str):
         raise TypeError(f"a message is text or a SamplingMessage, not a {type(given).__name__}")
     return SamplingMessage("user", TextContent(given))
-
-
-__all__ = ["Context", "Done", "current"]

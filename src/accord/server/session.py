@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
-from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
 from accord.protocol.peer import Peer, peer_from_initialize

@@ -1,4 +1,4 @@
-"""Introductions of the parties and their abilities: capabilities, `initialize`, `server/discover`."""
+"""How parties introduce themselves: capabilities, `initialize`, `server/discover`."""
 
 from typing import Annotated
 

@@ -15,7 +15,7 @@ from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
 from accord.check.probing.tools import refusal
 from accord.errors import AccordError
-from accord.protocol.monitor import Evidence
+from accord.protocol.verdict import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
 

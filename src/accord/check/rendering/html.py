@@ -15,8 +15,8 @@ from accord.check.rendering import wording
 from accord.check.rendering.wording import area_of, harmless
 from accord.check.report import SCORE_RULE, VERDICTS, Report, Result
 from accord.protocol.catalogue import LEVELS
-from accord.protocol.monitor import Evidence
 from accord.protocol.revisions import in_order
+from accord.protocol.verdict import Evidence
 
 __all__ = ["as_html"]
 
