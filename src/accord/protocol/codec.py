@@ -210,10 +210,10 @@ def codec_for(limits: Limits) -> Codec:
 class _ResultFrame(msgspec.Struct, gc=False):
     jsonrpc: str
     id: RequestId
-    result: Any
+    result: object
 
 
-def encode_result(id: RequestId, result: Any) -> bytes:
+def encode_result(id: RequestId, result: object) -> bytes:
     """Make a response from a result, or from one that is already encoded."""
     if result.__class__ is bytes:
         result = Raw(result)
@@ -366,7 +366,7 @@ def _refuse_repetition(data: bytes, body: bytes, id: RequestId | None, kind: Kin
         )
 
 
-def _examine(value: Any, data: bytes) -> Frame:
+def _examine(value: object, data: bytes) -> Frame:
     """Make a frame of parsed JSON and its text, or say which member keeps it from being one."""
     if not isinstance(value, dict):
         raise _refusal(f"message is {_name(value)}, expected an object", code=INVALID_REQUEST)
@@ -461,7 +461,7 @@ def _frame(value: dict[str, Any], id: RequestId | None, members: dict[str, Raw])
     return frame
 
 
-def _readable_id(value: Any) -> RequestId | None:
+def _readable_id(value: object) -> RequestId | None:
     """Return the id if it is one; 1.0 is read as 1."""
     if isinstance(value, bool):
         return None
@@ -472,7 +472,7 @@ def _readable_id(value: Any) -> RequestId | None:
     return value if isinstance(value, str) else None
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     match value:
         case None:
             return "null"

@@ -131,7 +131,7 @@ class Conversation:
         asker = self.parties[OTHER[sender]]
         return asker.open.get(id) or asker.cancelled.get(id)
 
-    def find_subject(self, sender: Party, name: str, body: Any) -> Exchange | None:
+    def find_subject(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the exchange that a notification of this party is about, if it is about one."""
         other = self.parties[OTHER[sender]]
         if name == "notifications/progress":
@@ -142,7 +142,7 @@ class Conversation:
             return own or _if_lasting(_look_up(other.open, id))
         return _if_lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
-    def find_crossed(self, sender: Party, name: str, body: Any) -> Exchange | None:
+    def find_crossed(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the cancelled exchange that progress is about: the two may have crossed."""
         token = member(body, "progressToken") if name == "notifications/progress" else None
         if token is None or isinstance(token, bool):
@@ -206,7 +206,7 @@ class Conversation:
         )
 
     def _describe_request(
-        self, sender: Party, frame: Frame, name: str, body: Any, record: "Record | None"
+        self, sender: Party, frame: Frame, name: str, body: object, record: "Record | None"
     ) -> Exchange:
         assert frame.id is not UNSET
         assert frame.id is not None
@@ -453,7 +453,7 @@ class Conversation:
         is_open = client.open or client.tokens or server.open or server.tokens
         return not (is_open or client.cancelled or server.cancelled)
 
-    def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
+    def begin(self, revision: Revision, *, server: object, client: object = None) -> None:
         """Take the opening as done elsewhere, with these capabilities of either party."""
         self.assume(revision)
         self.parties[SERVER].capabilities = capability_paths(server)
@@ -467,7 +467,7 @@ class Conversation:
         self.phase = Phase.CLOSED
 
 
-def _look_up(exchanges: dict[RequestId, Exchange], key: Any) -> Exchange | None:
+def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
     # Only strings and integers are ids; true would find what 1 names.
     if isinstance(key, int | str) and not isinstance(key, bool):
         return exchanges.get(key)

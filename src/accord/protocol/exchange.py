@@ -8,9 +8,10 @@ import msgspec
 from accord.protocol.jsonrpc import ErrorBody, Kind
 from accord.protocol.revision import Method, Revision
 from accord.protocol.violation import Party
-from accord.types._base import ProgressToken, RequestId
+from accord.types._base import JsonObject, ProgressToken, RequestId
 
 if TYPE_CHECKING:
+    from accord.protocol.events import BatchReply
     from accord.protocol.peer import Peer
     from accord.trace import Record
 
@@ -41,7 +42,7 @@ class Exchange(msgspec.Struct):
     params: Any = None
     cancelled: bool = False
     duplicates: int = 0
-    batch: Any = None
+    batch: "BatchReply | None" = None
     since: float | None = None
     number: int | None = None
     state: Any = None
@@ -76,7 +77,7 @@ class Step(msgspec.Struct, gc=False):
     parts: Any = None
 
 
-def member(body: Any, name: str) -> Any:
+def member(body: object, name: str) -> Any:
     """Read a member by its wire name from plain JSON or a message type; None if absent."""
     if isinstance(body, dict):
         return body.get(name)
@@ -90,7 +91,7 @@ def _attribute(name: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
 
 
-def meta_of(body: Any) -> dict[str, Any]:
+def meta_of(body: object) -> JsonObject:
     """Return the `_meta` of params or of a result; empty without one."""
     meta = body.get("_meta") if isinstance(body, dict) else getattr(body, "meta", None)
     return meta if isinstance(meta, dict) else {}

@@ -62,7 +62,7 @@ class Monitor:
         self._rows = catalogue()
         self._held: list[Record] | None = None if self._told else []
         self._asked_for: Revision | None = None
-        self._opening: Any = None
+        self._opening: object = None
         self._patience = max(0.0, patience)
         self._kept = kept
         self._is_judged: dict[Party, bool] = {
@@ -209,7 +209,7 @@ class Monitor:
         return _VERSION_2_0
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
-        answered: Any = (OTHER[record.sender], frame.id)
+        answered: object = (OTHER[record.sender], frame.id)
         if frame.kind == FAULT and answered in self._half_read:
             self._half_read.discard(answered)
             self._unreadable[answered[0]] -= 1
@@ -380,7 +380,7 @@ def _read(frame: Frame) -> tuple[Any, bool]:
         return parse(bytes(frame.body)), False
 
 
-def _row(named: Any) -> Revision | None:
+def _row(named: object) -> Revision | None:
     return REVISIONS.get(named) if isinstance(named, str) else None
 
 

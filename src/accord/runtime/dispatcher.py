@@ -55,7 +55,7 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(
-        self, exchange: Exchange, params: Any, dispatcher: "Dispatcher"
+        self, exchange: Exchange, params: object, dispatcher: "Dispatcher"
     ) -> Any | Coroutine[Any, Any, Any]:
         """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
 
@@ -94,7 +94,7 @@ class Origin(Protocol):
 class _NoHandlers:
     """The handlers of a conversation that is over."""
 
-    def request(self, exchange: Exchange, params: Any, dispatcher: "Dispatcher") -> Any:
+    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> Any:
         raise _OVER
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
@@ -234,7 +234,7 @@ class Dispatcher:
         if isinstance(error, KeyboardInterrupt) and is_pressed():
             raise error
 
-    def _respond(self, exchange: Exchange, result: Any) -> None:
+    def _respond(self, exchange: Exchange, result: object) -> None:
         if forks.generation != self._generation:
             forks.end_child()
         try:
@@ -309,7 +309,7 @@ class Dispatcher:
                 raise
             log.exception("%s could not be passed on", event.name)
 
-    def spawn(self, outcome: Any) -> None:
+    def spawn(self, outcome: object) -> None:
         """Let a callback's coroutine run by itself; its failure is logged."""
         if type(outcome) is not CoroutineType:
             return
@@ -333,11 +333,11 @@ class Dispatcher:
     async def request(
         self,
         name: str,
-        params: Any = None,
+        params: object = None,
         *,
         timeout: float | None = None,
         cap: float | None = None,
-        on_progress: Callable[[ProgressParams], Any] | None = None,
+        on_progress: Callable[[ProgressParams], object] | None = None,
         within: Exchange | None = None,
     ) -> Any:
         """Ask the peer and wait for its answer.
@@ -403,7 +403,7 @@ class Dispatcher:
         if earliest != inf:
             self._set_timer(earliest)
 
-    def _settle(self, exchange: Exchange, result: Any, error: Exception | None) -> None:
+    def _settle(self, exchange: Exchange, result: object, error: Exception | None) -> None:
         pending = exchange.state
         if not isinstance(pending, Pending) or pending.future.done():
             return
@@ -425,7 +425,7 @@ class Dispatcher:
         if exchange is not None:
             self._settle(exchange, None, error)
 
-    def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> None:
+    def notify(self, name: str, params: object = None, *, within: Exchange | None = None) -> None:
         """Notify the peer; raises LocalProtocolError if that would break a rule."""
         if self.closed is None:
             self.write(self.endpoint.notify(name, params), within)

@@ -32,7 +32,7 @@ class Pending:
         timeout: float | None,
         cap: float | None,
         now: float,
-        on_progress: Callable[[ProgressParams], Any] | None,
+        on_progress: Callable[[ProgressParams], object] | None,
     ) -> None:
         self.future = future
         self.timeout = timeout

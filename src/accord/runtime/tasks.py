@@ -9,7 +9,7 @@ from typing import Any, Final
 if sys.version_info >= (3, 12):
 
     def start(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], name: str
+        loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, object], name: str
     ) -> asyncio.Task[Any]:
         """Run work up to where it first waits, as a task; it may be done on return."""
         return asyncio.Task(work, loop=loop, name=name, eager_start=True)
@@ -19,7 +19,7 @@ else:
     _enter: Final = asyncio.tasks._enter_task
 
     def start(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], name: str
+        loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, object], name: str
     ) -> asyncio.Task[Any]:
         """Run work up to where it first waits, as a task; it may be done on return.
 
@@ -50,7 +50,7 @@ log = logging.getLogger("accord")
 
 
 def run_to_end(
-    work: Coroutine[Any, Any, None],
+    work: Coroutine[object, None, None],
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> None:

@@ -56,7 +56,7 @@ class Done:
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         return
         yield
 
@@ -66,10 +66,10 @@ class Delayed(Done):
 
     __slots__ = ("_writable",)
 
-    def __init__(self, writable: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, writable: Callable[[], Coroutine[object, None, None]]) -> None:
         self._writable = writable
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         return self._writable().__await__()
 
 
@@ -78,7 +78,7 @@ class Turn(Done):
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         yield
 
 
@@ -179,7 +179,7 @@ class Context(Generic[State]):
 
     # -- per-request state
 
-    def put(self, value: Any) -> None:
+    def put(self, value: object) -> None:
         """Keep a value for the rest of this request, found again by its type."""
         if self._values is None:
             self._values = {}
@@ -222,7 +222,7 @@ class Context(Generic[State]):
         if rises and self._session.is_open(exchange):
             self._session.dispatcher.notify("notifications/progress", params, within=exchange)
 
-    def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
+    def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
         if not self._session.wants_log(level, self._peer):
             return self._pace(DONE)
@@ -237,19 +237,19 @@ class Context(Generic[State]):
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)
 
-    def debug(self, data: Any) -> Done:
+    def debug(self, data: object) -> Done:
         """Log at level debug."""
         return self.log("debug", data)
 
-    def info(self, data: Any) -> Done:
+    def info(self, data: object) -> Done:
         """Log at level info."""
         return self.log("info", data)
 
-    def warning(self, data: Any) -> Done:
+    def warning(self, data: object) -> Done:
         """Log at level warning."""
         return self.log("warning", data)
 
-    def error(self, data: Any) -> Done:
+    def error(self, data: object) -> Done:
         """Log at level error."""
         return self.log("error", data)
 
@@ -390,7 +390,7 @@ class Context(Generic[State]):
         return f"Context({self.method!r}, id={self.request_id!r})"
 
 
-def _as_json(data: Any) -> msgspec.Raw:
+def _as_json(data: object) -> msgspec.Raw:
     """Encode what is logged, whatever it is: a log call must not fail the work it describes."""
     try:
         return msgspec.Raw(msgspec.json.encode(data))

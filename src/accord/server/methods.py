@@ -51,7 +51,7 @@ def initialize(
     return InitializeResult(row.id, declared, server.info, instructions=server.instructions)
 
 
-def ping(session: "Session", exchange: Exchange, params: Any) -> EmptyResult:
+def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
     return EmptyResult()
 
 

@@ -113,7 +113,7 @@ class Session:
 
     # -- called by the dispatcher
 
-    def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
+    def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
         handler = METHODS.get(exchange.name)
         if handler is None:
@@ -201,7 +201,7 @@ class Session:
         return Delayed(flow.writable)
 
     def _tell_from_thread(
-        self, send: Callable[[Any], None], params: Any, flow: ClientFlow | None
+        self, send: Callable[[Any], None], params: object, flow: ClientFlow | None
     ) -> None:
         with _TRANSIT:
             self._in_transit += 1
@@ -235,7 +235,7 @@ class Session:
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
         return rank >= _SEVERITY[peer.log_level] and self.dispatcher.closed is None
 
-    def notify(self, name: str, params: Any = None, within: Exchange | None = None) -> None:
+    def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
         try:
             self.dispatcher.notify(name, params, within=within)
