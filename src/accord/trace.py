@@ -65,7 +65,7 @@ MASK: Final = re.compile(r"\bmasked-\d+\b")
 class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What HTTP said about a message: a request has a method, a response a status.
 
-    `headers` has lower-case names. `stream` names the event stream on which the message came.
+    `headers` has lower-case names. `stream` names the event stream of the message.
     """
 
     method: str | None = None

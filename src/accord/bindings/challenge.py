@@ -38,7 +38,7 @@ class AuthChallenge(msgspec.Struct, frozen=True):
 
 
 def parse_challenges(values: Iterable[str]) -> list[AuthChallenge]:
-    """Read the challenges of all WWW-Authenticate headers; what cannot be read is left out."""
+    """Read the challenges of all WWW-Authenticate headers; unreadable ones are left out."""
     found: list[AuthChallenge] = []
     for value in values:
         found += _parse(value[:_LONGEST])

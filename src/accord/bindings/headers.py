@@ -43,12 +43,12 @@ def check_headers(headers: Mapping[Any, Any]) -> None:
 
 
 def is_session_id(text: str) -> bool:
-    """Tell whether a session id holds only visible ASCII."""  # session.id.visible-ascii
+    """Return whether a session id holds only visible ASCII."""  # session.id.visible-ascii
     return bool(text) and all("\x21" <= char <= "\x7e" for char in text)
 
 
 def accepts(accept: str | None, content_type: str) -> bool:
-    """Tell whether an Accept header admits a type; without the header everything is welcome."""
+    """Return whether an Accept header admits a type; without the header everything is welcome."""
     if accept is None or not accept.strip():
         return True
     kind = content_type.partition("/")[0]

@@ -33,7 +33,7 @@ _HOST, _ORIGIN, _TYPE = b"host", b"origin", b"content-type"
 _ACCEPT, _VERSION = b"accept", names.VERSION.encode()
 _CODING = b"content-encoding"
 DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION, _CODING)
-# Heads differ by client and by page; what is longer than any honest one is not remembered.
+# Heads differ by client and by page; overlong ones are not remembered.
 _REMEMBERED: Final = 512
 _SIZE_MOST: Final = 1_000
 
@@ -59,7 +59,7 @@ class HttpRefusal(msgspec.Struct, frozen=True):
 
 
 class HttpGuard(msgspec.Struct, frozen=True):
-    """From where a server may be called: loopback, and what is named here.
+    """The hosts and origins from which a server may be called: loopback, and those named here.
 
     `hosts` are host names with or without port, `origins` whole origins; "*" admits all.
     """
@@ -146,7 +146,7 @@ def _host_in(text: str) -> str:
 
 
 def _origin_in(text: str) -> str:
-    """Return an origin as browsers send it: without the port that goes without saying."""
+    """Return an origin as browsers send it: without the default port."""
     origin = text.lower().rstrip("/")
     if origin in ("*", "null"):
         return origin
@@ -159,7 +159,7 @@ def _origin_in(text: str) -> str:
 
 
 def refuse_content(head: RequestHead) -> HttpRefusal | None:
-    """Refuse a POST whose body is not JSON, or not as it is."""
+    """Refuse a POST with a body that is not plain JSON."""
     given = head.headers.get("content-type")
     content_type = names.media_type(given)
     if content_type != _JSON:
@@ -214,7 +214,7 @@ def revision_of(head: RequestHead, supported: Iterable[str]) -> Revision | HttpR
 
 
 class HeadVerdict(msgspec.Struct, frozen=True):
-    """What the head of a request decides.
+    """The decisions that follow from the head of a request.
 
     Attributes:
         foreign: why it is refused for where it comes from.

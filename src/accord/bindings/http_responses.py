@@ -44,7 +44,7 @@ _HINTS: Final = {
 
 
 class ResponseMessage(msgspec.Struct):
-    """What a client looks at in a message before it knows whose it is."""
+    """The members of a response, before its request is known."""
 
     id: RequestId | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
@@ -83,7 +83,7 @@ def explain(
     get: bool = False,
     retry_after: str | None = None,
 ) -> str:
-    """Say what came instead of an answer, and what may be the reason."""
+    """Describe an unusable answer, and what may be the reason."""
     answer = parse_response(body)
     if answer is not None and isinstance(answer.error, ErrorBody):
         body = answer.error.message.encode()

@@ -17,7 +17,7 @@ KEEP_ALIVE: Final = b": keep-alive\n"
 _RETRY_DIGITS: Final = 12
 # Ids come back in a header, and servers take heads of 8 KB (nginx, Node.js 16 KB) in all.
 _ID_BYTES: Final = 1_024
-# The names in use are "message" and "endpoint"; what is cut off here equals neither.
+# The names in use are "message" and "endpoint"; a truncated one equals neither.
 _NAME_BYTES: Final = 100
 # Small pieces of a line are joined, so that a line sent byte by byte does not cost an object each.
 _PIECE: Final = 4_096
@@ -104,7 +104,7 @@ class Decoder:
                 yield event
 
     def restart(self) -> None:
-        """Forget what is incomplete: another response takes up the stream."""
+        """Forget an incomplete event: another response continues the stream."""
         self._rest.clear()
         self._data = None
         self._size = self._data_size = 0

@@ -39,7 +39,7 @@ class _Envelope(msgspec.Struct):
 def second_reading(
     frame: Frame, name: str, conversation: Conversation
 ) -> tuple[Any, JsonObject | None, RequestError | None]:
-    """Read params that are missing or not of the newest shape, or say what is wrong with them."""
+    """Read params that are missing or not of the newest shape, or return the fault."""
     meta: JsonObject | None = None
     if frame.params is not UNSET:
         with suppress(ValueError, RecursionError):

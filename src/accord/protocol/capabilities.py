@@ -1,6 +1,6 @@
 """Declared capabilities as dotted paths, and what their members allow.
 
-A party whose capabilities are unknown has None instead.
+None stands for capabilities that are still unknown.
 """
 
 from functools import lru_cache

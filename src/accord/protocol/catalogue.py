@@ -74,7 +74,7 @@ AREAS: Final = (
     "tasks-ext",
 )
 
-# Checks that look at what travelled, and at nothing that a party did.
+# Checks that look at messages alone, not at what a party does.
 _OF_FORM: Final[tuple[Check, ...]] = ("wire", "http-probe")
 
 Value = TypeVar("Value")
@@ -118,7 +118,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return "practice" in self.revisions
 
     def holds_in(self, revision: RevisionId) -> bool:
-        """Tell whether this row is to be judged in a revision.
+        """Return whether this row is to be judged in a revision.
 
         A row lives on after the newest revision that states it, until one removes or replaces it.
         """

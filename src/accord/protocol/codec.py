@@ -1,8 +1,8 @@
 """Bytes to frames and back, within limits.
 
 One strict decode serves every well-formed message. Only when it fails is the input looked at again,
-to say what is wrong and where. Nothing here knows revisions: the receiver of a
-batch decides whether it is welcome.
+to say what is wrong and where. Nothing here knows revisions: the receiver of a batch decides
+whether it is welcome.
 """
 
 import re
@@ -166,12 +166,12 @@ class Codec:
             raise _refusal("message nests too deep to be read", code=INVALID_REQUEST) from None
 
     def _refuse_long_batch(self, data: bytes) -> None:
-        """Refuse a batch of too many messages before anything is made of them."""
+        """Refuse a batch of too many messages before it is decoded."""
         if not data.lstrip().startswith(b"["):
             return
         try:
             length = len(_ELEMENTS(data))
-        except ValueError:  # parsing tells what is wrong
+        except ValueError:  # parsing reports the fault
             return
         if length > self.limits.batch_length:
             raise _refusal(

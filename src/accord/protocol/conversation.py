@@ -81,7 +81,7 @@ _CAPABILITIES: Final = frozenset(
 
 
 class Conversation:
-    """All that two parties say to each other, judged by the revision they agreed on."""
+    """The messages of two parties, judged by the revision they agreed on."""
 
     # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
@@ -403,7 +403,7 @@ class Conversation:
         party.remember_cancelled(party.open.pop(exchange.id))
 
     def begins_anew(self, step: Step) -> bool:
-        """Tell whether a step is a further `initialize`, whose client has ids of its own."""
+        """Return whether a step is a further `initialize`, of a client with its own ids."""
         is_opening = step.kind == REQUEST and step.name == "initialize" and step.sender == CLIENT
         return is_opening and self.phase is not Phase.OPENING
 
@@ -432,7 +432,7 @@ class Conversation:
         self._settle_rules()
 
     def _settle_rules(self) -> None:
-        """Find the rules for what is agreed on now."""
+        """Choose the rules for the revision and capabilities agreed on."""
         ready = self.phase is Phase.READY
         self._indexed = self.current
         # What rules ask for: a peer cannot make up more than a few combinations of it.
@@ -448,13 +448,13 @@ class Conversation:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is left of what was said: nothing is open, nothing was cancelled."""
+        """Whether no request is open or was cancelled, so that another client may use it."""
         client, server = self.parties.values()
         is_open = client.open or client.tokens or server.open or server.tokens
         return not (is_open or client.cancelled or server.cancelled)
 
     def begin(self, revision: Revision, *, server: object, client: object = None) -> None:
-        """Take the opening as done elsewhere, with these capabilities of either party."""
+        """Start after an opening that happened elsewhere, with these capabilities."""
         self.assume(revision)
         self.parties[SERVER].capabilities = capability_paths(server)
         if client is not None:

@@ -1,8 +1,8 @@
 """One party of a conversation: bytes in, events out; intentions in, bytes out.
 
-What would break a rule raises before a byte leaves. What the peer breaks is answered, ignored or
-accepted, as the rule says. An endpoint never reads or writes by itself, and decodes every body
-once.
+A message of ours that would break a rule raises before a byte leaves. One of the peer is answered,
+ignored or accepted, as the rule says. An endpoint never reads or writes by itself, and decodes
+every body once.
 """
 
 from collections.abc import Sequence
@@ -68,10 +68,10 @@ class Endpoint:
 
     Args:
         role: which party we are.
-        revisions: those we speak; all of them by default.
-        limits: what one message may cost.
+        revisions: the ids of those we speak; all of them by default.
+        limits: how large a message may be.
         enforce: whether our own breaches raise; a checker that misbehaves on purpose says no.
-        request_meta: what revisions without handshake want in the `_meta` of each request.
+        request_meta: what revisions without handshake need in the `_meta` of each request.
         result_meta: the same for results.
     """
 
@@ -102,13 +102,13 @@ class Endpoint:
 
     @property
     def revision(self) -> Revision:
-        """The revision of messages that name none."""
+        """The revision of messages that do not name one."""
         return self.conversation.current
 
     # -- receiving
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Take in one message of the peer, as one event; a batch gives several."""
+        """Receive one message of the peer; returns one event, for a batch several."""
         try:
             decoded = self._codec.decode(data)
         except MalformedMessage as malformed:
@@ -123,7 +123,7 @@ class Endpoint:
         return (self._receive_request(decoded, id, name, None),)
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
-        """Take in what the transport could not keep as a message."""
+        """Receive a message that the transport had to drop."""
         return (self._refuse_malformed(malformed, None),)
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
@@ -349,12 +349,12 @@ class Endpoint:
         return exchange, data
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> bytes:
-        """Tell the peer something.
+        """Notify the peer.
 
         Args:
             name: the method.
             params: its params, a message type; narrowed to the revision.
-            within: the request during which it is said; its revision counts.
+            within: the request during which it is sent; its revision counts.
 
         Raises:
             LocalProtocolError: the notification would break a rule.
@@ -374,8 +374,7 @@ class Endpoint:
         """Answer a request with a message type, or with a result that is already encoded.
 
         Returns:
-            What to send; None where the request was cancelled, or where it is part of a batch that
-            is not complete.
+            What to send; None if the request was cancelled, or is part of an incomplete batch.
 
         Raises:
             LocalProtocolError: the request was answered before, or the result would break a rule.
@@ -413,7 +412,7 @@ class Endpoint:
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def give_up(self, id: RequestId) -> Exchange | None:
-        """Forget a request of ours whose answer was lost on the way; None where none waits."""
+        """Close a request of ours that will not be answered; None if it is not open."""
         exchange = self.conversation.open_exchange(self.role, id)
         if exchange is not None:
             self.conversation.lose(exchange)

@@ -14,7 +14,7 @@ from accord.types._base import RequestId
 
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-# Long texts are taken in parts, so that what is made of them takes little memory.
+# Long texts are read in parts, to save memory.
 _AT_ONCE: Final = 64 * 1024
 _OPENING: Final = (b"[", b"{")
 _SEPARATORS: Final = b",[{"
@@ -42,7 +42,7 @@ _LAST_ID: Final = re.compile(
 
 
 def nests_deeper(data: bytes, depth: int) -> bool:
-    """Tell whether JSON text nests deeper than `depth`.
+    """Return whether JSON text nests deeper than `depth`.
 
     Without its strings a JSON text is brackets and filler; the brackets are steps up and down.
     """
@@ -76,7 +76,7 @@ def balance(data: bytes) -> int:
 
 
 def holds_more_values(data: bytes, most: int) -> bool:
-    """Tell whether JSON text holds more than `most` values, by its commas and opening brackets.
+    """Return whether JSON text holds more than `most` values, by its commas and opening brackets.
 
     Every value but the outermost follows a comma or an opening bracket.
     """
@@ -166,7 +166,7 @@ def _reader() -> Callable[[str, int], tuple[Any, int]]:
 
 
 def may_be_message(head: bytes) -> bool:
-    """Tell whether what begins like this can be a message, rather than anything else."""
+    """Return whether text that begins like this can be a message."""
     return head.lstrip().startswith(b"{")
 
 

@@ -1,4 +1,4 @@
-"""The bystander: watches both parties and reports every breach, by requirement.
+"""The monitor: watches both parties and reports every breach, by requirement.
 
 It sees records, never sends, and has no clock but the times in the records. Until the revision is
 known it holds the opening back, so that `initialize` is judged by the revision it led to.
@@ -46,7 +46,7 @@ class Monitor:
         patience: seconds from request to reply, by the times of the records, after which an answer
             counts as missing.
         kept: how many breaches of one requirement are kept with their evidence; all are counted.
-        judged: the one party whose deeds count, where the other only plays a part; else both.
+        judged: the one party to judge; both by default.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Monitor:
         kept: int = 5,
         judged: Party | None = None,
     ) -> None:
-        self._told = None if revision is None else REVISIONS[revision]
+        self._given = None if revision is None else REVISIONS[revision]
         self._codec = Codec(Limits(message_bytes=LINE_LIMIT, message_values=LINE_LIMIT))
         self._rows = catalogue()
-        self._held: list[Record] | None = None if self._told else []
+        self._held: list[Record] | None = None if self._given else []
         self._asked_for: Revision | None = None
         self._opening: object = None
         self._patience = max(0.0, patience)
@@ -74,12 +74,12 @@ class Monitor:
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
-        self.conversation = Conversation(revision=self._told, memory=Memory())
+        self.conversation = Conversation(revision=self._given, memory=Memory())
 
     @property
     def revision(self) -> RevisionId | None:
         """The revision of the conversation, None until it is named."""
-        row = self._told or self.conversation.revision
+        row = self._given or self.conversation.revision
         return None if row is None else row.id
 
     # -- taking in
@@ -98,9 +98,9 @@ class Monitor:
         return self._release(found)
 
     def _opens_anew(self, record: Record) -> bool:
-        """Tell whether a client that spoke without handshake falls back to one."""
+        """Return whether a client that spoke without handshake falls back to one."""
         return (
-            self._told is None
+            self._given is None
             and not self.conversation.current.handshake
             and record.sender == "client"
             and record.message is not None

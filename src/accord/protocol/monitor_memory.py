@@ -1,4 +1,4 @@
-"""What a bystander remembers beyond the open exchanges, in bounded space."""
+"""What a monitor remembers beyond the open exchanges, in bounded space."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KnownTask(msgspec.Struct, kw_only=True):
-    """A task, by its last report: whose it is, the request that became it, its questions."""
+    """A task, by its last report: its owner, the request that became it, its questions."""
 
     owner: Party
     request: "Exchange | None" = None

@@ -82,7 +82,7 @@ def _mark(marks: list[object], kind: type[Required | Was], revision: RevisionId)
 
 
 def _is_dead(type_: object, revision: RevisionId) -> bool:
-    """Tell whether a revision has nothing but absence left of a type."""
+    """Return whether a revision has nothing but absence left of a type."""
     if get_origin(type_) in (list, dict):
         return _is_dead(get_args(type_)[-1], revision)
     members = [m for m in _members(type_) if m not in (types.NoneType, UnsetType)]
@@ -217,7 +217,7 @@ class _Narrowers(dict[type, Narrower | None]):
         return self.narrow_any(text)
 
     def reaches(self, type_: Any) -> bool:
-        """Tell whether a value of this type may hold anything that differs."""
+        """Return whether a value of this type may hold anything that differs."""
         if get_origin(type_) in (list, dict):
             return self.reaches(get_args(type_)[-1])
         if len(_members(type_)) > 1:

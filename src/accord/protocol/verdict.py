@@ -22,7 +22,7 @@ VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-
 class Tally(msgspec.Struct):
     """How one requirement fared: how often it was tested and broken, and the first breaches.
 
-    `hint` is the first thing seen that the text recommends and does not ask for.
+    `hint` is the first breach of something that is only recommended.
     """
 
     exercised: int = 0
@@ -33,9 +33,9 @@ class Tally(msgspec.Struct):
 
     @property
     def held_text(self) -> str:
-        """What is said of a requirement that was put to the test and not broken."""
-        told = f"held {self.exercised} times" if self.exercised > 1 else "held"
-        return told if self.hint is None else f"{told}; {self.hint}, which is optional"
+        """The message for a requirement that was exercised and held."""
+        text = f"held {self.exercised} times" if self.exercised > 1 else "held"
+        return text if self.hint is None else f"{text}; {self.hint}, which is optional"
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +48,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is said of one requirement in the end."""
+    """The final word on one requirement."""
 
     id: str
     level: Level

@@ -150,11 +150,11 @@ class Dispatcher:
     # -- receiving
 
     def receive(self, message: bytes, origin: "Origin | None" = None) -> Sequence[Event]:
-        """Take in one message of the peer.
+        """Receive one message of the peer.
 
         Args:
             message: its bytes.
-            origin: where it came from, if answers have to go back there.
+            origin: where it was received, if answers have to go back there.
 
         Returns:
             Its events, all of them handled.
@@ -162,7 +162,7 @@ class Dispatcher:
         return self._handle(self.endpoint.receive(message), origin)
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
-        """Take in what the transport could not keep as a message: it is answered, or it fails."""
+        """Receive a message that the transport had to drop: it is answered, or it fails."""
         return self._handle(self.endpoint.receive_malformed(malformed), None)
 
     def _handle(self, events: Sequence[Event], origin: "Origin | None") -> Sequence[Event]:
@@ -354,7 +354,7 @@ class Dispatcher:
             LocalProtocolError: the request would break a rule; nothing was sent.
             RequestError: the peer answered with an error.
             RemoteProtocolError: the answer breaks the protocol.
-            RequestTimeout: no answer came in time.
+            RequestTimeout: there was no answer in time.
             ConnectionClosed: the connection is gone.
         """
         if self.closed is not None:
@@ -455,7 +455,7 @@ class Dispatcher:
     def let_go(self) -> None:
         """End a conversation in which nothing is open; its endpoint may serve another.
 
-        Nothing refers to anything here any more, so that all of it is freed at once.
+        Nothing refers to it any more, so that it is freed at once.
         """
         self.closed = _OVER
         self.handlers = _NO_HANDLERS
@@ -471,7 +471,7 @@ class Dispatcher:
         return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Wait until no handler runs any more; returns whether that came about in time."""
+        """Wait until no handler runs any more; returns whether that was in time."""
         working = [*self.running.values(), *(self._background or ())]
         if not working:
             return True

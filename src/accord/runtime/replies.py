@@ -14,7 +14,7 @@ from accord.types import ProgressParams
 
 
 class Pending:
-    """What is known of a request until its answer comes.
+    """A request of ours until its answer arrives.
 
     Args:
         future: gets the answer.

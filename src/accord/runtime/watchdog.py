@@ -92,7 +92,7 @@ class Watchdog:
             return not self._watched
 
     def _report(self, late: float) -> bool:
-        """Say what is at fault; returns whether anything is."""
+        """Report the handler that blocks; returns whether there is one."""
         try:
             task = asyncio.current_task(self.loop)
         except RuntimeError:
@@ -143,7 +143,7 @@ def _author_place(frame: FrameType | None) -> str | None:
 
 
 def _served_in(frame: FrameType | None) -> str | None:
-    """Return what is being served in a frame, where that began in this turn of the loop."""
+    """Return the request served in a frame, if it began in this turn of the loop."""
     while frame is not None:
         if frame.f_code.co_name == "_serve" and "exchange" in frame.f_code.co_varnames:
             exchange = frame.f_locals.get("exchange")

@@ -1,4 +1,4 @@
-"""What a handler knows and can do while it works on one request."""
+"""The context of one request: what its handler can know and do."""
 
 import asyncio
 import threading
@@ -168,7 +168,7 @@ class Context(Generic[State]):
 
     @property
     def request(self) -> RequestFacts:
-        """Where the request came from, and with what headers; empty over stdio and in memory."""
+        """Address and headers of the HTTP request; empty over stdio and in memory."""
         origin = self._exchange.origin
         return NO_FACTS if origin is None else origin.facts
 
@@ -214,7 +214,7 @@ class Context(Generic[State]):
         if token is None:
             return self._pace(DONE)
         params = ProgressParams(token, progress, total, message)
-        return self._pace(self._session.tell(self._progress, params, self._exchange))
+        return self._pace(self._session.send(self._progress, params, self._exchange))
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -227,7 +227,7 @@ class Context(Generic[State]):
         if not self._session.wants_log(level, self._peer):
             return self._pace(DONE)
         params = LogMessageParams(level, _as_json(data), logger)
-        return self._pace(self._session.tell(self._log, params, self._exchange))
+        return self._pace(self._session.send(self._log, params, self._exchange))
 
     def _pace(self, done: Done) -> Done:
         """Return what the sender of a message awaits: now and then, a turn for others."""
@@ -391,7 +391,7 @@ class Context(Generic[State]):
 
 
 def _as_json(data: object) -> msgspec.Raw:
-    """Encode what is logged, whatever it is: a log call must not fail the work it describes."""
+    """Encode any value to log: a log call must not fail the work it describes."""
     try:
         return msgspec.Raw(msgspec.json.encode(data))
     except (TypeError, ValueError, RecursionError):

@@ -39,7 +39,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 class ClientFlow(Protocol):
-    """How well a client reads what it is sent; of transports that can tell."""
+    """How fast a client reads; of transports that can measure it."""
 
     @property
     def backlog(self) -> int:
@@ -186,7 +186,7 @@ class Session:
             with suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(function, *args)
 
-    def tell(self, send: Callable[[Any], None], params: Any, exchange: Exchange) -> Done:
+    def send(self, send: Callable[[Any], None], params: Any, exchange: Exchange) -> Done:
         """Send a message of a running handler; a client that reads slowly slows it down."""
         flow = self.flow if exchange.origin is None else exchange.origin
         if threading.get_ident() != self.thread:

@@ -35,7 +35,7 @@ TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "faile
 
 
 class TaskFields(Struct):
-    """What is known of a task; base of all structs that tell it."""
+    """The state of a task; base of all structs that report it."""
 
     task_id: str
     status: TaskStatus
@@ -57,7 +57,7 @@ class TaskFields(Struct):
 
 
 class TaskOutcome(TaskFields, kw_only=True):
-    """A task with what came of it, which only the extension tells in one message."""
+    """A task with its outcome, which only the extension reports in one message."""
 
     input_requests: Annotated[InputRequests | None, since("2026-07-28")] = None
     result: Annotated[msgspec.Raw | msgspec.UnsetType, since("2026-07-28")] = msgspec.UNSET

@@ -75,7 +75,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     holds_for: "HoldsFor | None" = None
 
     def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
-        """Tell whether a message of this kind and method is judged by this rule."""
+        """Return whether a message of this kind and method is judged by this rule."""
         return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
 
 
@@ -93,7 +93,7 @@ def check(
 
     Args:
         requirement: its id; the catalogue has its text, level and revisions.
-        by: whose messages are judged.
+        by: the senders of the messages to judge.
         kind: which kinds of messages.
         on: the methods; for replies, the methods they answer. None: all.
     """
@@ -115,7 +115,7 @@ def state(
 
     Args:
         requirement: as for `check`, like `by`, `kind` and `on`.
-        by: whose messages are judged.
+        by: the senders of the messages to judge.
         kind: which kinds of messages.
         on: the methods.
         lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
