@@ -284,7 +284,8 @@ class Monitor:
 
     def _count(self, rule: Rule) -> None:
         """Count a rule that held; breaches are counted when they are reported."""
-        self._tally(rule.requirement).exercised += 1
+        tally = self.tallies.get(rule.requirement) or self._tally(rule.requirement)
+        tally.exercised += 1
 
     def _report(self, record: Record, violations: list[Violation]) -> list[Violation]:
         reported = []
