@@ -216,7 +216,7 @@ class ConnectionClosed(TransportError):
 
 
 class RequestTimeout(TransportError, TimeoutError):
-    """There was no answer in time; the request was cancelled. The text names the limit."""
+    """The answer did not arrive in time; the request was cancelled. The text names the limit."""
 
 
 class AuthError(AccordError):
