@@ -13,7 +13,8 @@ from collections.abc import Callable
 import msgspec
 
 from accord import types as t
-from accord.protocol.endpoint import Endpoint, RequestReceived
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import RequestReceived
 
 ROUNDS, CALLS = 40, 2_000
 REVISION = "2025-06-18"

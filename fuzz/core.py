@@ -27,7 +27,8 @@ import msgspec
 
 from accord.errors import InternalError, TraceError
 from accord.protocol.codec import Codec
-from accord.protocol.endpoint import Endpoint, RequestReceived
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import RequestReceived
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.methods import METHODS
 from accord.protocol.monitor import Monitor

@@ -1,6 +1,7 @@
 """What the design promises about the source as a whole."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import accord
+from accord.protocol.revision import Revision
 from accord.types import REVISION_IDS
 
 ROOT = Path(accord.__file__).parent
@@ -56,28 +58,112 @@ def revision_literals(name: str, tree: ast.AST) -> Iterator[str]:
             yield f"{name}:{node.lineno} {node.value}"
 
 
+def is_revision(node: ast.AST) -> bool:
+    """`revision`, `self.revision`, `row`, `REVISIONS[...]` and the like."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    text = getattr(node, "attr", None) or getattr(node, "id", None) or ""
+    return any(word in text.lower() for word in ("revision", "row", "current"))
+
+
 def is_revision_id(node: ast.AST) -> bool:
     """`revision.id`, `row.id` and the like, or a name that says it holds one."""
     if isinstance(node, ast.Attribute) and node.attr == "id":
-        holder = node.value
-        text = getattr(holder, "attr", None) or getattr(holder, "id", None) or ""
-        return any(word in text for word in ("revision", "row", "current"))
+        return is_revision(node.value)
     return isinstance(node, ast.Name) and "revision_id" in node.id
 
 
 def orderings(name: str, tree: ast.AST) -> Iterator[str]:
+    yield from sorted_revisions(name, tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             operands = [node.left, *node.comparators]
             ordered = any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops)
             if ordered and any(map(is_revision_id, operands)):
                 yield f"{name}:{node.lineno} {ast.unparse(node)}"
-        elif _sorts(node) and any(is_revision_id(each) for each in ast.walk(node)):
-            yield f"{name}:{node.lineno} {ast.unparse(node)}"
 
 
-def _sorts(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("max", "min", "sorted")
+def sorted_revisions(name: str, tree: ast.AST) -> Iterator[str]:
+    """The calls that sort revisions, by what they name or by the types of what they name."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
+            continue
+        holders = set(hold_revisions(function))
+        for node in own_nodes(function):
+            if isinstance(node, ast.Call) and (ordered := ordered_by(node)):
+                text = ast.unparse(ordered[0]).lower()
+                names = {each.id for each in ast.walk(ordered[0]) if isinstance(each, ast.Name)}
+                if "revision" in text or names & holders or has_id(node):
+                    yield f"{name}:{node.lineno} {ast.unparse(node)}"
+
+
+def has_id(node: ast.AST) -> bool:
+    return any(is_revision_id(each) for each in ast.walk(node))
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or module without those of the functions in it."""
+    for child in ast.iter_child_nodes(function):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+            yield from own_nodes(child)
+
+
+def hold_revisions(function: ast.AST) -> Iterator[str]:
+    """The parameters and variables that are annotated as collections of revision ids."""
+    for node in own_nodes(function):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            name, annotation = node.arg, node.annotation
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name, annotation = node.target.id, node.annotation
+        else:
+            continue
+        if re.search(r"\[RevisionId\b", ast.unparse(annotation)):
+            yield name
+
+
+def ordered_by(call: ast.Call) -> list[ast.expr]:
+    """The arguments that a call puts in order; none where it orders nothing."""
+    if getattr(call.func, "id", None) in ("max", "min", "sorted"):
+        is_keyed = any(
+            keyword.arg == "key" and not has_id(keyword.value) for keyword in call.keywords
+        )
+        return [] if is_keyed else call.args[:1]
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "sort" and not call.keywords:
+        return [call.func.value]
+    return []
+
+
+FLAGS = [flag for flag in Revision.__struct_fields__ if flag not in ("id", "methods")]
+
+
+def flags_read(tree: ast.AST) -> set[str]:
+    """The flags of revisions that code looks at."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in FLAGS and is_revision(node.value)
+    }
+
+
+def test_code_outside_the_tables_reads_every_flag_of_a_revision():
+    tables = ("protocol/revision.py", "protocol/revisions.py")
+    trees = (tree for name, tree in TREES.items() if name not in tables)
+    assert set(FLAGS) - set().union(*map(flags_read, trees)) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "is_read"),
+    [
+        ("revision.batching", True),
+        ("self.revision.batching", True),
+        ("REVISIONS[id].batching", True),
+        ("batching = True", False),
+        ("server.batching", False),
+    ],
+)
+def test_a_flag_is_read_from_a_revision_alone(source, is_read):
+    assert flags_read(ast.parse(source)) == ({"batching"} if is_read else set())
 
 
 def test_no_code_names_a_revision_outside_the_tables():
@@ -132,6 +218,13 @@ def test_rules_name_revisions_in_lifetimes_only(source, faults):
         ("revision.id == other", 0),
         ("message.id < 5", 0),
         ("revision_id >= x", 1),
+        ("sorted(plan.revisions, reverse=True)", 1),
+        ("sorted(name for name in named if name in REVISIONS)", 1),
+        ("plan.revisions.sort()", 1),
+        ("def f(found: Mapping[RevisionId, int]): return max(found)", 1),
+        ("def f(found: Mapping[str, int]): return max(found)", 0),
+        ("min(by_revision.values(), key=rank)", 0),
+        ("max(rows, key=lambda row: row.id)", 1),
     ],
 )
 def test_an_ordering_of_revisions_is_noticed(source, faults):

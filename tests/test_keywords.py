@@ -1,4 +1,4 @@
-"""A misspelt keyword is told, with the one that was meant, wherever keywords are passed on."""
+"""A misspelt keyword is reported, with the one that was meant, wherever keywords are passed on."""
 
 import doctest
 
@@ -11,7 +11,7 @@ def test_the_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(keywords).failed == 0
 
 
-def test_a_keyword_like_no_other_is_told_with_those_that_exist() -> None:
+def test_an_unknown_keyword_is_reported_with_those_that_exist() -> None:
     with pytest.raises(TypeError, match="tool\\(\\) has no keyword 'q'; it has name, timeout"):
         keywords.refuse_unknown("tool()", ["q"], ["timeout", "name"])
 

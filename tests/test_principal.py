@@ -1,4 +1,4 @@
-"""Who a principal is, and what is shown of it."""
+"""The identity of a principal, and what is shown of it."""
 
 from operator import ne
 
@@ -13,7 +13,7 @@ def test_a_principal_is_the_same_whatever_its_token_allows():
     assert hash(one) == hash(other)
 
 
-def test_the_same_name_from_another_issuer_or_client_is_somebody_else():
+def test_the_same_name_from_another_issuer_or_client_is_another_principal():
     ada = Principal("ada", issuer="https://id.example")
     assert ada != Principal("ada", issuer="https://other.example")
     assert ada != Principal("ada", issuer="https://id.example", client_id="app")

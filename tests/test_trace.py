@@ -58,7 +58,7 @@ def test_half_a_surrogate_pair_can_still_be_judged():
     assert bytes(record.message) == b'{"text": "\\ud83d"}'
 
 
-def test_bytes_that_are_no_text_survive_a_recording():
+def test_bytes_that_are_not_text_survive_a_recording():
     text = b"caf\xe9\n".decode(errors="surrogateescape")
     file = io.BytesIO()
     write(file, Record(sender="server", raw=text))
@@ -133,7 +133,7 @@ def test_a_request_is_refused_from_400_on(status, is_refusal):
         (b'{"from":"client"}\n', 'line 1: neither "message" nor "raw" nor "http" is given'),
         (b'{"from":"client","message":null}\n', 'neither "message" nor "raw" nor "http" is given'),
         (line_of(b'"\xff"') + b"\n", "line 1: not UTF-8 at byte 28"),
-        (line_of(b"NaN") + b"\n", "line 1: cannot be decoded: the constant NaN is no JSON"),
+        (line_of(b"NaN") + b"\n", "line 1: cannot be decoded: the constant NaN is not JSON"),
         (b'["\\ud800"]\n', "line 1: expected `object`, got `array`"),
         (b'{"from":"\\ud800","message":1}\n', "line 1: cannot be decoded: "),
         (b'{"raw":"\\ud800","from":"proxy"}\n', "line 1: invalid enum value 'proxy'"),
@@ -141,7 +141,7 @@ def test_a_request_is_refused_from_400_on(status, is_refusal):
         (line_of(b"[" * 100_000 + b"]" * 100_000) + b"\n", "line 1: nested too deeply"),
     ],
 )
-def test_what_is_broken_is_named_with_its_line(data, reason):
+def test_a_broken_record_is_reported_with_its_line(data, reason):
     assert reason in refusal(data)
 
 

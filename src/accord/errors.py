@@ -15,8 +15,8 @@ UrlElicitationRequired
 |- TransportError               the connection, not the protocol
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
-|  |- RequestTimeout            no answer came in time; also a TimeoutError
-|- AuthError                    who may do what
+|  |- RequestTimeout            no answer in time; also a TimeoutError
+|- AuthError                    authorization
 |  |- Unauthorized              no token that the server takes; .status .challenge
 |  |- Forbidden                 the token does not allow it; .scopes
 |  |- FlowFailed                no token could be obtained; .step .asked .came .hint
@@ -189,7 +189,7 @@ class TransportError(AccordError):
 
 
 class ConnectFailed(TransportError):
-    """No connection came about.
+    """No connection could be made.
 
     For a launched server, `command` is what was run, `exit_code` how it ended (None while it ran),
     `phase` how far it came, and `stderr` the last lines it wrote.
@@ -216,7 +216,7 @@ class ConnectionClosed(TransportError):
 
 
 class RequestTimeout(TransportError, TimeoutError):
-    """No answer came in time; the request was cancelled. The text names the limit that ran out."""
+    """The answer did not arrive in time; the request was cancelled. The text names the limit."""
 
 
 class AuthError(AccordError):
@@ -251,13 +251,13 @@ class FlowFailed(AuthError):
     """
 
     def __init__(self, step: str, *, asked: str = "", came: str = "", hint: str = "") -> None:
-        told = [
+        parts = [
             f"authorization failed at {step}",
             asked and f"asked: {asked}",
             came and f"came: {came}",
             hint and f"try: {hint}",
         ]
-        super().__init__("; ".join(each for each in told if each))
+        super().__init__("; ".join(each for each in parts if each))
         self.step = step
         self.asked = asked
         self.came = came

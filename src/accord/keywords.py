@@ -5,8 +5,6 @@ Where options are passed on as a dictionary, Python itself does not notice a mis
 
 from collections.abc import Collection
 
-__all__ = ["refuse_unknown"]
-
 
 def refuse_unknown(call: str, given: Collection[str], known: Collection[str]) -> None:
     """Refuse keywords that a call does not have.

@@ -1,4 +1,4 @@
-"""Who sends a request, as a verified token says."""
+"""The sender of a request, as a verified token says."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Principal(msgspec.Struct, frozen=True, eq=False):
-    """Who sends a request.
+    """The sender of a request.
 
     The same subject of the same issuer through the same client is the same principal, whatever its
     token allows at the moment.
@@ -21,7 +21,7 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
         subject: the user, or the client where it acts for itself.
         client_id: the program that acts for the user.
         scopes: what the token allows.
-        issuer: who vouches for all this.
+        issuer: the authorization server that says so.
         expires_at: when the token ends, in seconds since 1970.
         claims: all that the token says.
     """

@@ -31,9 +31,9 @@ __all__ = [
 Party: TypeAlias = Literal["client", "server"]
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 
-# Tool results carry images and documents as base64; a line above this is no message but a mistake.
+# Tool results carry images and documents as base64; a longer line is a mistake.
 LINE_LIMIT: Final = 64 * 1024 * 1024
-# Headers that are no secret; any other may be a key of somebody's own making.
+# Headers that are not secret; any other may be a custom key.
 SHOWN_HEADERS: Final = frozenset(
     {
         "accept",
@@ -65,7 +65,7 @@ MASK: Final = re.compile(r"\bmasked-\d+\b")
 class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What HTTP said about a message: a request has a method, a response a status.
 
-    `headers` has lower-case names. `stream` names the event stream on which the message came.
+    `headers` has lower-case names. `stream` names the event stream of the message.
     """
 
     method: str | None = None
@@ -90,10 +90,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One observed message.
 
     Attributes:
-        sender: who sent it; the key is `from`.
+        sender: the party that sent it; the key is `from`.
         t: seconds since any fixed moment.
-        message: a JSON-RPC message or batch as it travelled; None where there was none.
-        raw: the text that travelled where it was no JSON.
+        message: a JSON-RPC message or batch as it travelled; None without one.
+        raw: the text that travelled, if it was not JSON.
         number: its line in the recording, from 1.
     """
 
@@ -110,7 +110,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         line: dict[str, object] = {} if self.t is None else {"t": self.t}
         line |= {"from": self.sender, "transport": self.transport, "message": self._on_one_line()}
         if self.raw is not None:
-            # As ASCII: bytes that are no text may stand in it as halves of surrogate pairs.
+            # As ASCII: bytes that are not text may stand in it as halves of surrogate pairs.
             line["raw"] = msgspec.Raw(json.dumps(self.raw).encode())
         if self.http is not None:
             line["http"] = self.http
@@ -161,7 +161,7 @@ def read(
         else:
             yield from _records(source, line_limit)
     except OSError as error:
-        raise TraceError(_lowered(error.strerror or str(error))) from error
+        raise TraceError(_lower_first(error.strerror or str(error))) from error
 
 
 def _records(file: IO[bytes], line_limit: int) -> Iterator[Record]:
@@ -188,7 +188,7 @@ def _parse(text: bytes, number: int) -> Record:
     except msgspec.ValidationError as error:
         raise TraceError(_misshapen(str(error)), line=number) from error
     except (msgspec.DecodeError, RecursionError):
-        line = _forgiving(text, number)
+        line = _parse_leniently(text, number)
     message = None if bytes(line.message) in _NO_MESSAGE else line.message
     if message is None and line.raw is None and line.http is None:
         raise TraceError('neither "message" nor "raw" nor "http" is given', line=number)
@@ -210,11 +210,11 @@ def _misshapen(detail: str) -> str:
     }
     for place, hint in expected.items():
         if place in detail:
-            return f"{_lowered(detail)}: {hint}"
-    return _lowered(detail)
+            return f"{_lower_first(detail)}: {hint}"
+    return _lower_first(detail)
 
 
-def _forgiving(text: bytes, number: int) -> _Line:
+def _parse_leniently(text: bytes, number: int) -> _Line:
     """Read a line with half a surrogate pair in it, which JSON allows and the decoder does not."""
     try:
         members = json.loads(text, parse_constant=_refuse)
@@ -227,21 +227,21 @@ def _forgiving(text: bytes, number: int) -> _Line:
     except RecursionError as error:
         raise TraceError("nested too deeply", line=number) from error
     except ValueError as error:
-        raise TraceError(f"cannot be decoded: {_lowered(str(error))}", line=number) from error
+        raise TraceError(f"cannot be decoded: {_lower_first(str(error))}", line=number) from error
     line.message = message
     return line
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"the constant {constant} is no JSON")
+    raise ValueError(f"the constant {constant} is not JSON")
 
 
 def _not_json(text: bytes, error: json.JSONDecodeError) -> str:
     # The decoder counts characters; people look for bytes.
     position = len(error.doc[: error.pos].encode())
     cut = "" if text.endswith(b"\n") else " (the line has no end: the recording may be cut off)"
-    return f"not JSON at byte {position}: {_lowered(error.msg)}{cut}"
+    return f"not JSON at byte {position}: {_lower_first(error.msg)}{cut}"
 
 
-def _lowered(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]

@@ -59,7 +59,7 @@ def test_of_several_headers_the_bearer_challenge_that_says_most_is_found():
     ],
     ids=["nothing", "nothing in quotes", "metadata"],
 )
-def test_what_a_challenge_leaves_out_is_empty(value, said):
+def test_missing_parts_of_a_challenge_are_empty(value, said):
     found = bearer_challenge([value])
     assert found is not None
     assert (found.scopes, found.error, found.resource_metadata) == said

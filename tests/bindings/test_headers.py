@@ -15,13 +15,13 @@ def test_headers_of_ones_own_may_be_sent(given):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"": "x"}, "'' is no name of a header"),
-        ({"a b": "x"}, "'a b' is no name of a header"),
-        ({"a:": "x"}, "'a:' is no name of a header"),
-        ({b"a": "x"}, "b'a' is no name of a header"),
-        ({"a": b"x"}, "the value of header a is no text on one line"),
-        ({"a": "secret\n"}, "the value of header a is no text on one line"),
-        ({"a": "secret\x7f"}, "the value of header a is no text on one line"),
+        ({"": "x"}, "'' is not a valid header name"),
+        ({"a b": "x"}, "'a b' is not a valid header name"),
+        ({"a:": "x"}, "'a:' is not a valid header name"),
+        ({b"a": "x"}, "b'a' is not a valid header name"),
+        ({"a": b"x"}, "the value of header a is not text on one line"),
+        ({"a": "secret\n"}, "the value of header a is not text on one line"),
+        ({"a": "secret\x7f"}, "the value of header a is not text on one line"),
         ({"fine": "x", "MCP-Session-Id": "x"}, "header MCP-Session-Id is set by the transport"),
         ({"content-length": "1"}, "header content-length is set by the transport"),
     ],
@@ -81,30 +81,3 @@ def test_the_most_specific_range_of_an_accept_header_decides(accept, takes_json,
 def test_content_types_have_a_type_and_perhaps_a_charset(content_type, kind, charset):
     assert headers.media_type(content_type) == kind
     assert headers.charset(content_type) == charset
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, None),
-        (True, "true"),
-        (False, "false"),
-        (7, "7"),
-        ("plain text ~", "plain text ~"),
-        ("=?base64?x", "=?base64?x"),
-        ("x?=", "x?="),
-        (" padded", "=?base64?IHBhZGRlZA==?="),
-        ("é", "=?base64?w6k=?="),
-        ("a\nb", "=?base64?YQpi?="),
-        ("=?base64?x?=", "=?base64?PT9iYXNlNjQ/eD89?="),
-    ],
-)
-def test_values_are_mirrored_so_that_they_can_be_read_back(value, text):
-    assert headers.encode_value(value) == text
-    if isinstance(value, str):
-        assert headers.decode_value(text) == value
-
-
-@pytest.mark.parametrize("broken", ["=?base64?%?=", "=?base64?/w==?="])
-def test_a_broken_encoding_has_no_value(broken):
-    assert headers.decode_value(broken) is None

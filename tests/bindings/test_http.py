@@ -1,14 +1,13 @@
 import pytest
 
 from accord.bindings import http
-from accord.bindings.gate import Gate
-from accord.bindings.http import Guard, Head, Refusal, guard_for
+from accord.bindings.http import Gate, HttpGuard, HttpRefusal, RequestHead, guard_for
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 
 def head(method="POST", **headers):
-    return Head(method, {name.replace("_", "-"): value for name, value in headers.items()})
+    return RequestHead(method, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 # -- from where
@@ -17,7 +16,7 @@ def head(method="POST", **headers):
 @pytest.mark.requirement("http.origin.validated")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]", "[::1]:9"])
 def test_loopback_hosts_are_served(host):
-    assert Guard().refuse(head(host=host)) is None
+    assert HttpGuard().refuse(head(host=host)) is None
 
 
 @pytest.mark.requirement("http.origin.validated")
@@ -42,13 +41,13 @@ def test_loopback_hosts_are_served(host):
     ],
 )
 def test_other_hosts_are_refused_by_name(host):
-    refusal = Guard().refuse(head(host=host))
+    refusal = HttpGuard().refuse(head(host=host))
     assert refusal is not None
     assert (refusal.status, repr(host) in refusal.message) == (403, True)
     assert "allowed_hosts" in refusal.message
 
 
-@pytest.mark.parametrize("guard", [Guard(), guard_for(hosts=["*"])], ids=["loopback", "all"])
+@pytest.mark.parametrize("guard", [HttpGuard(), guard_for(hosts=["*"])], ids=["loopback", "all"])
 @pytest.mark.parametrize("method", ["POST", "GET"])
 def test_a_request_without_a_host_or_with_two_is_a_bad_one(guard, method):
     for headers in ({}, {"host": "localhost, localhost"}, {"host": "localhost, evil.example"}):
@@ -59,8 +58,8 @@ def test_a_request_without_a_host_or_with_two_is_a_bad_one(guard, method):
 
 @pytest.mark.parametrize("version", ["1.0", "2"])
 def test_other_versions_of_http_need_no_host(version):
-    assert Guard().refuse(Head("POST", {}, version)) is None
-    twice = Guard().refuse(Head("POST", {"host": "localhost, localhost"}, version))
+    assert HttpGuard().refuse(RequestHead("POST", {}, version)) is None
+    twice = HttpGuard().refuse(RequestHead("POST", {"host": "localhost, localhost"}, version))
     assert twice is not None
     assert twice.status == 400
 
@@ -68,7 +67,7 @@ def test_other_versions_of_http_need_no_host(version):
 @pytest.mark.requirement("http.origin.validated")
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]"])
 def test_pages_of_the_same_machine_are_served(origin):
-    assert Guard().refuse(head(host="localhost", origin=origin)) is None
+    assert HttpGuard().refuse(head(host="localhost", origin=origin)) is None
 
 
 @pytest.mark.requirement("http.origin.validated")
@@ -77,23 +76,23 @@ def test_pages_of_the_same_machine_are_served(origin):
     ["null", "", "https://evil.example", "file://localhost", "http://[", "localhost", "http:"],
 )
 def test_other_origins_are_refused_by_name(origin):
-    refusal = Guard().refuse(head(host="localhost", origin=origin))
+    refusal = HttpGuard().refuse(head(host="localhost", origin=origin))
     assert refusal is not None
     assert (refusal.status, repr(origin) in refusal.message) == (403, True)
     assert "allowed_origins" in refusal.message
 
 
 def test_long_values_are_cut_in_the_refusal():
-    refusal = Guard().refuse(head(host="x" * 1_000))
+    refusal = HttpGuard().refuse(head(host="x" * 1_000))
     assert refusal is not None
     assert len(refusal.message) < 300
 
 
 def test_a_request_without_an_origin_comes_from_no_browser_and_is_served():
-    assert Guard().refuse(head(host="localhost")) is None
+    assert HttpGuard().refuse(head(host="localhost")) is None
 
 
-def test_what_is_allowed_is_served_whatever_its_case():
+def test_an_allowed_host_is_served_in_any_case():
     guard = guard_for(
         "https://Tools.Example:8443/mcp", ["Proxy", "other:1"], ["https://App.Example/"]
     )
@@ -153,7 +152,7 @@ def test_a_public_url_may_name_the_usual_port():
         ([], ["://a.example"], "allowed_origins"),
     ],
 )
-def test_what_would_never_match_is_refused(hosts, origins, named):
+def test_a_host_that_would_never_match_is_refused(hosts, origins, named):
     with pytest.raises(ValueError, match=named):
         guard_for(None, hosts, origins)
 
@@ -223,7 +222,7 @@ def test_bodies_are_not_compressed(coding):
     ],
 )
 def test_the_form_of_an_answer_is_one_that_both_sides_know(accept, answers, form):
-    assert http.form_of(accept, answers) == form
+    assert http.choose_form(accept, answers) == form
 
 
 def test_a_get_wants_an_event_stream():
@@ -238,7 +237,7 @@ def test_the_version_header_names_a_revision_with_a_handshake():
     assert http.revision_of(head(), REVISIONS) is http.UNNAMED
     assert http.UNNAMED.id == "2025-03-26"
     found = http.revision_of(head(mcp_protocol_version="2025-06-18"), REVISIONS)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, HttpRefusal)
     assert found.id == "2025-06-18"
     for named, supported in (
         ("2026-07-28", REVISIONS),
@@ -246,7 +245,7 @@ def test_the_version_header_names_a_revision_with_a_handshake():
         ("x" * 99, REVISIONS),
     ):
         refusal = http.revision_of(head(mcp_protocol_version=named), supported)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HttpRefusal)
         assert refusal.status == 400
         assert "2025-03-26" in refusal.message
 
@@ -255,7 +254,7 @@ def test_the_version_header_names_a_revision_with_a_handshake():
 
 
 def gate(answers="auto"):
-    return Gate(Guard(), answers, REVISIONS)
+    return Gate(HttpGuard(), answers, REVISIONS)
 
 
 def test_a_gate_says_everything_about_a_head():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.bindings.lines import LineReader, LineTooLong
-from accord.protocol.envelope import FRAGMENT
+from accord.protocol.json_text import FRAGMENT
 from accord.protocol.jsonrpc import RESULT
 
 
@@ -35,7 +35,7 @@ def test_a_last_line_needs_no_end(last: list[bytes]) -> None:
     assert read(b"one\n", *last) == [b"one", b"two"]
 
 
-def test_blanks_are_no_last_line() -> None:
+def test_blanks_are_not_a_last_line() -> None:
     assert read(b"one\n \t") == [b"one"]
 
 
@@ -76,7 +76,7 @@ def test_a_line_without_end_is_reported_once_and_skipped_to_its_end() -> None:
     assert read(*[b"x" * 60] * 20, b"\nnext\n") == ["too long", b"next"]
 
 
-def test_what_is_kept_of_an_endless_line_never_exceeds_the_limit() -> None:
+def test_the_kept_part_of_an_endless_line_never_exceeds_the_limit() -> None:
     reader = LineReader(100)
     for _ in range(1000):
         list(reader.feed(b"x" * 50))

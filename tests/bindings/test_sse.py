@@ -43,7 +43,7 @@ def test_data_of_several_lines_is_written_line_by_line(end):
     assert sse.encode(b"a" + end + b"b") == b"data: a\ndata: b\n\n"
 
 
-def test_what_was_encoded_is_decoded():
+def test_an_encoded_event_is_decoded():
     written = sse.encode(b"a\r\nb\rc\nd", name="message", id="x") + sse.encode(b"{}")
     assert list(Decoder().feed(written)) == [Event(b"a\nb\nc\nd", "message", "x"), Event(b"{}")]
 
@@ -63,7 +63,7 @@ def test_a_byte_order_mark_is_one_only_at_the_beginning(before, events):
     assert list(Decoder().feed(before + b"\xef\xbb\xbfdata: x\n\n")) == events
 
 
-def test_what_is_no_utf8_is_replaced_in_names_and_ids():
+def test_invalid_utf8_is_replaced_in_names_and_ids():
     written = b"event: \xff\nid: \xff\ndata: x\n\n"
     assert list(Decoder().feed(written)) == [Event(b"x", "\ufffd", "\ufffd")]
 
@@ -112,7 +112,7 @@ def test_a_retry_may_last_for_years():
 @pytest.mark.parametrize(
     "line", [b"retry: soon", b"retry: -1", b"retry: 9999999999999999", b"other: 5"]
 )
-def test_a_retry_that_is_no_time_is_ignored(line):
+def test_a_retry_that_is_not_a_time_is_ignored(line):
     decoder = Decoder()
     list(decoder.feed(line + b"\n\n"))
     assert decoder.retry is None

@@ -2,7 +2,7 @@
 
 from accord.check.report import Findings, Setting, build, merged
 from accord.protocol.catalogue import requirements
-from accord.protocol.monitor import Evidence, Verdict
+from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
 

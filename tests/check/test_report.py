@@ -11,7 +11,7 @@ from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
 from accord.check.report import Coverage, Findings, Setting, build, merged
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Evidence, Verdict
+from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
 from check.reports import hostile_report

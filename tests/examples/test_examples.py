@@ -27,6 +27,7 @@ SCRIPTS = {
     "tour.py": "0 broken",
     "typed_client.py": "Booked Lima, row 7, aisle.",
     "over_http.py": "a new session has begun\ncounted to 5",
+    "without_io.py": "5 messages, 0 requirements broken",
 }
 SERVERS = ("ten_lines.py", "tickets.py", "everything.py", "orchestrator.py", "plugins/server.py")
 PROTECTED = "protected.py"

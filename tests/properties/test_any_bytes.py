@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from accord.protocol.codec import Codec
-from accord.protocol.endpoint import Endpoint, Event, Refused
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import Event, Refused
 from accord.protocol.jsonrpc import FAULT, Batch, Frame
 from accord.protocol.monitor import Monitor
 from accord.protocol.revisions import REVISIONS

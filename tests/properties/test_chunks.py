@@ -28,7 +28,7 @@ RECORDS = some.lists(
 
 
 class Trickle(io.RawIOBase):
-    """A file that gives away no more bytes at once than it was told."""
+    """A file that gives away no more bytes at once than it was given."""
 
     def __init__(self, data: bytes, sizes: list[int]) -> None:
         self._data = data

@@ -104,7 +104,7 @@ def test_a_member_that_occurs_twice_is_refused_wherever_and_however(
 
 @settings(deadline=None, derandomize=True, max_examples=120)
 @given(frame=FRAMES)
-def test_what_is_written_is_read_as_it_was(frame):
+def test_a_written_frame_is_read_as_it_was(frame):
     read = CODEC.decode(encode(frame))
     assert isinstance(read, Frame)
     assert parts_of(read) == parts_of(frame)

@@ -56,7 +56,7 @@ def test_nor_does_one_without_handshake(revision, choices, at):
     assert alarms(walk) == []
 
 
-# One step too far: who takes it, what it is, what it breaks.
+# One step too far: its party, its message, what it breaks.
 
 ECHO = dict.fromkeys(HANDSHAKE, "jsonrpc.response.id-echo") | {
     "2025-11-25": "jsonrpc.error.id-echoed-or-unreadable"
@@ -244,7 +244,9 @@ def test_one_illegal_step_is_reported_as_what_it_breaks(revision, name, choices,
 )
 @settings(deadline=None, derandomize=True, max_examples=3)
 @given(choices=FEW_CHOICES, at=PARTIES)
-def test_what_was_not_declared_is_reported(revision, sender, name, params, choices, at):
+def test_the_use_of_an_undeclared_capability_is_reported(
+    revision, sender, name, params, choices, at
+):
     walk = walked(revision, choices, at=at, ready=True, **NOTHING)
     walk.settle()
     culprit, found = taken(walk, [(sender, request("x", name, params))])

@@ -70,13 +70,13 @@ NOT_JSON = {
     "NUL bytes as UTF-16 has them": (b'{\0"\0a\0"\0:\x001\0}\0', "not JSON at byte 1"),
     "NaN in params": (
         request(b'"id":1,"method":"NaN\\"","params":{"a":NaN}'),
-        "not JSON at byte 55: NaN is no JSON value",
+        "not JSON at byte 55: NaN is not a JSON value",
     ),
-    "Infinity as id": (request(b'"id":Infinity,"method":"x"'), "Infinity is no JSON value"),
-    "-Infinity in a result": (request(b'"id":1,"result":-Infinity'), "-Infinity is no JSON"),
+    "Infinity as id": (request(b'"id":Infinity,"method":"x"'), "Infinity is not a JSON value"),
+    "-Infinity in a result": (request(b'"id":1,"result":-Infinity'), "-Infinity is not a JSON"),
     "NaN in a batch": (
         b"[%b,%b]" % (request(b'"id":1,"method":"x"'), request(b'"id":NaN,"method":"x"')),
-        "not JSON at byte 61: NaN is no JSON value",
+        "not JSON at byte 61: NaN is not a JSON value",
     ),
     "lone high surrogate": (
         request(b'"id":1,"method":"x","params":{"a":"\\ud83d"}'),
@@ -95,7 +95,7 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize(("data", "why"), NOT_JSON.values(), ids=NOT_JSON)
-def test_what_is_no_json_is_answered_with_a_parse_error_that_says_where(data, why):
+def test_invalid_json_is_answered_with_a_parse_error_that_says_where(data, why):
     error = malformed(data)
     assert (error.code, error.id, error.requirement) == (-32700, None, VERSION)
     assert why in str(error)
@@ -292,7 +292,7 @@ NO_MESSAGE = {
     ERROR_CODE,
 )
 @pytest.mark.parametrize(("data", "requirement", "id", "why"), NO_MESSAGE.values(), ids=NO_MESSAGE)
-def test_json_that_is_no_message_is_an_invalid_request_under_its_readable_id(
+def test_json_that_is_not_a_message_is_an_invalid_request_under_its_readable_id(
     data, requirement, id, why
 ):
     error = malformed(data)
@@ -319,7 +319,7 @@ def test_a_malformed_message_shows_what_it_was_meant_to_be(data, kind):
 MESSAGES = {
     "request": (request(b'"id":1,"method":"x"'), REQUEST),
     "request with params": (request(b'"id":"a","method":"x","params":{}'), REQUEST),
-    "request with params that are no object": (
+    "request with params that are not an object": (
         request(b'"id":1,"method":"x","params":[1]'),
         REQUEST,
     ),
@@ -339,7 +339,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize(("data", "kind"), MESSAGES.values(), ids=MESSAGES)
-def test_every_kind_of_message_is_told_apart(data, kind):
+def test_every_kind_of_message_is_recognized(data, kind):
     assert decoded(data).kind == kind
 
 
@@ -379,7 +379,7 @@ def test_a_frame_without_params_has_no_body():
     assert decoded(request(b'"id":1.0,"method":"x"')).body is None
 
 
-def test_the_data_of_an_error_is_read_and_its_absence_is_told_from_null():
+def test_the_data_of_an_error_is_read_and_its_absence_differs_from_null():
     plain = b'"id":1,"error":{"code":%b,"message":"m"%b}'
     for code in (b"-5", b"-5.0"):
         assert decoded(request(plain % (code, b""))).error == ErrorBody(-5, "m", UNSET)
@@ -475,7 +475,7 @@ def test_a_batch_at_the_limit_of_its_length_passes_and_one_message_more_is_refus
     ],
     ids=["bytes", "depth", "batch", "values"],
 )
-def test_there_are_limits_though_nobody_gave_any(data, limit):
+def test_there_are_limits_by_default(data, limit):
     assert limit in str(malformed(data))
 
 
@@ -585,7 +585,7 @@ TWICE = {
     "params": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1},"params":{}}',
     "the same params": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{},"params":{}}',
     "params of a notification": b'{"jsonrpc":"2.0","method":"a","params":0,"params":{}}',
-    "params that are no object": b'{"jsonrpc":"2.0","id":1,"method":"a","params":1,"params":12}',
+    "params that are a number": b'{"jsonrpc":"2.0","id":1,"method":"a","params":1,"params":12}',
     "result": b'{"jsonrpc":"2.0","id":1,"result":{},"result":{"a":1}}',
     "error": b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},'
     b'"error":{"code":2,"message":""}}',
@@ -593,7 +593,7 @@ TWICE = {
     "escaped, the last": b'{"jsonrpc":"2.0","id":1,"method":"a","\\u006dethod":"b"}',
     "with space": b' { "jsonrpc" : "2.0" , "id" : 1 , "method" : "a" , "method" : "b" } ',
     "beside an unknown one": b'{"jsonrpc":"2.0","id":1,"x":[{"a":"}"}],"method":"a","method":"b"}',
-    "in a message that is none": b'{"id":1,"method":"a","method":"b"}',
+    "in a malformed message": b'{"id":1,"method":"a","method":"b"}',
     "before a large number": b'{"jsonrpc":"2.0","id":1,"method":"a","x":%b,"method":"b"}' % DIGITS,
 }
 

@@ -1,12 +1,14 @@
 """The state that both parties share, and that does not know which of them we are."""
 
 import pytest
+from msgspec import UNSET
 
 from accord import types as t
-from accord.protocol.conversation import META_VERSION, TRANSITIONS, Conversation, capability_paths
-from accord.protocol.exchange import Exchange, Step
-from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Memory
+from accord.protocol.capabilities import capability_paths
+from accord.protocol.conversation import TRANSITIONS, Conversation
+from accord.protocol.exchange import META_VERSION, Exchange, Step
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.revision import Phase
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER
@@ -27,16 +29,12 @@ def ask(sender, id, name, *, body=None, token=None, revision=LATEST) -> Step:
 
 
 def answer(conversation, sender, id, kind=RESULT, body=None) -> Step:
-    exchange = conversation.answered_by(sender, id)
-    name, revision = (exchange.name, exchange.revision) if exchange else ("", LATEST)
-    return Step(sender, kind, name, revision, id, body, exchange=exchange)
+    error = ErrorBody(-32603, "no") if kind == FAULT else UNSET
+    return conversation.step(sender, Frame("2.0", id, error=error), body)
 
 
 def tell(conversation, sender, name, body=None) -> Step:
-    name = f"notifications/{name}"
-    exchange = conversation.concerned(sender, name, body)
-    revision = exchange.revision if exchange else conversation.current
-    return Step(sender, NOTIFICATION, name, revision, body=body, exchange=exchange)
+    return conversation.step(sender, Frame("2.0", method=f"notifications/{name}"), body)
 
 
 def walk(steps: int, conversation: Conversation | None = None) -> Conversation:
@@ -71,7 +69,7 @@ def test_every_transition_is_taken_by_its_party_alone(key):
             step = ask(party, "open", name, body=OPENING)
         else:
             step = Step(party, kind, name, LATEST, "open", ANSWER, exchange=exchange)
-        conversation.advance(step)
+        conversation.apply(step)
         assert conversation.phase is (TRANSITIONS[key] if party == sender else phase)
 
 
@@ -84,21 +82,21 @@ def test_nothing_else_moves_the_phase(phase, sender, kind, name):
         return
     conversation = walk(phase)
     if kind == REQUEST:
-        conversation.advance(ask(sender, 5, name))
+        conversation.apply(ask(sender, 5, name))
     else:
-        conversation.advance(Step(sender, kind, name, LATEST, 5))
+        conversation.apply(Step(sender, kind, name, LATEST, 5))
     assert conversation.phase is PHASES[phase]
 
 
 def test_a_request_that_names_a_revision_without_handshake_opens_none():
     conversation = Conversation()
-    conversation.advance(ask(CLIENT, 1, "initialize", body=OPENING, revision=NEWEST))
+    conversation.apply(ask(CLIENT, 1, "initialize", body=OPENING, revision=NEWEST))
     assert conversation.phase is Phase.OPENING
 
 
 def test_an_error_returns_to_the_beginning():
     conversation = walk(1)
-    conversation.advance(answer(conversation, SERVER, "open", FAULT))
+    conversation.apply(answer(conversation, SERVER, "open", FAULT))
     assert conversation.phase is Phase.OPENING
     assert walk(3, conversation).phase is Phase.READY
 
@@ -109,7 +107,7 @@ def test_closing_ends_it():
     assert conversation.phase is Phase.CLOSED
 
 
-def test_the_opening_teaches_who_the_parties_are():
+def test_the_opening_teaches_the_names_of_the_parties():
     conversation = walk(2)
     assert conversation.capabilities(CLIENT) == {"roots"}
     assert conversation.capabilities(SERVER) == {"tools"}
@@ -177,14 +175,14 @@ def busy(revision) -> Conversation:
     pair = opened(revision.id, client=t.ClientCapabilities(), server=t.ServerCapabilities())
     conversation = pair.server.conversation
     for sender in (CLIENT, SERVER):
-        conversation.advance(ask(sender, 1, "ping", token="in use", revision=revision))
+        conversation.apply(ask(sender, 1, "ping", token="in use", revision=revision))
         body = {"progressToken": "in use", "progress": 3}
-        conversation.advance(tell(conversation, OTHER[sender], "progress", body))
+        conversation.apply(tell(conversation, OTHER[sender], "progress", body))
     return conversation
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
-def test_the_same_step_breaks_the_same_rules_whoever_holds_the_conversation(revision):
+def test_the_same_step_breaks_the_same_rules_in_any_conversation(revision):
     row = REVISIONS[revision]
     first, second = busy(row), busy(row)
     for one, other in zip(everyday(first), everyday(second), strict=True):
@@ -230,7 +228,7 @@ def test_applying_judges_and_takes_the_step_whatever_the_verdict():
 
 def test_a_step_may_break_several_rules():
     conversation = walk(3)
-    conversation.advance(ask(CLIENT, 1, "ping"))
+    conversation.apply(ask(CLIENT, 1, "ping"))
     assert set(requirements(conversation.judge(ask(CLIENT, 1, "prompts/list")))) == {
         "jsonrpc.request.id-unique",
         "lifecycle.capabilities.respected",
@@ -242,24 +240,24 @@ def test_a_step_may_break_several_rules():
 
 def test_an_exchange_is_open_until_it_is_answered():
     conversation = walk(3)
-    conversation.advance(ask(SERVER, 1, "ping"))
-    assert conversation.answered_by(CLIENT, 1) is conversation.open_exchange(SERVER, 1)
-    assert conversation.answered_by(SERVER, 1) is None
-    assert conversation.answered_by(CLIENT, None) is None
-    conversation.advance(answer(conversation, CLIENT, 1))
+    conversation.apply(ask(SERVER, 1, "ping"))
+    assert conversation.find_answered(CLIENT, 1) is conversation.open_exchange(SERVER, 1)
+    assert conversation.find_answered(SERVER, 1) is None
+    assert conversation.find_answered(CLIENT, None) is None
+    conversation.apply(answer(conversation, CLIENT, 1))
     assert conversation.open_exchange(SERVER, 1) is None
 
 
 def test_of_two_requests_under_one_id_the_first_is_answered():
     conversation = walk(3)
     first = ask(CLIENT, 1, "tools/list", token="a")
-    conversation.advance(first)
-    conversation.advance(ask(CLIENT, 1, "ping", token="b"))
+    conversation.apply(first)
+    conversation.apply(ask(CLIENT, 1, "ping", token="b"))
     assert conversation.open_exchange(CLIENT, 1) is first.exchange
     assert first.exchange.duplicates == 1
-    conversation.advance(answer(conversation, SERVER, 1, FAULT))
+    conversation.apply(answer(conversation, SERVER, 1, FAULT))
     assert conversation.open_exchange(CLIENT, 1) is first.exchange
-    conversation.advance(answer(conversation, SERVER, 1))
+    conversation.apply(answer(conversation, SERVER, 1))
     assert conversation.open_exchange(CLIENT, 1) is None
     assert conversation.parties[CLIENT].tokens == {}
 
@@ -267,58 +265,58 @@ def test_of_two_requests_under_one_id_the_first_is_answered():
 def test_the_refusal_of_the_second_request_may_come_after_the_answer_to_the_first():
     conversation = walk(3)
     first = ask(CLIENT, 1, "tools/list")
-    conversation.advance(first)
-    conversation.advance(ask(CLIENT, 1, "ping"))
-    conversation.advance(answer(conversation, SERVER, 1))
+    conversation.apply(first)
+    conversation.apply(ask(CLIENT, 1, "ping"))
+    conversation.apply(answer(conversation, SERVER, 1))
     assert conversation.open_exchange(CLIENT, 1) is None
-    assert conversation.answered_by(SERVER, 1) is first.exchange
-    conversation.advance(answer(conversation, SERVER, 1, FAULT))
+    assert conversation.find_answered(SERVER, 1) is first.exchange
+    conversation.apply(answer(conversation, SERVER, 1, FAULT))
     assert first.exchange.duplicates == 0
 
 
 @pytest.mark.requirement("cancellation.initialize.excluded")
 def test_an_opening_cannot_be_cancelled():
     conversation = walk(1)
-    conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": "open"}))
+    conversation.apply(tell(conversation, CLIENT, "cancelled", {"requestId": "open"}))
     assert conversation.open_exchange(CLIENT, "open") is not None
 
 
 def test_the_answer_to_a_cancelled_request_is_known_once():
     conversation = walk(3)
     step = ask(CLIENT, 1, "ping", token="t")
-    conversation.advance(step)
-    conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": 1}))
+    conversation.apply(step)
+    conversation.apply(tell(conversation, CLIENT, "cancelled", {"requestId": 1}))
     assert conversation.open_exchange(CLIENT, 1) is None
     assert conversation.parties[CLIENT].tokens == {}
-    assert conversation.answered_by(SERVER, 1) is step.exchange
-    conversation.advance(answer(conversation, SERVER, 1))
-    assert conversation.answered_by(SERVER, 1) is None
+    assert conversation.find_answered(SERVER, 1) is step.exchange
+    conversation.apply(answer(conversation, SERVER, 1))
+    assert conversation.find_answered(SERVER, 1) is None
 
 
 def test_a_request_that_is_given_up_may_still_report_progress():
     conversation = walk(3)
     step = ask(CLIENT, 1, "ping", token="t")
-    conversation.advance(step)
+    conversation.apply(step)
     conversation.abandon(step.exchange)
     assert tell(conversation, SERVER, "progress", {"progressToken": "t"}).exchange is step.exchange
-    conversation.advance(answer(conversation, SERVER, 1))
+    conversation.apply(answer(conversation, SERVER, 1))
     assert conversation.parties[CLIENT].tokens == {}
 
 
 def test_only_so_many_cancelled_requests_are_remembered():
     conversation = walk(3)
     for id in range(2_000):
-        conversation.advance(ask(CLIENT, id, "ping"))
-        conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": id}))
+        conversation.apply(ask(CLIENT, id, "ping"))
+        conversation.apply(tell(conversation, CLIENT, "cancelled", {"requestId": id}))
     assert len(conversation.parties[CLIENT].cancelled) == 1024
-    assert conversation.answered_by(SERVER, 1_999) is not None
+    assert conversation.find_answered(SERVER, 1_999) is not None
 
 
 @pytest.mark.parametrize("key", [True, 1.0, None, [1], {}], ids=str)
-def test_what_is_no_id_finds_no_exchange(key):
+def test_a_value_that_is_not_an_id_finds_no_exchange(key):
     conversation = walk(3)
-    conversation.advance(ask(CLIENT, 1, "ping", token=1))
-    conversation.advance(ask(SERVER, 1, "ping", token=1))
+    conversation.apply(ask(CLIENT, 1, "ping", token=1))
+    conversation.apply(ask(SERVER, 1, "ping", token=1))
     assert tell(conversation, CLIENT, "cancelled", {"requestId": key}).exchange is None
     assert tell(conversation, SERVER, "progress", {"progressToken": key}).exchange is None
 
@@ -331,10 +329,10 @@ def test_what_is_no_id_finds_no_exchange(key):
 def test_the_highest_progress_is_kept(values, kept):
     conversation = walk(3)
     step = ask(CLIENT, 1, "ping", token="t")
-    conversation.advance(step)
+    conversation.apply(step)
     for value in values:
         body = {"progressToken": "t", "progress": value}
-        conversation.advance(tell(conversation, SERVER, "progress", body))
+        conversation.apply(tell(conversation, SERVER, "progress", body))
     assert step.exchange.progress == kept
 
 
@@ -345,24 +343,24 @@ def test_progress_that_crossed_a_cancellation_is_recognised(token, found):
     conversation = walk(3)
     asked = [ask(CLIENT, 1, "ping", token="t"), ask(CLIENT, 2, "ping", token=1)]
     for each in (*asked, ask(CLIENT, 3, "ping")):
-        conversation.advance(each)
-        conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": each.id}))
+        conversation.apply(each)
+        conversation.apply(tell(conversation, CLIENT, "cancelled", {"requestId": each.id}))
     body = {"progressToken": token, "progress": 1}
-    assert conversation.concerned(SERVER, "notifications/progress", body) is None
-    crossed = conversation.crossed(SERVER, "notifications/progress", body)
+    assert conversation.find_subject(SERVER, "notifications/progress", body) is None
+    crossed = conversation.find_crossed(SERVER, "notifications/progress", body)
     assert crossed is (None if found is None else asked[found].exchange)
-    assert conversation.crossed(SERVER, "notifications/message", body) is None
+    assert conversation.find_crossed(SERVER, "notifications/message", body) is None
 
 
 def test_a_subscription_is_what_its_notices_are_about():
     conversation = Conversation(revision=NEWEST)
     listen = ask(CLIENT, "l", "subscriptions/listen", revision=NEWEST)
-    conversation.advance(listen)
-    conversation.advance(ask(CLIENT, "c", "tools/call", revision=NEWEST))
+    conversation.apply(listen)
+    conversation.apply(ask(CLIENT, "c", "tools/call", revision=NEWEST))
 
     def about(sender, name, id):
         body = {"requestId": id, "_meta": {f"{META}subscriptionId": id}}
-        return conversation.concerned(sender, f"notifications/{name}", body)
+        return conversation.find_subject(sender, f"notifications/{name}", body)
 
     for name in ("cancelled", "tools/list_changed", "resources/updated"):
         assert about(SERVER, name, "l") is listen.exchange
@@ -370,37 +368,65 @@ def test_a_subscription_is_what_its_notices_are_about():
     assert about(CLIENT, "tools/list_changed", "l") is None
 
 
-def test_what_only_the_asker_can_cancel_stays_open_when_the_other_says_so():
+def test_a_request_stays_open_when_the_other_party_cancels_it():
     conversation = Conversation(revision=NEWEST)
     listen = ask(CLIENT, "l", "subscriptions/listen", revision=NEWEST)
-    conversation.advance(listen)
-    conversation.advance(tell(conversation, SERVER, "cancelled", {"requestId": "l"}))
+    conversation.apply(listen)
+    conversation.apply(tell(conversation, SERVER, "cancelled", {"requestId": "l"}))
     assert conversation.open_exchange(CLIENT, "l") is listen.exchange
-    conversation.advance(tell(conversation, CLIENT, "cancelled", {"requestId": "l"}))
+    conversation.apply(tell(conversation, CLIENT, "cancelled", {"requestId": "l"}))
     assert conversation.open_exchange(CLIENT, "l") is None
 
 
-# The quick way of endpoints
+# The short way of requests and replies
 
 
-def test_what_no_rule_can_object_to_passes_without_being_judged():
-    conversation = opened(LATEST.id).server.conversation
+class Counting(Conversation):
+    """Counts the messages that the rules are asked about."""
+
+    judged = 0
+
+    def apply(self, *args, **more):
+        self.judged += 1
+        return super().apply(*args, **more)
+
+
+def ready():
+    conversation = Counting()
+    conversation.begin(LATEST, server={"tools": {}}, client={})
+    return conversation
+
+
+def test_a_request_to_which_no_rule_can_object_passes_without_being_judged():
+    conversation = ready()
     exchange = ask(CLIENT, 9, "tools/call").exchange
-    assert conversation.admit(exchange)
+    assert conversation.request(exchange) == ()
     assert conversation.open_exchange(CLIENT, 9) is exchange
-    assert not conversation.admit(ask(CLIENT, 9, "tools/call").exchange)
-    assert conversation.dismiss(exchange)
-    assert not conversation.dismiss(exchange)
+    assert conversation.reply(exchange) == ()
     assert conversation.open_exchange(CLIENT, 9) is None
+    assert conversation.judged == 0
 
 
-def test_a_progress_token_is_free_again_after_the_quick_way():
-    conversation = opened(LATEST.id).server.conversation
+def test_a_reused_id_is_judged_and_a_second_reply_is_refused():
+    conversation = ready()
+    exchange = ask(CLIENT, 9, "tools/call").exchange
+    conversation.request(exchange)
+    again = conversation.request(ask(CLIENT, 9, "tools/call").exchange, None, bool)
+    assert requirements(again) == ["jsonrpc.request.id-unique"]
+    assert conversation.judged == 1
+    conversation.reply(exchange)
+    assert requirements(conversation.reply(exchange, None, bool)) == ["jsonrpc.request.answered"]
+
+
+def test_a_progress_token_is_free_again_after_the_short_way():
+    conversation = ready()
     exchange = ask(CLIENT, 9, "tools/call", token="t").exchange
-    assert conversation.admit(exchange)
-    assert not conversation.admit(ask(CLIENT, 10, "tools/call", token="t").exchange)
-    assert conversation.dismiss(exchange)
-    assert conversation.admit(ask(CLIENT, 11, "tools/call", token="t").exchange)
+    assert conversation.request(exchange) == ()
+    second = conversation.request(ask(CLIENT, 10, "tools/call", token="t").exchange, None, bool)
+    assert requirements(second) == ["progress.token.unique"]
+    conversation.reply(exchange)
+    assert conversation.request(ask(CLIENT, 11, "tools/call", token="t").exchange) == ()
+    assert conversation.judged == 1
 
 
 @pytest.mark.parametrize(
@@ -414,41 +440,66 @@ def test_a_progress_token_is_free_again_after_the_quick_way():
     ],
     ids=["opening", "undeclared", "unknown", "token in use", "other revision"],
 )
-def test_all_other_requests_have_to_be_judged(name, token, revision):
-    conversation = opened(LATEST.id).server.conversation
-    assert conversation.admit(ask(CLIENT, 8, "tools/call", token="taken").exchange)
-    exchange = ask(CLIENT, 9, name, token=token, revision=revision).exchange
-    assert not conversation.admit(exchange)
+def test_other_requests_are_judged(name, token, revision):
+    conversation = ready()
+    conversation.request(ask(CLIENT, 8, "tools/call", token="taken").exchange)
+    conversation.request(ask(CLIENT, 9, name, token=token, revision=revision).exchange)
+    assert conversation.judged == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "token", "revision"),
-    [
-        ("no/such", None, LATEST),
-        ("tools/call", None, NEWEST),
-        ("server/discover", None, NEWEST),
-    ],
+    ("name", "revision"),
+    [("no/such", LATEST), ("tools/call", NEWEST), ("server/discover", NEWEST)],
     ids=["unknown", "other revision", "discovery"],
 )
-def test_so_have_all_other_answers(name, token, revision):
-    conversation = opened(LATEST.id).server.conversation
-    exchange = ask(CLIENT, 9, name, token=token, revision=revision).exchange
-    conversation.open(exchange)
-    assert not conversation.dismiss(exchange)
+def test_other_replies_are_judged(name, revision):
+    conversation = ready()
+    step = ask(CLIENT, 9, name, revision=revision)
+    conversation.apply(step)
+    conversation.reply(step.exchange)
+    assert conversation.judged == 2
 
 
-def test_who_remembers_judges_everything():
+def test_an_error_reply_is_judged():
+    conversation = ready()
+    exchange = ask(CLIENT, 9, "tools/call").exchange
+    conversation.request(exchange)
+    conversation.reply(exchange, error=ErrorBody(-32603, "no"))
+    assert conversation.judged == 1
+    assert conversation.open_exchange(CLIENT, 9) is None
+
+
+def test_a_conversation_with_memory_judges_every_request():
+    conversation = Counting(memory=Memory())
+    walk(3, conversation)
+    before = conversation.judged
+    conversation.request(ask(CLIENT, 9, "tools/list").exchange)
+    assert conversation.judged == before + 1
+
+
+def test_a_refused_step_changes_nothing():
+    conversation = walk(3)
+    refused = conversation.apply(ask(CLIENT, 1, "prompts/list"), bool)
+    assert requirements(refused) == ["lifecycle.capabilities.respected"]
+    assert conversation.open_exchange(CLIENT, 1) is None
+
+
+def test_a_lost_answer_closes_the_request_and_reopens_the_opening():
+    conversation = Conversation()
+    opening = ask(CLIENT, "open", "initialize", body=OPENING)
+    conversation.apply(opening)
+    conversation.lose(opening.exchange)
+    assert conversation.open_exchange(CLIENT, "open") is None
+    assert conversation.phase is Phase.OPENING
+
+
+# What a monitor knows beyond that
+
+
+def test_a_conversation_with_memory_knows_every_used_id():
     conversation = walk(3, Conversation(memory=Memory()))
-    assert not conversation.admit(ask(CLIENT, 9, "tools/list").exchange)
-
-
-# What a bystander knows beyond that
-
-
-def test_who_remembers_knows_every_id_that_was_used():
-    conversation = walk(3, Conversation(memory=Memory()))
-    conversation.advance(ask(CLIENT, 1, "ping"))
-    conversation.advance(answer(conversation, SERVER, 1))
+    conversation.apply(ask(CLIENT, 1, "ping"))
+    conversation.apply(answer(conversation, SERVER, 1))
     assert requirements(conversation.judge(ask(CLIENT, 1, "ping"))) == ["jsonrpc.request.id-unique"]
     assert requirements(conversation.judge(answer(conversation, SERVER, 1))) == [
         "jsonrpc.request.answered"
@@ -457,18 +508,18 @@ def test_who_remembers_knows_every_id_that_was_used():
     assert requirements(conversation.judge(cancel)) == ["cancellation.request-id.previously-issued"]
 
 
-def test_who_remembers_cannot_be_made_to_grow_by_requests_without_answers():
+def test_requests_without_answers_do_not_grow_a_memory_without_end():
     conversation = walk(3, Conversation(memory=Memory()))
     for state in conversation.parties.values():
         state.open.limit = state.tokens.limit = 10
     for id in range(100):
-        conversation.advance(ask(CLIENT, id, "ping", token=id))
+        conversation.apply(ask(CLIENT, id, "ping", token=id))
     assert len(conversation.parties[CLIENT].open) == len(conversation.parties[CLIENT].tokens) == 10
     late = Exchange(3, "ping", CLIENT, LATEST, None)
-    conversation.settle(late, RESULT)
+    conversation.reply(late)
 
 
-def test_what_a_peer_makes_up_costs_no_new_rules():
+def test_invented_capabilities_cost_no_new_rules():
     def opened_with(name: str) -> Conversation:
         conversation = Conversation()
         conversation.begin(LATEST, server={"tools": {}}, client={"experimental": {name: {}}})
@@ -488,7 +539,7 @@ def test_an_opening_may_have_been_elsewhere():
     assert conversation.capabilities(CLIENT) is None
     conversation.begin(LATEST, server={"tools": {}}, client={"roots": {}})
     assert conversation.capabilities(CLIENT) == {"roots"}
-    assert conversation.admit(ask(CLIENT, 1, "tools/list").exchange)
+    assert conversation.request(ask(CLIENT, 1, "tools/list").exchange) == ()
 
 
 # Capabilities
@@ -544,17 +595,17 @@ def test_without_handshake_a_client_declares_in_each_request():
 
 def test_a_discovery_teaches_what_a_server_can_do():
     conversation = Conversation(revision=NEWEST)
-    conversation.advance(ask(CLIENT, 1, "server/discover", revision=NEWEST))
+    conversation.apply(ask(CLIENT, 1, "server/discover", revision=NEWEST))
     body = {"capabilities": {"prompts": {}}}
-    conversation.advance(answer(conversation, SERVER, 1, body=body))
+    conversation.apply(answer(conversation, SERVER, 1, body=body))
     assert conversation.capabilities(SERVER) == {"prompts"}
     assert conversation.capabilities(CLIENT) is None
 
 
 def test_a_discovery_that_fails_teaches_nothing():
     conversation = Conversation(revision=NEWEST)
-    conversation.advance(ask(CLIENT, 1, "server/discover", revision=NEWEST))
-    conversation.advance(answer(conversation, SERVER, 1, FAULT))
+    conversation.apply(ask(CLIENT, 1, "server/discover", revision=NEWEST))
+    conversation.apply(answer(conversation, SERVER, 1, FAULT))
     assert conversation.capabilities(SERVER) is None
 
 
@@ -567,17 +618,17 @@ def test_a_conversation_is_blank_until_something_is_open_in_it():
     conversation = Conversation()
     conversation.begin(LATEST, server={"tools": {}})
     assert conversation.is_blank
-    conversation.advance(ask(CLIENT, 1, "tools/list", token=5))
+    conversation.apply(ask(CLIENT, 1, "tools/list", token=5))
     assert not conversation.is_blank
 
 
 @pytest.mark.parametrize("sender", [CLIENT, SERVER])
-def test_what_either_party_asked_or_cancelled_is_left_of_a_conversation(sender):
+def test_a_conversation_is_not_blank_after_a_request_or_a_cancellation(sender):
     conversation = walk(3)
-    conversation.advance(ask(sender, 1, "ping"))
+    conversation.apply(ask(sender, 1, "ping"))
     assert not conversation.is_blank
-    conversation.advance(answer(conversation, OTHER[sender], 1))
+    conversation.apply(answer(conversation, OTHER[sender], 1))
     assert conversation.is_blank
-    conversation.advance(ask(sender, 2, "ping"))
-    conversation.advance(tell(conversation, sender, "cancelled", {"requestId": 2}))
+    conversation.apply(ask(sender, 2, "ping"))
+    conversation.apply(tell(conversation, sender, "cancelled", {"requestId": 2}))
     assert not conversation.is_blank

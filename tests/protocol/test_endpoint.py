@@ -16,8 +16,8 @@ from accord.errors import (
     ResourceNotFound,
 )
 from accord.protocol.codec import Limits
-from accord.protocol.endpoint import (
-    Endpoint,
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import (
     FaultReceived,
     NotificationReceived,
     Refused,
@@ -274,7 +274,7 @@ def test_a_server_asks_nothing_but_ping_before_the_opening_is_over():
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @pytest.mark.parametrize("role", ["client", "server"])
-def test_a_method_that_nobody_knows_is_not_found(revision, role):
+def test_an_unknown_method_is_not_found(revision, role):
     pair = opened(revision)
     endpoint = getattr(pair, role)
     event = only(endpoint.receive(request("x", "no/such")))
@@ -319,7 +319,7 @@ def test_a_method_outside_its_revision_or_from_the_wrong_party_is_not_found(revi
         ("server", "sampling/createMessage", t.CreateMessageParams(HELLO, 10)),
     ],
 )
-def test_what_was_not_declared_is_not_found_and_not_sent(revision, sender, name, params):
+def test_an_undeclared_method_is_not_found_and_not_sent(revision, sender, name, params):
     pair = opened(revision, client=NOTHING_OF_CLIENT, server=NOTHING_OF_SERVER)
     sends, receives = (
         (pair.client, pair.server) if sender == "client" else (pair.server, pair.client)
@@ -466,7 +466,7 @@ def test_a_notification_that_lacks_its_params_is_ignored(name):
     assert "params are missing" in event.why
 
 
-def test_what_an_older_revision_does_not_define_cannot_spoil_a_message():
+def test_members_that_an_older_revision_lacks_cannot_spoil_a_message():
     pair = opened("2024-11-05")
     event = only(pair.server.receive(request(1, "tools/call", {"name": "a", "task": "yes"})))
     assert isinstance(event, RequestReceived)
@@ -566,7 +566,7 @@ def test_an_error_without_id_tells_that_something_of_ours_was_unreadable():
     assert event.error.code == -32700
 
 
-def test_an_error_reaches_whoever_asked_with_code_message_and_data():
+def test_an_error_reaches_the_caller_with_code_message_and_data():
     pair = opened(LATEST)
     ours, data = pair.client.request("tools/call", t.CallToolParams("x"))
     exchange = only(pair.server.receive(data)).exchange
@@ -640,7 +640,7 @@ def test_a_result_may_be_encoded_already():
 
 
 @pytest.mark.parametrize("token", [None, "t"], ids=["plain", "with progress"])
-def test_whoever_answers_with_what_cannot_be_encoded_can_still_fail(token):
+def test_a_result_that_cannot_be_encoded_can_still_be_failed(token):
     pair = opened(LATEST)
     meta = None if token is None else {"progressToken": token}
     exchange = asked(pair.client, pair.server, "tools/call", t.CallToolParams("x", meta=meta))
@@ -803,7 +803,7 @@ def test_an_answer_that_crossed_its_cancellation_is_ignored(reply):
     assert len(only(pair.client.receive(late)).violations) == 1
 
 
-def test_a_cancellation_of_what_nobody_asked_is_ignored():
+def test_a_cancellation_of_an_unknown_request_is_ignored():
     pair = opened(LATEST)
     for id in (99, "x", None):
         event = only(pair.server.receive(notification("cancelled", {"requestId": id})))
@@ -884,7 +884,7 @@ def test_progress_of_the_peer_that_falls_is_reported_and_delivered():
 
 
 @pytest.mark.requirement("progress.notification.active-only")
-def test_progress_on_what_nobody_asked_is_ignored():
+def test_progress_on_an_unknown_request_is_ignored():
     pair = opened(LATEST)
     event = only(pair.client.receive(notification("progress", {"progressToken": 1, "progress": 1})))
     assert isinstance(event, Refused)
@@ -892,7 +892,7 @@ def test_progress_on_what_nobody_asked_is_ignored():
 
 
 @pytest.mark.parametrize("token", [1, "t"])
-def test_progress_that_crossed_a_cancellation_is_ignored_and_blames_nobody(token):
+def test_progress_that_crossed_a_cancellation_is_ignored_and_is_not_a_breach(token):
     pair = opened(LATEST)
     params = t.CallToolParams("x", meta={"progressToken": token})
     ours, data = pair.client.request("tools/call", params)
@@ -943,7 +943,7 @@ def test_a_client_reports_progress_too():
     assert only(pair.server.receive(notice)).exchange is ours
 
 
-def test_what_could_not_be_narrowed_was_not_said():
+def test_a_message_that_cannot_be_narrowed_was_not_sent():
     pair = opened("2024-11-05")
     asked(pair.client, pair.server, "tools/call", t.CallToolParams("x", meta={"progressToken": 1}))
     with pytest.raises(TypeError):
@@ -1088,7 +1088,7 @@ def test_answers_in_a_refused_batch_fail_their_requests(role):
     assert requirements(failed.error.violations) == ["jsonrpc.batch.removed"]
 
 
-def test_a_malformed_request_is_no_answer_to_ours():
+def test_a_malformed_request_does_not_answer_ours():
     pair = opened(LATEST)
     ours, _ = pair.server.request("ping")
     message = b'{"jsonrpc":"2.0","id":%d,"method":"ping","params":5}' % ours.id
@@ -1098,7 +1098,7 @@ def test_a_malformed_request_is_no_answer_to_ours():
     assert pair.server.close() == [ours]
 
 
-def test_requests_in_a_refused_batch_are_no_answers_to_ours():
+def test_requests_in_a_refused_batch_do_not_answer_ours():
     pair = opened(WITHOUT_BATCHES[0])
     ours, _ = pair.server.request("ping")
     refused = only(pair.server.receive(batch(request(ours.id, "ping"))))
@@ -1124,7 +1124,7 @@ def test_an_empty_batch_is_refused():
     assert error_of(event) == (None, -32600)
 
 
-def test_a_request_that_names_its_revision_is_no_part_of_a_batch():
+def test_a_request_that_names_its_revision_may_not_be_part_of_a_batch():
     pair = opened(WITH_BATCHES)
     event = only(pair.server.receive(batch(request(1, "tools/list", {"_meta": MODERN}))))
     assert [(each["id"], each["error"]["code"]) for each in plain(event.reply)] == [(1, -32600)]
@@ -1166,7 +1166,7 @@ def test_without_enforcement_a_request_may_have_any_method_and_any_result():
 # Shapes
 
 
-def test_what_an_older_peer_does_not_know_is_not_sent():
+def test_members_that_an_older_peer_lacks_are_not_sent():
     result_ = t.ListToolsResult(
         [t.Tool("x", {"type": "object"}, title="X", icons=[t.Icon("a://b")])]
     )
@@ -1342,13 +1342,13 @@ MODERN_FAULTS = {
     ),
     "initialize": ("initialize", msgspec.to_builtins(initialize(LATEST)), -32601),
     "params that do not fit": ("tools/call", {}, -32602),
-    "a progress token that is none": ("tools/list", {"_meta": {"progressToken": []}}, -32602),
+    "an invalid progress token": ("tools/list", {"_meta": {"progressToken": []}}, -32602),
 }
 
 
 @pytest.mark.parametrize(("name", "params", "code"), MODERN_FAULTS.values(), ids=MODERN_FAULTS)
 @pytest.mark.parametrize("ready", [False, True], ids=["before an opening", "after it"])
-def test_what_is_wrong_in_a_request_without_handshake_has_its_own_code(name, params, code, ready):
+def test_each_fault_of_a_request_without_handshake_has_its_own_code(name, params, code, ready):
     server = opened("2024-11-05").server if ready else Endpoint("server")
     body = {**params, "_meta": MODERN | params.get("_meta", {})}
     event = only(server.receive(request("f", name, body)))
@@ -1368,7 +1368,7 @@ def stateless_client() -> Endpoint:
     return Endpoint("client", request_meta=MODERN)
 
 
-def test_what_every_request_must_carry_is_added():
+def test_the_meta_of_every_request_is_added():
     client = stateless_client()
     _, data = client.request("tools/list", revision=NEWEST)
     assert plain(data)["params"]["_meta"] == MODERN
@@ -1379,7 +1379,7 @@ def test_what_every_request_must_carry_is_added():
     assert "_meta" not in plain(data)["params"]
 
 
-def test_what_every_result_should_carry_is_added():
+def test_the_meta_of_every_result_is_added():
     about = {f"{META}serverInfo": {"name": "someone", "version": "1"}}
     server = Endpoint("server", result_meta=about)
     exchange = only(server.receive(request(1, "tools/call", {"name": "x", **modern()}))).exchange
@@ -1403,7 +1403,7 @@ def test_without_anything_to_add_params_stay_as_they_are():
         ("resources/read", t.ReadResourceParams("a://b")),
     ],
 )
-def test_questions_instead_of_a_result_are_told_apart(name, params):
+def test_questions_instead_of_a_result_are_recognized(name, params):
     client = stateless_client()
     exchange, _ = client.request(name, params, revision=NEWEST)
     questions = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}
@@ -1464,7 +1464,7 @@ def listening() -> tuple:
     return client, server, ours, only(server.receive(data)).exchange
 
 
-def test_what_a_subscription_tells_belongs_to_its_request():
+def test_notifications_of_a_subscription_belong_to_its_request():
     client, server, ours, exchange = listening()
     tag = {f"{META}subscriptionId": exchange.id}
     accepted = t.SubscriptionsAcknowledgedParams(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.protocol.envelope import FRAGMENT, may_be_message, read_envelope
+from accord.protocol.json_text import FRAGMENT, may_be_message, read_envelope
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 
 LARGE = "x" * (4 * FRAGMENT)

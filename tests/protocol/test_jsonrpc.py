@@ -11,7 +11,6 @@ from accord.protocol.jsonrpc import (
     ErrorBody,
     Frame,
     MalformedMessage,
-    same_id,
 )
 
 ERROR = ErrorBody(-1, "no")
@@ -50,12 +49,3 @@ def test_a_malformed_message_is_a_breach_of_the_other_party():
     error = MalformedMessage("no", code=-32600, requirement="jsonrpc.batch.removed", id=3)
     assert isinstance(error, RemoteProtocolError)
     assert (str(error), error.code, error.id, error.kind) == ("no", -32600, 3, None)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "same"),
-    [(1, 1, True), ("1", "1", True), (1, "1", False), ("01", "1", False), (1, 2, False)],
-)
-def test_ids_are_the_same_only_by_type_and_value(first, second, same):
-    assert same_id(first, second) is same
-    assert same_id(second, first) is same

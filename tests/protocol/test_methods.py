@@ -2,7 +2,6 @@ import msgspec
 import pytest
 
 from accord.protocol.methods import KNOWN, METHODS, REQUESTS
-from accord.protocol.revision import Phase
 from accord.protocol.revisions import REVISIONS
 from accord.types._base import REVISION_IDS, lifetime_of
 from schema.official import ABSENT_REASON, PRESENT, definitions_key, schema
@@ -22,7 +21,7 @@ def test_rows_of_one_method_have_the_same_params_and_do_not_overlap():
                 ]
 
 
-def test_known_methods_and_requests_are_told_apart():
+def test_methods_and_requests_are_distinguished():
     assert set(NAMES) == KNOWN
     assert "ping" in REQUESTS
     assert "notifications/progress" not in REQUESTS
@@ -45,22 +44,10 @@ def test_params_can_be_left_out_exactly_where_nothing_in_them_is_required(method
 
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
-def test_what_a_method_carries_lives_at_least_as_long(method):
+def test_params_and_result_live_as_long_as_their_method(method):
     for carried in filter(None, (method.params, method.result)):
         for revision in REVISION_IDS:
             assert revision not in method.lifetime or revision in lifetime_of(carried)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=NAMES)
-def test_a_method_is_named_by_a_member_that_it_has(method):
-    if method.named_by is not None:
-        names = {field.encode_name for field in msgspec.structs.fields(method.params)}
-        assert method.named_by in names
-
-
-def test_only_the_opening_ping_and_cancellation_are_legal_before_it():
-    early = {method.name for method in METHODS if Phase.OPENING in method.phases}
-    assert early == {"initialize", "ping", "notifications/cancelled"}
 
 
 # What the published schema of 2026-07-28 leaves to the tasks extension.

@@ -72,7 +72,7 @@ def test_without_an_answer_the_revision_is_the_one_that_the_client_asked_for():
     assert monitor.revision == "2025-03-26"
 
 
-def test_a_fallback_to_what_nobody_knows_changes_nothing():
+def test_a_fallback_to_an_unknown_revision_changes_nothing():
     monitor = Monitor()
     unknown = C.request(2, "initialize", {"protocolVersion": "2027-01-01"})
     watched(monitor, [C.request(1, "tools/list", modern()), unknown])
@@ -87,7 +87,7 @@ def test_the_revision_is_found_in_meta():
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_the_revision_may_be_told(revision):
+def test_the_revision_may_be_given(revision):
     monitor = Monitor(revision=revision)
     assert monitor.revision == revision
     watched(monitor, opening("2024-11-05"))
@@ -95,12 +95,12 @@ def test_the_revision_may_be_told(revision):
     assert monitor.conversation.current is REVISIONS[revision]
 
 
-def test_where_the_revision_is_told_nothing_is_held_back():
+def test_with_a_given_revision_nothing_is_held_back():
     found = watched(Monitor(revision=LATEST), [C.request(1, "tools/list")])
     assert requirements(found) == ["lifecycle.initialize.first"]
 
 
-def test_as_long_as_nobody_names_one_there_is_none():
+def test_there_is_a_revision_only_after_it_was_named():
     monitor = Monitor()
     assert watched(monitor, [C.request(1, "ping"), S.result(1, {})]) == []
     assert monitor.revision is None
@@ -137,7 +137,7 @@ def test_a_client_answers_no_opening():
 
 
 def test_the_opening_is_judged_by_the_revision_it_leads_to():
-    # Clients have declared elicitation since 2025-06-18, and nobody knew the name before.
+    # Clients have declared elicitation since 2025-06-18, and the name did not exist before.
     client, server, ready = opening("2024-11-05")
     monitor = Monitor()
     assert monitor.observe(*records([client], LATEST)) == []
@@ -164,7 +164,7 @@ def test_an_end_releases_what_was_held_back():
     assert monitor.close() == []
 
 
-def test_what_is_held_back_has_an_end():
+def test_the_number_of_records_held_back_is_limited():
     monitor = Monitor()
     said = [C.request(number, "tools/list") for number in range(64)]
     assert watched(monitor, said[:63]) == []
@@ -173,7 +173,7 @@ def test_what_is_held_back_has_an_end():
     assert watched(monitor, [C.request(99, "tools/list")])
 
 
-def test_text_that_is_no_message_is_not_held_back():
+def test_text_that_is_not_a_message_is_not_held_back():
     monitor = Monitor()
     assert watched(monitor, [S.text("Starting up")] * 100)
     assert watched(monitor, [C.request(1, "tools/list")], MODERN) == []
@@ -228,14 +228,14 @@ def test_a_refused_handshake_leaves_the_choice_open():
     assert monitor.revision == MODERN
 
 
-def test_a_told_revision_is_not_given_up_for_one_in_meta():
+def test_a_given_revision_is_not_given_up_for_one_in_meta():
     monitor = Monitor(revision="2025-06-18")
     said = [C.request(1, "tools/list", modern()), S.result(1, {"tools": []})]
     found = watched(monitor, [*opening("2025-06-18", server=TOOLS), *said], "2025-06-18")
     assert "result.type.present" not in requirements(found)
 
 
-def test_a_told_revision_is_not_given_up_for_a_handshake():
+def test_a_given_revision_is_not_given_up_for_a_handshake():
     monitor = Monitor(revision=MODERN)
     found = watched(monitor, opening(LATEST))
     assert monitor.revision == MODERN
@@ -256,7 +256,7 @@ def test_the_mere_word_opens_nothing(text):
         (MODERN, [], C),
         (None, [C.request(1, "tools/list", modern())], S),
     ],
-    ids=["where the revision is told", "by a server"],
+    ids=["with a given revision", "by a server"],
 )
 def test_an_opening_that_opens_nothing_anew_is_judged_at_once(told, before, speaker):
     monitor = Monitor(revision=told)
@@ -297,7 +297,7 @@ def test_a_batch_is_judged_message_by_message():
 
 @pytest.mark.requirement("jsonrpc.batch.removed")
 @pytest.mark.parametrize("revision", [id for id in REVISIONS if not REVISIONS[id].batching])
-def test_a_batch_where_there_are_none_is_reported(revision):
+def test_a_batch_in_a_revision_without_batches_is_reported(revision):
     _, found = judge([C.batch(C.request("b", "ping"))], revision)
     assert "jsonrpc.batch.removed" in requirements(found)
 
@@ -373,7 +373,7 @@ def test_a_malformed_element_is_reported_beside_the_others():
     assert requirements(found) == ["jsonrpc.message.version-2-0"] * 2
 
 
-# What is no message
+# Malformed messages
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_a_malformed_element_is_reported_beside_the_others():
     ids=["server", "client"],
 )
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_text_on_stdio_that_is_no_message_is_reported(said, requirement, revision):
+def test_text_on_stdio_that_is_not_a_message_is_reported(said, requirement, revision):
     _, found = judge([C.request(1, "ping")] * (revision in HANDSHAKE) + [said], revision)
     assert found[-1].party == said.sender
     assert found[-1].requirement == requirement
@@ -405,7 +405,7 @@ def test_records_without_any_text_say_nothing(raw):
     assert monitor.messages == 0
 
 
-def test_bytes_that_are_no_text_are_reported_as_such():
+def test_bytes_that_are_not_text_are_reported_as_such():
     monitor = Monitor(revision=LATEST)
     text = b"caf\xe9".decode(errors="surrogateescape")
     (violation,) = monitor.observe(Record(sender="server", transport="sse", raw=text))
@@ -505,7 +505,7 @@ def test_an_answer_is_overdue_when_patience_is_over():
     assert found[0].why == "leaves tools/list (id 1) unanswered for 10 s"
 
 
-def test_patience_lasts_five_minutes_unless_told():
+def test_patience_lasts_five_minutes_by_default():
     said = [*opening(LATEST), C.request(1, "ping").at(1.0), S.request(2, "ping").at(301.0)]
     monitor = Monitor()
     assert watched(monitor, said) == []
@@ -564,7 +564,7 @@ def test_progress_without_a_time_renews_nothing():
     assert requirements(overdue(said)) == ["jsonrpc.request.answered"]
 
 
-def test_progress_that_crossed_a_cancellation_is_no_breach():
+def test_progress_that_crossed_a_cancellation_is_not_a_breach():
     params = {"name": "x", "arguments": {}, "_meta": {"progressToken": "t"}}
     said = [
         C.request(1, "tools/call", params),
@@ -575,7 +575,7 @@ def test_progress_that_crossed_a_cancellation_is_no_breach():
     assert found == []
 
 
-def test_late_progress_of_an_overdue_request_is_no_second_breach():
+def test_late_progress_of_an_overdue_request_is_not_a_second_breach():
     meta = {"_meta": {"progressToken": "t"}}
     said = [
         C.request(1, "tools/call", {"name": "x", "arguments": {}, **meta}).at(1.0),
@@ -652,7 +652,7 @@ def test_nothing_need_be_kept():
     assert (result.verdict, result.message, result.evidence) == ("fail", "broken 2 times", [])
 
 
-def test_a_single_breach_is_told_as_it_is():
+def test_a_single_breach_is_reported_as_it_is():
     monitor, _ = judge([C.request(1, "ping"), C.request(1, "ping")], LATEST)
     assert (
         verdict(monitor, "jsonrpc.request.id-unique").message == "sends id 1 while it is in flight"
@@ -667,7 +667,7 @@ def test_long_evidence_is_cut():
     assert found[0].evidence.endswith("...")
 
 
-def test_what_held_passes_with_its_count():
+def test_a_requirement_that_held_passes_with_its_count():
     monitor, _ = judge([C.request(1, "ping"), S.result(1, {})], LATEST)
     result = verdict(monitor, "jsonrpc.request.id-unique")
     assert (result.verdict, result.message) == ("pass", "held 2 times")
@@ -694,7 +694,7 @@ def test_what_held_passes_with_its_count():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_was_not_said_is_not_exercised(method, params, result, areas, revision):
+def test_a_requirement_without_messages_is_not_exercised(method, params, result, areas, revision):
     from accord.protocol.catalogue import catalogue
 
     offers = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
@@ -704,7 +704,7 @@ def test_what_was_not_said_is_not_exercised(method, params, result, areas, revis
     assert found - {"jsonrpc", "lifecycle", "practice"} <= areas
 
 
-def test_the_absence_of_what_is_optional_is_told_and_breaks_nothing():
+def test_the_absence_of_an_optional_member_is_reported_and_breaks_nothing():
     tool = {"name": "x", "inputSchema": {"type": "object"}}
     said = [C.request(1, "tools/list"), S.result(1, {"tools": [tool, {**tool, "name": "y"}]})]
     monitor, found = judge(said, "2025-06-18", server=TOOLS)
@@ -727,7 +727,7 @@ def test_a_failure_outweighs_warnings_whatever_comes_first():
     assert monitor.tallies["ping.response.empty"].worst == "fail"
 
 
-def test_what_cannot_apply_says_why():
+def test_a_requirement_that_cannot_apply_says_why():
     monitor, _ = judge([], LATEST)
     by_area = {each.id: each for each in monitor.verdicts()}
     sampling = [each for id, each in by_area.items() if id.startswith("sampling.")]
@@ -738,7 +738,7 @@ def test_what_cannot_apply_says_why():
     assert over_http.message == "the conversation does not run over http"
 
 
-def test_what_was_not_put_to_the_test_says_why():
+def test_a_requirement_that_was_not_exercised_says_why():
     monitor, _ = judge([], LATEST, client={"roots": {}})
     found = {each.id: each for each in monitor.verdicts()}
     assert found["progress.value.increases"].verdict == "not-exercised"
@@ -762,13 +762,13 @@ def test_every_requirement_of_the_revision_has_a_verdict(revision):
     assert all(each.message and each.revisions and revision in each.revisions for each in verdicts)
 
 
-def test_a_breach_of_another_revision_is_told_as_well():
+def test_a_breach_of_another_revision_is_reported_as_well():
     # The batch breaks a rule of later revisions, which 2024-11-05 shares without saying so.
     monitor, _ = judge([C.batch(C.request(1, "ping"))], "2024-11-05")
     assert verdict(monitor, "jsonrpc.batch.removed").verdict == "fail"
 
 
-def test_what_is_judged_without_a_rule_exists():
+def test_every_requirement_judged_without_a_rule_exists():
     from accord.protocol.catalogue import catalogue
 
     assert set(catalogue()) >= JUDGED_HERE
@@ -837,7 +837,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_the_refusal_of_a_message_of_which_only_the_id_was_readable_is_no_breach():
+def test_the_refusal_of_a_message_of_which_only_the_id_was_readable_is_not_a_breach():
     monitor = Monitor()
     said = [*opening(LATEST), C.json({"jsonrpc": "1.0", "id": 7, "method": "ping"})]
     refusal = S.error(7, -32600)
@@ -930,7 +930,7 @@ def test_an_id_that_a_client_uses_twice_in_flight_is_not_held_against_the_server
 
 
 @pytest.mark.requirement("jsonrpc.request.id-unique", "ping.response.empty", "tools.list.array")
-def test_answers_to_an_id_used_twice_in_flight_are_not_told_apart():
+def test_answers_to_an_id_used_twice_in_flight_are_not_distinguished():
     said = [C.request(1, "ping"), C.request(1, "tools/list")]
     said += [S.result(1, LISTED), S.result(1, {})]
     _, found = judge(said, "2025-06-18", server=TOOLS)

@@ -1,7 +1,15 @@
 import msgspec
 import pytest
 
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, later_than, negotiate
+from accord.protocol.revisions import (
+    BEFORE_HANDSHAKE,
+    REVISIONS,
+    SPOKEN,
+    in_order,
+    later_than,
+    negotiate,
+    newest,
+)
 from accord.types._base import REVISION_IDS
 
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
@@ -14,15 +22,9 @@ FEATURES = {
     "rounds":            (False, False, False, False, True),
     "result_type":       (False, False, False, False, True),
     "cache_hints":       (False, False, False, False, True),
-    "sessions":          (False, True,  True,  True,  False),
-    "resumable":         (False, True,  True,  True,  False),
     "priming_event":     (False, False, False, True,  False),
-    "two_endpoints":     (True,  False, False, False, False),
     "streamable_http":   (False, True,  True,  True,  True),
     "version_header":    (False, False, True,  True,  True),
-    "mirrored_headers":  (False, False, False, False, True),
-    "disconnect_cancels":(False, False, False, False, True),
-    "ids_unique_in":     ("session", "session", "session", "session", "flight"),
     "not_found_code":    (-32002, -32002, -32002, -32002, -32602),
 }  # fmt: skip
 
@@ -72,5 +74,15 @@ def test_nothing_can_be_negotiated_without_a_handshake():
         ("2025-12-01", ["2026-07-28"]),
     ],
 )
-def test_what_is_later_than_a_revision(id, later):
+def test_later_revisions_follow_a_revision(id, later):
     assert [row.id for row in later_than(id)] == later
+
+
+def test_the_spoken_revisions_are_those_with_a_handshake_oldest_first():
+    assert list(SPOKEN) == [row.id for row in REVISIONS.values() if row.handshake]
+    assert SPOKEN[newest(SPOKEN)] is BEFORE_HANDSHAKE
+
+
+def test_revisions_are_ordered_by_their_age():
+    assert in_order(reversed(REVISIONS)) == list(REVISIONS)
+    assert newest(REVISIONS) == list(REVISIONS)[-1]

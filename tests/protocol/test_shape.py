@@ -307,7 +307,9 @@ def test_sampling_content_becomes_one_block(content: Any, narrowed: Any) -> None
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [1]], ids=repr)
-def test_structured_content_that_is_no_object_leaves_only_where_any_json_may(value: Any) -> None:
+def test_structured_content_that_is_not_an_object_leaves_only_where_any_json_may(
+    value: Any,
+) -> None:
     result = t.CallToolResult([], structured_content=value)
     assert "structuredContent" not in wire(narrow(result, "2025-11-25"))
     assert wire(narrow(result, NEWEST))["structuredContent"] == value
@@ -341,7 +343,7 @@ def test_answers_of_one_value_each_stay() -> None:
     assert narrow(answer, "2025-06-18") is answer
 
 
-def test_an_output_schema_that_is_no_object_is_dropped() -> None:
+def test_an_output_schema_that_is_not_an_object_is_dropped() -> None:
     listed = tool(output_schema={"type": "array"})
     assert narrow(listed, "2025-11-25").output_schema is None
     assert narrow(listed, NEWEST) is listed
@@ -358,7 +360,7 @@ def test_boolean_schemas_of_properties_are_written_out() -> None:
     assert schema["properties"]["a"] is True  # type: ignore[index]
 
 
-def test_an_input_schema_that_is_no_object_is_refused() -> None:
+def test_an_input_schema_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="input_schema cannot be expressed in 2025-06-18"):
         narrow(t.Tool("x", {"type": "array"}), "2025-06-18")
 
@@ -549,7 +551,7 @@ def test_a_whole_number_is_an_integer_however_it_is_written(number: bytes) -> No
 
 
 @pytest.mark.parametrize("number", [b"100.5", b"1e999", b"1e300"], ids=bytes.decode)
-def test_a_number_that_is_no_integer_is_not_made_one(number: bytes) -> None:
+def test_a_number_that_is_not_an_integer_is_not_made_one(number: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         decode(b'{"messages":[],"maxTokens":' + number + b"}", t.CreateMessageParams, NEWEST)
 
@@ -568,7 +570,7 @@ def test_a_well_formed_key_outside_its_lifetime_is_read() -> None:
     ],
     ids=["also wrong in the revision", "same type", "not in the revision"],
 )
-def test_what_is_wrong_in_its_revision_fails_with_the_first_error(
+def test_an_invalid_message_fails_with_its_first_error(
     type_: Any, revision: RevisionId, raw: bytes, message: str
 ) -> None:
     with pytest.raises(msgspec.ValidationError, match=message):
@@ -577,7 +579,7 @@ def test_what_is_wrong_in_its_revision_fails_with_the_first_error(
         reader(type_, revision)(raw)
 
 
-def test_bytes_that_are_no_json_are_a_decode_error() -> None:
+def test_bytes_that_are_not_json_are_a_decode_error() -> None:
     with pytest.raises(msgspec.DecodeError, match="malformed"):
         decode(b"{]", t.Tool, NEWEST)
 
@@ -591,7 +593,9 @@ ROUND_TRIP = (t.CallToolResult, t.ListToolsResult, t.CreateMessageParams, t.GetP
 
 @pytest.mark.parametrize("revision", REVISION_IDS)
 @pytest.mark.parametrize("type_", ROUND_TRIP, ids=lambda type_: type_.__name__)
-def test_what_is_narrowed_encoded_and_decoded_is_the_same(type_: Any, revision: RevisionId) -> None:
+def test_a_narrowed_message_survives_encoding_and_decoding(
+    type_: Any, revision: RevisionId
+) -> None:
     @settings(max_examples=20, deadline=None, derandomize=True, database=None)
     @given(from_types.instances(type_, revision))
     def check(value: Any) -> None:

@@ -32,7 +32,7 @@ def test_base64_is_recognised(text: str) -> None:
         "ä===",
     ],
 )
-def test_what_is_no_base64_is_refused(text: str) -> None:
+def test_text_that_is_not_base64_is_refused(text: str) -> None:
     assert not is_base64(text)
 
 
@@ -68,7 +68,7 @@ def test_mime_types_are_recognised(text: str) -> None:
         "a/ü",
     ],
 )
-def test_what_is_no_mime_type_is_refused(text: str) -> None:
+def test_text_that_is_not_a_mime_type_is_refused(text: str) -> None:
     assert not is_mime_type(text)
 
 
@@ -120,7 +120,7 @@ def test_uris_are_recognised(text: str) -> None:
         "note:a\\b",
     ],
 )
-def test_what_is_no_uri_is_refused(text: str) -> None:
+def test_text_that_is_not_a_uri_is_refused(text: str) -> None:
     assert not is_uri(text)
 
 
@@ -135,5 +135,5 @@ def test_the_scheme_of_a_uri_is_found(text: str, scheme: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["a:b", "a\n", "(a)", "ä", "a,b"])
-def test_what_is_no_header_name_is_refused(text: str) -> None:
+def test_text_that_is_not_a_header_name_is_refused(text: str) -> None:
     assert not is_http_token(text)

@@ -175,7 +175,7 @@ def test_expands_as_the_standard_says(template: str, uri: str) -> None:
         ("{x{y}}", "position 2: '{' cannot stand in the name of a variable"),
     ],
 )
-def test_refuses_what_is_no_template_and_says_where(template: str, why: str) -> None:
+def test_refuses_invalid_templates_and_says_where(template: str, why: str) -> None:
     with pytest.raises(ValueError, match="position") as refusal:
         parse(template)
     assert str(refusal.value) == why
@@ -326,4 +326,4 @@ def test_a_template_is_shown_by_its_text():
     ],
 )
 def test_the_variables_that_may_hold_slashes_are_known(template, spanning):
-    assert parse(template).spanning == spanning
+    assert parse(template).slash_variables == spanning

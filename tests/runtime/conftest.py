@@ -13,7 +13,7 @@ from support.endpoints import ALL_OF_CLIENT, initialize, initialized
 
 
 class Party:
-    """One side: answers what its `answers` name, keeps what it is told."""
+    """One side: answers what its `answers` name, keeps what it receives."""
 
     def __init__(self, role: Any, **answers: Any) -> None:
         self.answers = answers

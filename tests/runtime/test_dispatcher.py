@@ -200,7 +200,7 @@ def test_work_that_was_cancelled_from_within_is_answered_all_the_same(party, joi
     run(main())
 
 
-def test_what_is_no_message_is_answered_and_noted(party, join) -> None:
+def test_a_malformed_message_is_answered_and_reported(party, join) -> None:
     async def main() -> None:
         server = party("server", ping=EMPTY)
         client, dispatcher = await join(server=server)
@@ -487,7 +487,7 @@ def test_an_async_progress_callback_runs_by_itself_and_may_fail(party, join, cap
     assert "a callback failed" in caplog.text
 
 
-def test_progress_that_nobody_listens_to_is_no_fault(party, join) -> None:
+def test_progress_without_a_listener_is_not_a_fault(party, join) -> None:
     async def main() -> None:
         async def work(params: Any) -> Any:
             server.notify("notifications/progress", t.ProgressParams("p", 1))
@@ -615,7 +615,7 @@ def test_at_the_end_of_input_our_own_questions_fail_and_answers_still_leave(part
     run(main())
 
 
-def test_an_invalid_answer_of_a_handler_is_told_as_internal_error(party, join) -> None:
+def test_an_invalid_answer_of_a_handler_becomes_an_internal_error(party, join) -> None:
     def refuse(params: Any) -> Any:
         raise InvalidParams("no such tool")
 

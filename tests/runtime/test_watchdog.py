@@ -38,7 +38,7 @@ def test_a_task_that_blocks_the_loop_is_named_with_its_place(caplog) -> None:
     assert "waiting.py" in message
 
 
-def test_one_blockage_is_told_once(caplog) -> None:
+def test_one_blockage_is_reported_once(caplog) -> None:
     async def main() -> None:
         watchdog = Watchdog(threshold=0.02)
         watchdog.enter()

@@ -37,7 +37,7 @@ TOLERATED: dict[str, dict[str, str]] = {
     "SubscriptionFilter": {"taskIds": "the tasks extension adds it"},
 }
 
-# Objects that anybody may add to, although the files do not say so.
+# Objects that may be extended, although the files do not say so.
 OPEN = {"inputSchema", "outputSchema"}
 
 

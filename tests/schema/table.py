@@ -299,7 +299,7 @@ EXTRA: dict[str, set[str]] = {
 }
 
 # Members whose absence a type does not forbid: because it stands for two definitions, because
-# whoever knows both parties fills them in, or because they are always sent.
+# the endpoint fills them in, or because they are always sent.
 LOOSE: dict[str, set[str]] = {
     "ResourceContents": {"text", "blob"},
     "ElicitParams": {"requestedSchema", "url", "mode", "elicitationId"},

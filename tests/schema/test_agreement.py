@@ -94,7 +94,7 @@ def members_of(struct: Any) -> tuple[set[str], set[str]]:
 
 
 @cases(without=("free",))
-def test_what_a_derived_type_builds_is_valid(revision: RevisionId, row: Row) -> None:
+def test_a_message_built_from_a_derived_type_is_valid(revision: RevisionId, row: Row) -> None:
     @few
     @given(built(row, derive(row.type, revision), revision))
     def check(value: Any) -> None:
@@ -104,7 +104,7 @@ def test_what_a_derived_type_builds_is_valid(revision: RevisionId, row: Row) -> 
 
 
 @cases(without=("free",))
-def test_what_is_narrowed_is_valid(revision: RevisionId, row: Row) -> None:
+def test_a_narrowed_message_is_valid(revision: RevisionId, row: Row) -> None:
     @few
     @given(built(row, row.type, revision))
     def check(value: Any) -> None:
@@ -118,7 +118,7 @@ def test_what_is_narrowed_is_valid(revision: RevisionId, row: Row) -> None:
 
 
 @cases(without=("response",))
-def test_what_is_valid_decodes_and_keeps_every_member(revision: RevisionId, row: Row) -> None:
+def test_a_valid_message_decodes_and_keeps_every_member(revision: RevisionId, row: Row) -> None:
     @few
     @given(from_schema.instances(revision, row.definition))
     def check(instance: Any) -> None:

@@ -6,7 +6,8 @@ import msgspec
 
 from accord import types as t
 from accord.protocol.codec import Limits
-from accord.protocol.endpoint import Endpoint, Event, RequestReceived
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import Event, RequestReceived
 from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import REVISIONS
 

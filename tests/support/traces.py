@@ -72,7 +72,7 @@ S = Speaker("server")
 
 
 def opening(revision: str, *, client: Any = None, server: Any = None) -> list[Said]:
-    """The handshake of a revision with these capabilities; nothing where there is none."""
+    """The handshake of a revision with these capabilities; nothing without a handshake."""
     if not REVISIONS[revision].handshake:
         return []
     return [
@@ -173,7 +173,7 @@ def judge(
     server: Any = None,
     opened: bool = True,
 ) -> tuple[Monitor, list[Violation]]:
-    """Let a monitor that was told nothing watch a conversation."""
+    """Let a monitor without settings watch a conversation."""
     before = opening(revision, client=client, server=server) if opened else []
     monitor = Monitor()
     found: list[Violation] = []

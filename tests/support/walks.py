@@ -12,9 +12,9 @@ import msgspec
 
 from accord import types as t
 from accord.errors import InternalError
-from accord.protocol.conversation import capability_paths
-from accord.protocol.endpoint import (
-    Endpoint,
+from accord.protocol.capabilities import capability_paths
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import (
     FaultReceived,
     NotificationReceived,
     RequestReceived,
@@ -42,7 +42,7 @@ PROMPT = t.Prompt(
     "greet",
     title="Greet",
     description="Greet someone",
-    arguments=[t.PromptArgument("who", description="whom to greet", required=True)],
+    arguments=[t.PromptArgument("who", description="the name to greet", required=True)],
 )
 HELLO = t.TextContent("hello")
 

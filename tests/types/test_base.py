@@ -9,7 +9,7 @@ from accord.types._base import (
     RevisionId,
     Struct,
     lifetime_of,
-    required,
+    must_send,
     since,
     until,
     was,
@@ -63,13 +63,13 @@ def test_a_lifetime_is_not_inherited() -> None:
 
 
 @pytest.mark.parametrize("unmarked", [int, Struct, "text", list[int]], ids=str)
-def test_what_has_no_mark_lives_always(unmarked: object) -> None:
+def test_a_type_without_a_mark_lives_always(unmarked: object) -> None:
     assert lifetime_of(unmarked) == ALWAYS
 
 
 @pytest.mark.parametrize("revision", REVISION_IDS)
 def test_a_demand_without_ends_holds_always(revision: RevisionId) -> None:
-    assert revision in required(stamp=1).lifetime
+    assert revision in must_send(stamp=1).lifetime
 
 
 def test_a_former_type_holds_up_to_its_last_revision() -> None:

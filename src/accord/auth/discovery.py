@@ -20,9 +20,9 @@ from accord.auth.urls import (
     is_same_issuer,
     root_url,
 )
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import SPOKEN, newest
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
@@ -177,9 +177,9 @@ def _join_url(url: str, named: str) -> str:
     try:
         return urljoin(url, named)
     except ValueError:
-        came = f"a malformed URL, {plain(named)!r}"
+        came = f"a malformed URL, {quote_text(named)!r}"
         hint = "resource_metadata in the server's challenge has to be a URL"
-        raise FlowFailed(STEP_RESOURCE, asked=shown_url(url), came=came, hint=hint) from None
+        raise FlowFailed(STEP_RESOURCE, asked=quote_url(url), came=came, hint=hint) from None
 
 
 def _check_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> ResourceMetadata:
@@ -207,21 +207,21 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
     try:
         places = metadata_urls(issuer)
     except ValueError:
-        came = f"a malformed URL as the issuer, {plain(issuer)!r}"
+        came = f"a malformed URL as the issuer, {quote_text(issuer)!r}"
         hint = "the server's metadata has to name the URL of its authorization server"
         raise FlowFailed(STEP_SERVER, asked="authorization_servers", came=came, hint=hint) from None
     for place in places:
         request = _get(place)
         response = yield from _fetch(request, STEP_SERVER)
         if response is None:
-            tried.append(shown_url(place))
+            tried.append(quote_url(place))
             continue
         said = response.object()
         if said is None:
-            tried.append(f"{shown_url(place)} ({response.shown})")
+            tried.append(f"{quote_url(place)} ({response.shown})")
         elif not is_same_issuer(said.get("issuer"), issuer):
             # Metadata of another issuer is how one server impersonates another.
-            tried.append(f"{shown_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
+            tried.append(f"{quote_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
         else:
             return _metadata(said, place)
     hint = (
@@ -303,9 +303,8 @@ def _string_list(said: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
 
 
 def _get(url: str) -> HttpRequest:
-    newest = next(row.id for row in reversed(list(REVISIONS.values())) if row.handshake)
     # auth.discovery.protocol-version-header
-    headers = {"Accept": "application/json", "MCP-Protocol-Version": newest}
+    headers = {"Accept": "application/json", "MCP-Protocol-Version": newest(SPOKEN)}
     return HttpRequest(method="GET", url=url, headers=headers)
 
 

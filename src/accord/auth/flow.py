@@ -12,7 +12,7 @@ from accord.auth.discovery import DiscoveryResult, ServerMetadata
 from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import TokenGrant
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
 
 STEP_AUTHORIZATION: Final = "authorization"
@@ -137,7 +137,7 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
     """
     server, asked = (
         request.found.server,
-        shown_url(request.found.server.authorization_endpoint or ""),
+        quote_url(request.found.server.authorization_endpoint or ""),
     )
     if not hmac.compare_digest(params.get("state", "").encode(), request.state.encode()):
         came = "a response with another state"  # auth.state.verified
@@ -146,7 +146,7 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
     _check_issuer(params.get("iss"), server, asked)
     error = params.get("error")
     if error:
-        error, about = plain(error), plain(params.get("error_description", ""))
+        error, about = quote_text(error), quote_text(params.get("error_description", ""))
         came = f"{error[:100]}: {about}" if about else error[:100]
         if request.names_resource and _is_about_resource(error, about):
             hint = "the server does not accept the parameter resource: OAuth(resource='omit')"

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.quoting import quote_text, quote_url
 
 __all__ = [
     "Flow",
@@ -44,7 +44,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> str:
         """What is asked, for people: no query, no secrets."""
-        return f"{self.method} {shown_url(self.url)}"
+        return f"{self.method} {quote_url(self.url)}"
 
 
 class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
 
     def __repr__(self) -> str:
-        return f"HttpResponse({self.status}, {shown_url(self.url)!r}, {len(self.body)} bytes)"
+        return f"HttpResponse({self.status}, {quote_url(self.url)!r}, {len(self.body)} bytes)"
 
     @property
     def is_ok(self) -> bool:
@@ -78,7 +78,7 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
         error, about = said.get("error"), said.get("error_description")
         if isinstance(error, str):
             told = error if not isinstance(about, str) else f"{error}: {about}"
-            return f"HTTP {self.status} {plain(told)}"
+            return f"HTTP {self.status} {quote_text(told)}"
         return f"HTTP {self.status}{_kind(self)}"
 
 
@@ -115,7 +115,7 @@ def _kind(response: HttpResponse) -> str:
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     if not response.body:
         return " with an empty body"
-    return f" with {plain(kind)}" if kind else ""
+    return f" with {quote_text(kind)}" if kind else ""
 
 
 async def carried(flow: Flow[Value], send: Send) -> Value:

@@ -14,7 +14,7 @@ from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwks import operator_sender
 from accord.auth.jwt_verifier import claims_fault, principal_from_claims
 from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
-from accord.bindings.shown import shown_url
+from accord.bindings.quoting import quote_url
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -82,7 +82,7 @@ class IntrospectionVerifier:
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"<IntrospectionVerifier at {shown_url(self.url)}>"
+        return f"<IntrospectionVerifier at {quote_url(self.url)}>"
 
     def for_audience(self, audience: str) -> "IntrospectionVerifier":
         """Return a verifier for an audience; itself if it has one already."""
@@ -188,7 +188,7 @@ def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
     found = response.object()
     if response.status != 200 or found is None:
         # Most likely our own credentials are wrong, not the caller's token.
-        log.error("introspection at %s was answered with %s", shown_url(url), response.shown)
+        log.error("introspection at %s was answered with %s", quote_url(url), response.shown)
         raise AuthError(f"introspection failed: {response.shown}")
     return found
 

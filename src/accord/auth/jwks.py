@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 from accord.auth.discovery import metadata_urls
 from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
-from accord.bindings.shown import shown_url
+from accord.bindings.quoting import quote_url
 from accord.errors import AuthError, MissingExtra
 
 log = logging.getLogger("accord.auth")
@@ -163,7 +163,7 @@ class FetchedKeys:
     ) -> None:
         self._issuer = issuer
         self._url = url
-        self._shown_url = shown_url(url or issuer)
+        self._shown_url = quote_url(url or issuer)
         self._send = send
         self._ttl = ttl
         self._pause = pause
@@ -242,7 +242,7 @@ def fetch_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
     """
     response = yield _get(url if url is not None else (yield from _find_url(issuer)))
     if response.status != 200:
-        raise ValueError(f"{shown_url(response.url)} answered {response.shown}")
+        raise ValueError(f"{quote_url(response.url)} answered {response.shown}")
     keys = read_keys(response.object())
     if not keys:
         raise ValueError("none of the keys can verify a signature")
@@ -255,20 +255,20 @@ def _find_url(issuer: str) -> Flow[str]:
         try:
             response = yield _get(each)
         except NoResponse as error:
-            tried.append(f"{shown_url(each)}: {error.reason}")
+            tried.append(f"{quote_url(each)}: {error.reason}")
             continue
         said = response.object()
         if response.status != 200 or said is None:
-            tried.append(f"{shown_url(each)}: {response.shown}")
+            tried.append(f"{quote_url(each)}: {response.shown}")
             continue
         named = said.get("issuer")
         if named != issuer:
-            came = f"the metadata at {shown_url(each)} is that of another issuer, {named!r:.200}"
+            came = f"the metadata at {quote_url(each)} is that of another issuer, {named!r:.200}"
             raise ValueError(f"{came}, expected {issuer!r} exactly; name it so, or give jwks_url")
         found = said.get("jwks_uri")
         if isinstance(found, str):
             return found
-        tried.append(f"{shown_url(each)}: no jwks_uri in it")
+        tried.append(f"{quote_url(each)}: no jwks_uri in it")
     urls = "; ".join(tried)
     raise ValueError(f"no jwks_uri in the issuer's metadata, give jwks_url; tried {urls}")
 

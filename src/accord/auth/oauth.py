@@ -27,7 +27,7 @@ from accord.auth.tokens import (
 )
 from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
 from accord.bindings.addresses import LOOPBACK_HOSTS
-from accord.bindings.shown import plain
+from accord.bindings.quoting import quote_text
 from accord.errors import FlowFailed
 from accord.transports.http_authorization import Challenge
 
@@ -370,7 +370,7 @@ class OAuth:
         raise FlowFailed(
             "authorization server metadata",
             asked=server.url or server.issuer,
-            came=f"the server is protected by {plain(server.issuer)}",
+            came=f"the server is protected by {quote_text(server.issuer)}",
             hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
         )
 

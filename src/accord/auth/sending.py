@@ -23,8 +23,8 @@ from accord.bindings.addresses import (
     is_loopback,
     literal_address_kind,
 )
-from accord.bindings.answers import redirect_url
-from accord.bindings.shown import plain, shown_url
+from accord.bindings.http_responses import redirect_url
+from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class AddressPolicy:
             _ = parts.port
         except ValueError:
             raise NoResponse("the URL is malformed", is_refused=True) from None
-        where = shown_url(url)
+        where = quote_url(url)
         if parts.scheme not in ("http", "https") or not host:
             raise NoResponse(f"{where} is no http(s) URL", is_refused=True)
         if parts.username is not None:  # which is there, if empty, wherever a password is
@@ -120,7 +120,7 @@ class AddressPolicy:
         hint = "" if host.isascii() else "it has to be written as xn--..."
         if ends_in_number(host):
             hint = "write the address in full, as in 127.0.0.1"
-        shown = plain(host.encode("ascii", "backslashreplace").decode())
+        shown = quote_text(host.encode("ascii", "backslashreplace").decode())
         raise NoResponse(f"the host {shown!r} {fault}", is_refused=True, hint=hint)
 
     def check_address(self, host: str, address: str) -> None:
@@ -212,7 +212,7 @@ class GuardedSender:
             async with asyncio.timeout(self._seconds):
                 return await self._follow(request, session)
         except TimeoutError:
-            why = f"no whole answer from {shown_url(request.url)} within {self._seconds:g} s"
+            why = f"no whole answer from {quote_url(request.url)} within {self._seconds:g} s"
             raise NoResponse(why) from None
 
     async def _follow(self, request: HttpRequest, session: "ClientSession") -> HttpResponse:
@@ -227,7 +227,7 @@ class GuardedSender:
             if there is None:
                 return response
             url = there
-        raise NoResponse(f"{shown_url(request.url)} redirects more than {_REDIRECTS} times")
+        raise NoResponse(f"{quote_url(request.url)} redirects more than {_REDIRECTS} times")
 
     async def _once(self, request: HttpRequest, url: str, session: "ClientSession") -> HttpResponse:
         aiohttp = _require_aiohttp()
@@ -252,16 +252,16 @@ class GuardedSender:
                 raise refusal from None
             untrusted = _untrusted(error)
             if untrusted:
-                why = f"{shown_url(url)}: TLS failed: {untrusted}"
+                why = f"{quote_url(url)}: TLS failed: {untrusted}"
                 raise NoResponse(why, hint="OAuth(tls=...) says whom to trust") from None
-            raise NoResponse(f"{shown_url(url)}: {_reason(error)}") from None
+            raise NoResponse(f"{quote_url(url)}: {_reason(error)}") from None
 
     async def _read(self, response: "ClientResponse", url: str) -> HttpResponse:
         body = b""
         while chunk := await response.content.readany():
             body += chunk
             if len(body) > self._size:
-                why = f"{shown_url(url)} sent more than {self._size} bytes"
+                why = f"{quote_url(url)} sent more than {self._size} bytes"
                 raise NoResponse(why, is_refused=True)
         headers: dict[str, str] = {}
         for name, value in response.headers.items():

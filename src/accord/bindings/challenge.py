@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["AuthChallenge", "bearer_challenge", "parse_challenges"]
-
 _WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
 _SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")
@@ -40,7 +38,7 @@ class AuthChallenge(msgspec.Struct, frozen=True):
 
 
 def parse_challenges(values: Iterable[str]) -> list[AuthChallenge]:
-    """Read the challenges of all WWW-Authenticate headers; what cannot be read is left out."""
+    """Read the challenges of all WWW-Authenticate headers; unreadable ones are left out."""
     found: list[AuthChallenge] = []
     for value in values:
         found += _parse(value[:_LONGEST])

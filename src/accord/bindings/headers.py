@@ -1,10 +1,11 @@
-"""Headers of the protocol: their names, and the values they may have."""
+"""Headers of the protocol: their names, the values they may have, and the facts of a request."""
 
-import base64
-import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
+
+import msgspec
 
 SESSION: Final = "mcp-session-id"
 VERSION: Final = "mcp-protocol-version"
@@ -13,12 +14,14 @@ NAME: Final = "mcp-name"
 LAST_EVENT: Final = "last-event-id"
 ACCEPT_BOTH: Final = "application/json, text/event-stream"
 
-_SENTINEL: Final = "=?base64?"
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # Set by the transport itself; a caller's value would break the connection, not change it.
 _RESERVED: Final = frozenset(
     {SESSION, VERSION, LAST_EVENT, "accept", "content-type", "content-length", "transfer-encoding"}
 )
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# Credentials, which a handler could pass on by mistake.
+_SECRET: Final = frozenset({b"authorization", b"proxy-authorization"})
 
 
 def check_headers(headers: Mapping[Any, Any]) -> None:
@@ -29,23 +32,23 @@ def check_headers(headers: Mapping[Any, Any]) -> None:
     """
     for name, value in headers.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ValueError(f"{name!r:.100} is no name of a header")
+            raise ValueError(f"{name!r:.100} is not a valid header name")
         if not isinstance(value, str) or any(
             char == "\x7f" or (char < " " and char != "\t") for char in value
         ):
             # Not shown: values are often secret.
-            raise ValueError(f"the value of header {name} is no text on one line")
+            raise ValueError(f"the value of header {name} is not text on one line")
         if name.lower() in _RESERVED:
             raise ValueError(f"header {name} is set by the transport")
 
 
 def is_session_id(text: str) -> bool:
-    """Tell whether a session id holds only visible ASCII."""  # session.id.visible-ascii
+    """Return whether a session id holds only visible ASCII."""  # session.id.visible-ascii
     return bool(text) and all("\x21" <= char <= "\x7e" for char in text)
 
 
 def accepts(accept: str | None, content_type: str) -> bool:
-    """Tell whether an Accept header admits a type; without the header everything is welcome."""
+    """Return whether an Accept header admits a type; without the header everything is welcome."""
     if accept is None or not accept.strip():
         return True
     kind = content_type.partition("/")[0]
@@ -73,7 +76,7 @@ def media_type(content_type: str | None) -> str:
 
 
 def charset(content_type: str | None) -> str | None:
-    """Return the charset that a Content-Type header names, in lower case; None where it is none."""
+    """Return the charset that a Content-Type header names, in lower case; None without one."""
     for parameter in (content_type or "").split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
@@ -81,25 +84,39 @@ def charset(content_type: str | None) -> str | None:
     return None
 
 
-def encode_value(value: Any) -> str | None:
-    """Write a mirrored value; None where null or absent means no header."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    plain = all("\x20" <= char <= "\x7e" for char in text) and text == text.strip(" \t")
-    if plain and not (text.startswith(_SENTINEL) and text.endswith("?=")):
-        return text
-    return f"{_SENTINEL}{base64.b64encode(text.encode()).decode()}?="
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a request beside its message; over stdio and in memory that is nothing.
+
+    Attributes:
+        headers: with lower-case names.
+        peer: address and port of the other end of the connection; behind a proxy, the proxy's.
+        session_id: which session it belongs to.
+        url_path: what was asked for.
+        query: the query string.
+    """
+
+    headers: Mapping[str, str] = _NOTHING
+    peer: tuple[str, int] | None = None
+    session_id: str | None = None
+    url_path: str | None = None
+    query: str = ""
+
+    def __repr__(self) -> str:
+        # Values of headers may be secret.
+        return f"<RequestFacts of {self.peer!r}: {', '.join(self.headers)}>"
 
 
-def decode_value(text: str) -> str | None:
-    """Read a mirrored value; None where its encoding is broken."""
-    if not (text.startswith(_SENTINEL) and text.endswith("?=")):
-        return text
-    try:
-        raw = base64.b64decode(text[len(_SENTINEL) : -2], validate=True)
-        return raw.decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
+NO_FACTS: Final = RequestFacts()
+
+
+def decode_headers(
+    headers: Iterable[tuple[bytes, bytes]], *, with_secrets: bool
+) -> Mapping[str, str]:
+    """Return headers as text; credentials only if nothing has checked them yet."""
+    return MappingProxyType(
+        {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in headers
+            if with_secrets or name not in _SECRET
+        }
+    )

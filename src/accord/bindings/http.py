@@ -14,21 +14,7 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
 from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
-
-__all__ = [
-    "ALLOWED",
-    "UNNAMED",
-    "Form",
-    "Guard",
-    "Head",
-    "Refusal",
-    "form_of",
-    "guard_for",
-    "refuse_content",
-    "refuse_get",
-    "revision_of",
-]
+from accord.protocol.revisions import REVISIONS, SPOKEN
 
 Form: TypeAlias = Literal["auto", "json", "stream"]
 """How requests are answered: as JSON unless there is more to say, or always one way."""
@@ -43,8 +29,18 @@ _JSON: Final = "application/json"
 _SCHEMES: Final = ("http", "https")
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 
+_HOST, _ORIGIN, _TYPE = b"host", b"origin", b"content-type"
+_ACCEPT, _VERSION = b"accept", names.VERSION.encode()
+_CODING = b"content-encoding"
+DECISIVE: Final = (_HOST, _ORIGIN, _TYPE, _ACCEPT, _VERSION, _CODING)
+# Heads differ by client and by page; overlong ones are not remembered.
+_REMEMBERED: Final = 512
+_SIZE_MOST: Final = 1_000
 
-class Head(msgspec.Struct, frozen=True):
+RawHeaders: TypeAlias = Mapping[bytes, bytes]
+
+
+class RequestHead(msgspec.Struct, frozen=True):
     """The head of a request; header names are lower case, repeated ones are joined by ", "."""
 
     method: str
@@ -53,7 +49,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 @final
-class Refusal(msgspec.Struct, frozen=True):
+class HttpRefusal(msgspec.Struct, frozen=True):
     """Why a request is not served. `code` is that of the JSON-RPC error in its body."""
 
     status: int
@@ -62,8 +58,8 @@ class Refusal(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Guard(msgspec.Struct, frozen=True):
-    """From where a server may be called: loopback, and what is named here.
+class HttpGuard(msgspec.Struct, frozen=True):
+    """The hosts and origins from which a server may be called: loopback, and those named here.
 
     `hosts` are host names with or without port, `origins` whole origins; "*" admits all.
     """
@@ -71,23 +67,23 @@ class Guard(msgspec.Struct, frozen=True):
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
-    def refuse(self, head: Head) -> Refusal | None:
+    def refuse(self, head: RequestHead) -> HttpRefusal | None:
         """Refuse foreign hosts and origins, against DNS rebinding, and requests without a host."""
         # http.origin.validated
         host = head.headers.get("host")
         # RFC 9112, section 3.2: there is exactly one, unless the client speaks HTTP/1.0 or HTTP/2.
         if host is None and head.version == "1.1":
-            return Refusal(400, "the Host header is missing")
+            return HttpRefusal(400, "the Host header is missing")
         if host is not None and ", " in host:
-            return Refusal(400, f"the Host header occurs twice: {host[:200]!r}")
+            return HttpRefusal(400, f"the Host header occurs twice: {host[:200]!r}")
         if host is not None and "*" not in self.hosts and not self._knows_host(host):
-            return Refusal(
+            return HttpRefusal(
                 403, f"host {host[:200]!r} is not allowed; see public_url and allowed_hosts"
             )
         origin = head.headers.get("origin")
         if origin is None or "*" in self.origins or self._knows_origin(origin):
             return None
-        return Refusal(
+        return HttpRefusal(
             403, f"origin {origin[:200]!r} is not allowed; see public_url and allowed_origins"
         )
 
@@ -106,10 +102,10 @@ class Guard(msgspec.Struct, frozen=True):
 
 
 def _host_name(host: str) -> str:
-    """Return the name without its port; empty where the header is no host at all."""
+    """Return the name without its port; empty where the header does not hold a host."""
     try:
         parts = urlsplit(f"//{host}")
-        parts.port  # noqa: B018  # raises where it is none
+        parts.port  # noqa: B018  # raises where it is not a number
     except ValueError:
         return ""
     is_host = parts.netloc == host and parts.username is None
@@ -118,11 +114,11 @@ def _host_name(host: str) -> str:
 
 def guard_for(
     public_url: str | None = None, hosts: Iterable[str] = (), origins: Iterable[str] = ()
-) -> Guard:
+) -> HttpGuard:
     """Make the guard of a server that is reached under a public URL.
 
     Raises:
-        ValueError: the URL is none, or something is no host or no origin and would never match.
+        ValueError: the URL, a host or an origin is malformed and would never match.
     """
     all_hosts = {_host_in(host) for host in hosts}
     all_origins = {_origin_in(origin) for origin in origins}
@@ -133,7 +129,7 @@ def guard_for(
         netloc = parts.netloc.rpartition("@")[2].lower()
         all_hosts |= {netloc, parts.hostname}
         all_origins.add(_origin_in(f"{parts.scheme}://{netloc}"))
-    return Guard(frozenset(all_hosts), frozenset(all_origins))
+    return HttpGuard(frozenset(all_hosts), frozenset(all_origins))
 
 
 def _host_in(text: str) -> str:
@@ -150,7 +146,7 @@ def _host_in(text: str) -> str:
 
 
 def _origin_in(text: str) -> str:
-    """Return an origin as browsers send it: without the port that goes without saying."""
+    """Return an origin as browsers send it: without the default port."""
     origin = text.lower().rstrip("/")
     if origin in ("*", "null"):
         return origin
@@ -162,19 +158,19 @@ def _origin_in(text: str) -> str:
     return origin.removesuffix(_USUAL_PORTS.get(scheme, "/"))
 
 
-def refuse_content(head: Head) -> Refusal | None:
-    """Refuse a POST whose body is not JSON, or not as it is."""
+def refuse_content(head: RequestHead) -> HttpRefusal | None:
+    """Refuse a POST with a body that is not plain JSON."""
     given = head.headers.get("content-type")
     content_type = names.media_type(given)
     if content_type != _JSON:
         got = repr(content_type[:100]) if content_type else "missing"
-        return Refusal(415, f"Content-Type is {got}, expected {_JSON}")
+        return HttpRefusal(415, f"Content-Type is {got}, expected {_JSON}")
     charset = names.charset(given)
     if charset not in (None, "utf-8", "utf8"):
-        return Refusal(415, f"the charset is {charset[:40]!r}, expected utf-8")
+        return HttpRefusal(415, f"the charset is {charset[:40]!r}, expected utf-8")
     coding = head.headers.get("content-encoding", "")
     if any(each.strip().lower() not in ("", "identity") for each in coding.split(",")):
-        return Refusal(
+        return HttpRefusal(
             415,
             f"Content-Encoding is {coding[:40]!r}; bodies are taken uncompressed",
             headers=(("accept-encoding", "identity"),),
@@ -183,7 +179,7 @@ def refuse_content(head: Head) -> Refusal | None:
 
 
 @lru_cache(maxsize=256)
-def form_of(accept: str | None, answers: Form = "auto") -> Form | None:
+def choose_form(accept: str | None, answers: Form = "auto") -> Form | None:
     """Return how a POST can be answered, given its Accept header; None where it cannot.
 
     Clients have to list both types. One that lists only one of them gets that one.
@@ -197,21 +193,96 @@ def form_of(accept: str | None, answers: Form = "auto") -> Form | None:
     return answers if (takes_json if answers == "json" else takes_stream) else None
 
 
-def refuse_get(head: Head) -> Refusal | None:
+def refuse_get(head: RequestHead) -> HttpRefusal | None:
     """Refuse a GET that does not want an event stream."""
     if not names.accepts(head.headers.get("accept"), CONTENT_TYPE):
-        return Refusal(406, f"Accept must list {CONTENT_TYPE}")
+        return HttpRefusal(406, f"Accept must list {CONTENT_TYPE}")
     return None
 
 
-def revision_of(head: Head, supported: Iterable[str]) -> Revision | Refusal:
+def revision_of(head: RequestHead, supported: Iterable[str]) -> Revision | HttpRefusal:
     """Return the revision that the version header names, or what no header stands for."""
     named = head.headers.get(names.VERSION)
     if named is None:  # http.version-header.default-2025-03-26
         return UNNAMED
-    known = [id for id in supported if REVISIONS[id].handshake]
+    known = [id for id in supported if id in SPOKEN]
     if named not in known:  # http.version-header.bad-400
-        return Refusal(
+        return HttpRefusal(
             400, f"MCP-Protocol-Version {named[:40]!r} is not supported; known: {', '.join(known)}"
         )
     return REVISIONS[named]
+
+
+class HeadVerdict(msgspec.Struct, frozen=True):
+    """The decisions that follow from the head of a request.
+
+    Attributes:
+        foreign: why it is refused for where it comes from.
+        refusal: why it is refused for any other reason.
+        form: how it may be answered.
+        revision: which one it names, or why that is refused.
+    """
+
+    foreign: HttpRefusal | None
+    refusal: HttpRefusal | None
+    form: Form
+    revision: Revision | HttpRefusal
+
+
+class Gate:
+    """Judges the heads of requests to one server."""
+
+    def __init__(self, guard: HttpGuard, answers: Form, supported: Iterable[str]) -> None:
+        self._guard = guard
+        self._answers: Form = answers
+        self._supported = tuple(supported)
+        self._known: dict[tuple[str | bytes | None, ...], HeadVerdict] = {}
+
+    def judge(self, method: str, headers: RawHeaders, version: str = "1.1") -> HeadVerdict:
+        """Judge the head of a request; header names are lower case, repeated ones are joined."""
+        get = headers.get
+        head = (
+            method,
+            version,
+            get(_HOST),
+            get(_ORIGIN),
+            get(_TYPE),
+            get(_ACCEPT),
+            get(_VERSION),
+            get(_CODING),
+        )
+        verdict = self._known.get(head)
+        if verdict is None:
+            verdict = self._judge(*head)
+            if sum(len(each) for each in head if each) < _SIZE_MOST:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[head] = verdict
+        return verdict
+
+    def _judge(self, method: str, version: str, *values: bytes | None) -> HeadVerdict:
+        pairs = zip(DECISIVE, values, strict=True)
+        named = {
+            name.decode(): value.decode("latin-1") for name, value in pairs if value is not None
+        }
+        head = RequestHead(method, named, version)
+        refusal, form = None, self._answers
+        if method == "POST":
+            refusal = refuse_content(head)
+            found = choose_form(named.get("accept"), self._answers)
+            if found is not None:
+                form = found
+            elif refusal is None:
+                refusal = HttpRefusal(406, _unacceptable(self._answers))
+        elif method == "GET":
+            refusal = refuse_get(head)
+        return HeadVerdict(
+            self._guard.refuse(head), refusal, form, revision_of(head, self._supported)
+        )
+
+
+def _unacceptable(answers: Form) -> str:
+    if answers == "auto":
+        return "Accept must list application/json and text/event-stream"
+    only = "application/json" if answers == "json" else "text/event-stream"
+    return f"Accept must list {only}: this server answers with nothing else (answers)"

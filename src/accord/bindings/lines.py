@@ -8,7 +8,7 @@ or answers.
 from collections.abc import Iterator
 from typing import Final
 
-from accord.protocol.envelope import FRAGMENT, may_be_message, read_envelope
+from accord.protocol.json_text import FRAGMENT, may_be_message, read_envelope
 from accord.protocol.jsonrpc import INVALID_REQUEST, Kind, MalformedMessage
 from accord.types._base import RequestId
 

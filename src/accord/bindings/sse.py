@@ -13,11 +13,11 @@ from accord.errors import RemoteProtocolError
 CONTENT_TYPE: Final = "text/event-stream"
 # Without a blank line, which some decoders take for the end of an event.
 KEEP_ALIVE: Final = b": keep-alive\n"
-# Years; what is longer is no time but a mistake, or an attempt to make us parse it.
+# Years; a longer time is a mistake, or an attempt to make us parse it.
 _RETRY_DIGITS: Final = 12
 # Ids come back in a header, and servers take heads of 8 KB (nginx, Node.js 16 KB) in all.
 _ID_BYTES: Final = 1_024
-# The names in use are "message" and "endpoint"; what is cut off here equals neither.
+# The names in use are "message" and "endpoint"; a truncated one equals neither.
 _NAME_BYTES: Final = 100
 # Small pieces of a line are joined, so that a line sent byte by byte does not cost an object each.
 _PIECE: Final = 4_096
@@ -92,7 +92,7 @@ class Decoder:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events that a chunk completes; those without data are none.
+        """Yield the events that a chunk completes; those without data are left out.
 
         Raises:
             EventTooLong: a line, an event or an id outgrew its limit.
@@ -104,7 +104,7 @@ class Decoder:
                 yield event
 
     def restart(self) -> None:
-        """Forget what is incomplete: another response takes up the stream."""
+        """Forget an incomplete event: another response continues the stream."""
         self._rest.clear()
         self._data = None
         self._size = self._data_size = 0

@@ -12,8 +12,8 @@ import msgspec
 from accord.check.probing.line import CLIENT_INFO, Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.errors import ConnectFailed
-from accord.protocol.conversation import META_CAPABILITIES, META_VERSION
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
+from accord.protocol.revisions import REVISIONS, SPOKEN
 from accord.types import RevisionId
 
 __all__ = ["Acquaintance", "spoken", "unspoken"]
@@ -251,7 +251,7 @@ def _texts(value: Any) -> list[str]:
 def _spoken(told: Mapping[RevisionId, Answer]) -> list[RevisionId]:
     """Return the revisions that a server agreed to, be it when it was asked for another."""
     agreed = {_version(answer) for answer in told.values()}
-    return [row.id for row in REVISIONS.values() if row.id in agreed and row.handshake]
+    return [id for id in SPOKEN if id in agreed]
 
 
 def _may_speak(answer: Answer, revision: RevisionId) -> bool:
@@ -268,8 +268,4 @@ def _version(answer: Answer) -> Any:
 
 def _reachable(subject: Subject) -> list[RevisionId]:
     """Return the revisions that can be spoken over the transport of a subject."""
-    return [
-        row.id
-        for row in REVISIONS.values()
-        if row.handshake and (subject.transport != "http" or row.streamable_http)
-    ]
+    return [row.id for row in SPOKEN.values() if subject.transport != "http" or row.streamable_http]

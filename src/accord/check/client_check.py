@@ -27,9 +27,8 @@ from accord.check.report import Report, Setting, merged
 from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Verdict
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord.protocol.scope import out_of_scope
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN, in_order
+from accord.protocol.verdict import Verdict, out_of_scope
 from accord.trace import Transport
 from accord.transports.process_group import signal_group
 from accord.types import RevisionId
@@ -158,7 +157,7 @@ def _spoken(plan: ClientPlan, shows: Sequence[Performance]) -> list[RevisionId]:
         for each in shows
         if each.has_gone_on and (not plan.revisions or each.revision in plan.revisions)
     }
-    return sorted(spoken or {shows[0].revision}, reverse=True)
+    return in_order(spoken or {shows[0].revision})[::-1]
 
 
 def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
@@ -167,11 +166,9 @@ def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
 
     over = plan.played_over
     spoken = plan.revisions or [
-        row.id
-        for row in REVISIONS.values()
-        if row.handshake and (over != "http" or row.streamable_http)
+        row.id for row in SPOKEN.values() if over != "http" or row.streamable_http
     ]
-    well = [Actor(None), *(Actor(revision) for revision in sorted(spoken, reverse=True))]
+    well = [Actor(None), *(Actor(revision) for revision in reversed(in_order(spoken)))]
     bad = []
     for kind in PLAYS:
         if over in kind.on and _is_wanted(plan, kind):
@@ -234,7 +231,7 @@ def _settle_revision(plan: ClientPlan, show: Performance) -> None:
     agreed = next((each.revision for each in show.lines if each.revision), None)
     asked = next(iter(show.actor.asked_for), None)
     for named in (agreed if show.has_gone_on else None, asked, agreed):
-        if named is not None and named in REVISIONS and REVISIONS[named].handshake:
+        if named is not None and named in SPOKEN:
             show.outcomes.revision = REVISIONS[named].id
             return
 

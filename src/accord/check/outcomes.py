@@ -7,7 +7,7 @@ import msgspec
 
 from accord.check.report import VERDICTS
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 

@@ -11,7 +11,8 @@ import msgspec
 
 from accord.check.anchors import anchor
 from accord.protocol.catalogue import Level, catalogue
-from accord.protocol.monitor import Evidence, Verdict, VerdictName
+from accord.protocol.revisions import in_order, newest
+from accord.protocol.verdict import Evidence, Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__
@@ -241,7 +242,7 @@ def merged(
         party: who was checked.
         setting: how the check was made; party and revisions are filled in.
     """
-    newest = max(found)
+    latest = newest(found)
     by_id: dict[str, dict[RevisionId, Verdict]] = {}
     for revision, verdicts in found.items():
         for verdict in verdicts:
@@ -251,19 +252,19 @@ def merged(
     return build(
         results,
         target=target,
-        revision=newest,
-        judged_by=newest,
+        revision=latest,
+        judged_by=latest,
         decidable={each.id for each in results if rows[each.id].check != "human"},
         findings=_findings(results, party),
         setting=msgspec.structs.replace(
-            setting or Setting(), party=party, revisions=tuple(sorted(found))
+            setting or Setting(), party=party, revisions=tuple(in_order(found))
         ),
     )
 
 
 def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Result:
     worst = min(by_revision.values(), key=lambda each: VERDICTS.index(each.verdict))
-    where = tuple(sorted(by_revision))
+    where = tuple(in_order(by_revision))
     touched = [id for id in where if by_revision[id].verdict == worst.verdict]
     message = worst.message
     if worst.verdict in ("fail", "warn") and len(touched) < len(where):

@@ -29,7 +29,8 @@ from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
 from accord.check.untried import NO_OCCASION, untried_reason
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Verdict
+from accord.protocol.revisions import in_order
+from accord.protocol.verdict import Verdict
 from accord.types import RevisionId
 
 __all__ = ["Plan", "Stage", "check_server", "spoken"]
@@ -131,7 +132,7 @@ async def _check_all(
     """Check each revision; returns the verdicts, and why some tools were not called."""
     # The newest first: it says most about the tools.
     asked = acquaintance.agree(plan.revisions) if plan.revisions else acquaintance.spoken()
-    revisions = tuple(sorted(await asked, reverse=True))
+    revisions = tuple(reversed(in_order(await asked)))
     annotations = await later_annotations(acquaintance.subject, revisions)
     slow: dict[str, str] = {}
     known: dict[str, dict[str, Outcome]] = {}
@@ -336,7 +337,7 @@ def _is_cut_short(facts: Facts) -> bool:
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:
-    from accord.protocol.scope import out_of_scope
+    from accord.protocol.verdict import out_of_scope
 
     monitor = probe.line.tape.monitor
     assert monitor is not None

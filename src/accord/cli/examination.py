@@ -25,15 +25,16 @@ from accord.auth.discovery import (
 from accord.auth.http import NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.urls import canonical_resource
-from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
-from accord.bindings.shown import shown_url
+from accord.bindings.http_responses import explain
+from accord.bindings.quoting import quote_url
 from accord.cli.advice import in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
+from accord.protocol.revisions import in_order
 from accord.transports.http_authorization import Auth, Bearer
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class Examination:
             change = "check the path; servers often use /mcp"
             self._note("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
-            place = shown_url(headers.get("Location", ""), self.url)
+            place = quote_url(headers.get("Location", ""), self.url)
             change = f"use the URL that it redirects to, {place}"
             self._note("http", "warning", asked=asked, came=came, change=change)
         else:
@@ -423,7 +424,7 @@ class Examination:
 
     @property
     def _format(self) -> str:
-        return shown_url(self.url)
+        return quote_url(self.url)
 
 
 class _Watched:
@@ -454,7 +455,7 @@ def _advice(body: bytes) -> str:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return "see the log of the server"
     named = _REVISION.findall(f"{error.message} {error.data}")
-    spoken = sorted({each for each in named if each != offered[-1]})
+    spoken = in_order({each for each in named if each != offered[-1]})
     if not spoken:
         return "see the log of the server"
     return (

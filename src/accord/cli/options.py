@@ -30,9 +30,9 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
 
 def spoken_revisions() -> tuple[RevisionId, ...]:
     """Return the revisions in which a server or client can be spoken to."""
-    from accord.protocol.revisions import REVISIONS
+    from accord.protocol.revisions import SPOKEN
 
-    return tuple(row.id for row in REVISIONS.values() if row.handshake)
+    return tuple(SPOKEN)
 
 
 def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:

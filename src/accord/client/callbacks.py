@@ -20,11 +20,11 @@ import msgspec
 from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
 from accord.json_schema.validation import compile_schema
-from accord.protocol.endpoint import NotificationReceived, Refused
+from accord.protocol.events import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
 from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
-from accord.runtime.failures import is_pressed
+from accord.runtime.replies import is_pressed
 from accord.types import (
     ClientCapabilities,
     CreateMessageResult,

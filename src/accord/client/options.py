@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, SPOKEN, in_order
 from accord.transports.http_authorization import Auth
 from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
 from accord.transports.process import StderrSink
@@ -168,12 +168,12 @@ class Settings:
         elif self.revisions is not None:
             named = list(self.revisions)
         else:
-            named = [row.id for row in REVISIONS.values() if row.handshake]
+            named = list(SPOKEN)
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)
             raise ValueError(f"there is no revision {unknown[0]!r}; those known are {known}")
-        able = sorted((name for name in named if REVISIONS[name].handshake), reverse=True)
+        able = in_order(name for name in named if name in SPOKEN)[::-1]
         if not able:
             wanted = ", ".join(named) or "none"
             raise ValueError(f"no revision to negotiate by a handshake among those given: {wanted}")

@@ -39,7 +39,7 @@ class _Envelope(msgspec.Struct):
 def second_reading(
     frame: Frame, name: str, conversation: Conversation
 ) -> tuple[Any, JsonObject | None, RequestError | None]:
-    """Read params that are missing or not of the newest shape, or say what is wrong with them."""
+    """Read params that are missing or not of the newest shape, or return the fault."""
     meta: JsonObject | None = None
     if frame.params is not UNSET:
         with suppress(ValueError, RecursionError):
@@ -65,7 +65,7 @@ def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
         return shape.decode(raw, method.params, revision.id)
     except (ValueError, RecursionError) as error:
         start = bytes(raw).lstrip()[:1]
-        message = f"{method.name}: {lowered(error)}"
+        message = f"{method.name}: {lower_first(error)}"
         # jsonrpc.request.params-object: an array is JSON-RPC but not MCP, anything else is neither.
         if start not in (b"{", b"["):
             raise InvalidRequest(message) from None
@@ -95,7 +95,7 @@ def _asks(raw: msgspec.Raw) -> bool:
     return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
 
 
-def lowered(error: Exception) -> str:
+def lower_first(error: Exception) -> str:
     """Return what an error says, as part of a sentence."""
     text = str(error)
     return text[:1].lower() + text[1:]

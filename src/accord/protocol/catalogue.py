@@ -125,8 +125,9 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         if revision in self.revisions or revision in self.also:
             return True
-        newest = max(_position(each) for each in (*self.revisions, *self.also))
-        return _position(revision) > newest and not self._has_ended(revision)
+        stated = (*self.revisions, *self.also)
+        is_later = all(_position(revision) > _position(each) for each in stated)
+        return is_later and not self._has_ended(revision)
 
     def level_in(self, revision: RevisionId) -> Level:
         """Return the level to judge by: the official keyword, else the stated one."""

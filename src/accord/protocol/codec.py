@@ -1,8 +1,8 @@
 """Bytes to frames and back, within limits.
 
 One strict decode serves every well-formed message. Only when it fails is the input looked at again,
-to say what is wrong and where. Nothing here knows revisions: whether a batch is welcome is decided
-by whoever receives it.
+to say what is wrong and where. Nothing here knows revisions: the receiver of a batch decides
+whether it is welcome.
 """
 
 import re
@@ -14,11 +14,12 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from accord.errors import MessageTooLarge
-from accord.protocol.envelope import FRAGMENT, read_envelope
 from accord.protocol.json_text import (
+    FRAGMENT,
     balance,
     holds_more_values,
     nests_deeper,
+    read_envelope,
     repeated_member,
 )
 from accord.protocol.jsonrpc import (
@@ -111,7 +112,7 @@ class Codec:
             return _without_repetition(frame, data)
         return self._second_look(data)
 
-    def sized(self, data: bytes, name: str, before: int = 0) -> bytes:
+    def check_size(self, data: bytes, name: str, before: int = 0) -> bytes:
         """Return a message of ours unless it is larger than the limit.
 
         Args:
@@ -162,18 +163,18 @@ class Codec:
                 return self._batch(data, len(value))
             return _examine(value, data)
         except RecursionError:
-            raise _malformed("message nests too deep to be read", code=INVALID_REQUEST) from None
+            raise _refusal("message nests too deep to be read", code=INVALID_REQUEST) from None
 
     def _refuse_long_batch(self, data: bytes) -> None:
-        """Refuse a batch of too many messages before anything is made of them."""
+        """Refuse a batch of too many messages before it is decoded."""
         if not data.lstrip().startswith(b"["):
             return
         try:
             length = len(_ELEMENTS(data))
-        except ValueError:  # parsing tells what is wrong
+        except ValueError:  # parsing reports the fault
             return
         if length > self.limits.batch_length:
-            raise _malformed(
+            raise _refusal(
                 f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "
                 "(batch_length)",
                 code=INVALID_REQUEST,
@@ -195,7 +196,7 @@ class Codec:
         return frame
 
 
-def unsized(data: bytes, name: str, before: int = 0) -> bytes:
+def skip_size_check(data: bytes, name: str, before: int = 0) -> bytes:
     """Return a message of ours, whatever its size."""
     return data
 
@@ -209,10 +210,10 @@ def codec_for(limits: Limits) -> Codec:
 class _ResultFrame(msgspec.Struct, gc=False):
     jsonrpc: str
     id: RequestId
-    result: Any
+    result: object
 
 
-def encode_result(id: RequestId, result: Any) -> bytes:
+def encode_result(id: RequestId, result: object) -> bytes:
     """Make a response from a result, or from one that is already encoded."""
     if result.__class__ is bytes:
         result = Raw(result)
@@ -242,12 +243,17 @@ def encode_notification(method: str, params: bytes | None) -> bytes:
     return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (_encode(method), params)
 
 
+def decode(data: bytes) -> Frame | Batch:
+    """Read one message or batch under the usual limits; raises as `Codec.decode` does."""
+    return codec_for(Limits()).decode(data)
+
+
 def encode(frame: Frame) -> bytes:
     """Write a frame as it was read."""
     return _encode(frame)
 
 
-# Numbers that are none, and strings, in which they are nothing but text.
+# Constants that Python reads as numbers and JSON lacks, and strings, in which they are text.
 _CONSTANT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
 _encode: Final = msgspec.json.Encoder().encode
 _ELEMENTS: Final = msgspec.json.Decoder(list[Raw]).decode
@@ -258,7 +264,7 @@ def _encode_id(id: RequestId | None) -> bytes:
     return b"%d" % id if id.__class__ is int else _encode(id)
 
 
-def _malformed(message: str, *, code: int) -> MalformedMessage:
+def _refusal(message: str, *, code: int) -> MalformedMessage:
     return MalformedMessage(message, code=code, requirement="jsonrpc.message.version-2-0")
 
 
@@ -266,9 +272,9 @@ def _beyond(data: bytes, message: str) -> MalformedMessage:
     """Refuse a message for a limit; one that its brackets show not to be JSON, for that."""
     left_open = balance(data)
     if left_open == 0:
-        return _malformed(message, code=INVALID_REQUEST)
+        return _refusal(message, code=INVALID_REQUEST)
     wrong = "not closed" if left_open > 0 else "closed, but not opened"
-    return _malformed(f"not JSON: {abs(left_open)} brackets are {wrong}", code=PARSE_ERROR)
+    return _refusal(f"not JSON: {abs(left_open)} brackets are {wrong}", code=PARSE_ERROR)
 
 
 def parse(data: bytes) -> Any:
@@ -283,10 +289,10 @@ def parse(data: bytes) -> Any:
         text = data.decode()
     stripped = text.strip(_WHITESPACE)
     if not stripped:
-        raise _malformed("empty message", code=PARSE_ERROR)
+        raise _refusal("empty message", code=PARSE_ERROR)
     if stripped.startswith("\ufeff"):
-        raise _malformed("not JSON at byte 0: a byte order mark", code=PARSE_ERROR)
-    import json  # takes 2 ms, and only what is no JSON gets here
+        raise _refusal("not JSON at byte 0: a byte order mark", code=PARSE_ERROR)
+    import json  # takes 2 ms, and only invalid JSON gets here
 
     try:
         value = json.loads(text, parse_int=_integer, parse_constant=partial(_refuse, text))
@@ -295,12 +301,12 @@ def parse(data: bytes) -> Any:
         # Python counts characters; the sender counts bytes.
         offset = len(text[: error.pos].encode())
         cut = " (message ends too early)" if error.pos >= len(text.rstrip(_WHITESPACE)) else ""
-        raise _malformed(
+        raise _refusal(
             f"not JSON at byte {offset}: {error.msg.lower()}{cut}", code=PARSE_ERROR
         ) from None
     except UnicodeEncodeError as error:
         surrogate = f"U+{ord(error.object[error.start]):04X}"
-        raise _malformed(
+        raise _refusal(
             f"not JSON: lone surrogate {surrogate} in a string", code=PARSE_ERROR
         ) from None
     return value
@@ -316,7 +322,7 @@ def _integer(digits: str) -> float:
 def _refuse(text: str, name: str) -> None:
     outside = (each for each in _CONSTANT.finditer(text) if each[1])
     offset = len(text[: next(outside).start()].encode())
-    raise _malformed(f"not JSON at byte {offset}: {name} is no JSON value", code=PARSE_ERROR)
+    raise _refusal(f"not JSON at byte {offset}: {name} is not a JSON value", code=PARSE_ERROR)
 
 
 def _without_repetition(frame: Frame, data: bytes) -> Frame:
@@ -360,10 +366,10 @@ def _refuse_repetition(data: bytes, body: bytes, id: RequestId | None, kind: Kin
         )
 
 
-def _examine(value: Any, data: bytes) -> Frame:
+def _examine(value: object, data: bytes) -> Frame:
     """Make a frame of parsed JSON and its text, or say which member keeps it from being one."""
     if not isinstance(value, dict):
-        raise _malformed(f"message is {_name(value)}, expected an object", code=INVALID_REQUEST)
+        raise _refusal(f"message is {_name(value)}, expected an object", code=INVALID_REQUEST)
     id = _readable_id(value.get("id"))
     kind = _kind(value)
     _refuse_repetition(data, b"", id, kind)
@@ -455,7 +461,7 @@ def _frame(value: dict[str, Any], id: RequestId | None, members: dict[str, Raw])
     return frame
 
 
-def _readable_id(value: Any) -> RequestId | None:
+def _readable_id(value: object) -> RequestId | None:
     """Return the id if it is one; 1.0 is read as 1."""
     if isinstance(value, bool):
         return None
@@ -466,7 +472,7 @@ def _readable_id(value: Any) -> RequestId | None:
     return value if isinstance(value, str) else None
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     match value:
         case None:
             return "null"

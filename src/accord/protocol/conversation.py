@@ -1,8 +1,20 @@
 """The conversation: what each party may do next, under each revision.
 
-Everything that changes the state of a conversation is in this file, and it does not know which role
-we play: both parties are held to the same rules. It judges one step at a time (`judge`) and then
-takes it (`advance`). Phases:
+Everything that changes the state of a conversation is in this file. It does not know which role we
+play: both parties are held to the same rules. The verbs, in the order of a message:
+
+    step      Describe one message: its exchange and its revision. Monitors call it for every
+              message, endpoints for notifications and for replies that fail. Next: `apply`.
+    apply     Judge a step and take it, unless `refuse` says no. Next: another message.
+    request   Judge and open a request whose exchange the caller made. Endpoints call it for each
+              request, sent or received. Next, for this exchange: `reply`.
+    reply     Judge and close an exchange with its result or error. Endpoints call it likewise.
+    judge     Return what `apply` would find; nothing changes. For messages refused anyway.
+    lose      Close an exchange whose answer will not come; no rule is asked.
+    abandon   Stop waiting for an answer, but know it if it comes late.
+
+`request` and `reply` take a short way, without a step, for messages to which no rule can object:
+nearly all, once the opening is over. Callers cannot tell the difference. Phases:
 
     OPENING      client: initialize   -> NEGOTIATING
     NEGOTIATING  server: its result   -> NEGOTIATED, or its error -> OPENING
@@ -15,25 +27,38 @@ that is READY stays so, and requests in flight keep the revision they began with
 Requests that name their revision in `_meta` stand on their own; for them there are no phases.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
-from accord.protocol.exchange import Exchange, Step, member, meta_of
-from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
-from accord.protocol.memory import Bounded, Memory, UsedIds
+from accord.protocol.capabilities import capability_paths
+from accord.protocol.exchange import (
+    META_CAPABILITIES,
+    META_SUBSCRIPTION,
+    META_VERSION,
+    Exchange,
+    Step,
+    member,
+    meta_of,
+)
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.methods import METHODS
+from accord.protocol.monitor_memory import Memory
+from accord.protocol.party import Bounded, PartyState, UsedIds
 from accord.protocol.revision import Phase, Revision
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord.protocol.rules._rule import breaches, enforced
+from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
-from accord.types._base import ProgressToken, RequestId
+from accord.types._base import JsonObject, RequestId
 
-META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+if TYPE_CHECKING:
+    from accord.trace import Record
+
+Refuse: TypeAlias = Callable[[Sequence[Violation]], bool]
+"""Decides by the violations of a step that it is not taken."""
+Report: TypeAlias = Callable[[Rule], None]
+"""Called with each rule that a step put to the test and that held."""
 
 TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
@@ -48,57 +73,23 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
     (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
 }
 
-# Late answers to cancelled requests are told from stray ones as long as they come within this many
-# cancellations.
-_CANCELLED_REMEMBERED: Final = 1024
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
-# Shared by all who have cancelled nothing or have no token in use: an idle conversation owns less.
-_NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
-_NONE_IN_USE: Final[dict[ProgressToken, Exchange]] = {}
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
 
 
-class PartyState(msgspec.Struct):
-    """What is known of one party: its requests under way, its progress tokens, what it declared.
-
-    `capabilities` are dotted paths, None while they are unknown. `used` is every id it ever used;
-    only a conversation that remembers has it, and such a one forgets the oldest open requests: it
-    cannot refuse any.
-    """
-
-    open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
-    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: _NONE_IN_USE)
-    cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
-    capabilities: frozenset[str] | None = None
-    info: Any = None
-    used: UsedIds | None = None
-
-    def keep_token(self, exchange: Exchange, token: ProgressToken) -> None:
-        """Know a request by its token; of two with the same, the first."""
-        if self.tokens is _NONE_IN_USE:
-            self.tokens = {}
-        self.tokens.setdefault(token, exchange)
-
-    def remember_cancelled(self, exchange: Exchange) -> None:
-        """Know a request by which an answer may come, though nobody waits for it."""
-        if self.cancelled is _NONE_CANCELLED:
-            self.cancelled = Bounded(_CANCELLED_REMEMBERED)
-        self.cancelled[exchange.id] = exchange
-
-
 class Conversation:
-    """All that two parties say to each other, judged by the revision they agreed on."""
+    """The messages of two parties, judged by the revision they agreed on."""
 
-    # What was known of the client before a further `initialize`, in case that is refused.
+    # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
-        self.current: Revision
-        self.revision = revision
+        self._is_fixed = revision is not None
+        self.assume(revision)
         self.memory = memory
         self.parties: dict[Party, PartyState] = {
             party: PartyState()
@@ -107,27 +98,21 @@ class Conversation:
             for party in (CLIENT, SERVER)
         }
         self._indexed = self.current
-        self._index = enforced(self.current.id, ready=False)
-        # Filled when the opening is over, and only where nobody remembers every message.
-        self._unobjectionable = self._unobjectionable_results = _NONE_FREE
+        self._index = enforced_rules(self.current.id, ready=False)
+        # Filled when the opening is over, and only without a memory of every message.
+        self._free_requests = self._free_results = _NONE_FREE
 
     # -- which revision a message belongs to
 
-    @property
-    def revision(self) -> Revision | None:
-        """The revision agreed on; None until there is one."""
-        return self._agreed
-
-    @revision.setter
-    def revision(self, revision: Revision | None) -> None:
-        self._agreed = revision
+    def assume(self, revision: Revision | None) -> None:
+        """Judge by a revision before the parties have named it; None: by the newest we speak."""
+        self.revision = revision  # None until one is agreed on
         self.current = revision or BEFORE_HANDSHAKE
-        """The revision of messages that do not name one."""
 
-    def revision_for(self, meta: dict[str, Any]) -> Revision:
+    def revision_for(self, meta: JsonObject) -> Revision:
         """Return the revision that a request names in `_meta`; without one, the current."""
         named = meta.get(META_VERSION)
-        if isinstance(named, str):
+        if isinstance(named, str) and not self._is_fixed:
             row = REVISIONS.get(named)
             if row is not None and not row.handshake:
                 return row
@@ -139,14 +124,14 @@ class Conversation:
         """Return the exchange that a party opened under this id and that has no answer yet."""
         return self.parties[sender].open.get(id)
 
-    def answered_by(self, sender: Party, id: RequestId | None) -> Exchange | None:
+    def find_answered(self, sender: Party, id: RequestId | UnsetType | None) -> Exchange | None:
         """Return the exchange that a reply of this party answers."""
-        if id is None:
+        if id is None or id is UNSET:
             return None
         asker = self.parties[OTHER[sender]]
         return asker.open.get(id) or asker.cancelled.get(id)
 
-    def concerned(self, sender: Party, name: str, body: Any) -> Exchange | None:
+    def find_subject(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the exchange that a notification of this party is about, if it is about one."""
         other = self.parties[OTHER[sender]]
         if name == "notifications/progress":
@@ -154,10 +139,10 @@ class Conversation:
         if name == "notifications/cancelled":
             id = member(body, "requestId")
             own = _look_up(self.parties[sender].open, id)
-            return own or _lasting(_look_up(other.open, id))
-        return _lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
+            return own or _if_lasting(_look_up(other.open, id))
+        return _if_lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
-    def crossed(self, sender: Party, name: str, body: Any) -> Exchange | None:
+    def find_crossed(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the cancelled exchange that progress is about: the two may have crossed."""
         token = member(body, "progressToken") if name == "notifications/progress" else None
         if token is None or isinstance(token, bool):
@@ -171,29 +156,182 @@ class Conversation:
             return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
         return self.parties[party].capabilities
 
-    # -- one step
+    # -- one message
 
-    def judge(self, step: Step) -> Sequence[Violation]:
-        """Return the breaches of the next step; nothing changes."""
-        index = self._index
-        if step.revision is not self._indexed:
-            index = enforced(step.revision.id, ready=not step.revision.handshake)
+    def step(
+        self,
+        sender: Party,
+        frame: Frame,
+        body: object = None,
+        *,
+        exchange: Exchange | None = None,
+        within: Exchange | None = None,
+        record: "Record | None" = None,
+        in_batch: bool = False,
+    ) -> Step:
+        """Describe one message, sent or received; nothing changes until `apply`.
+
+        Args:
+            sender: the party that sends it.
+            frame: its envelope.
+            body: its params or result: a message type, or plain JSON in monitors.
+            exchange: the request itself, where the caller has made it.
+            within: the exchange during which a notification is sent; its revision counts.
+            record: the facts of the transport, in monitors.
+            in_batch: whether it is part of a batch.
+        """
+        kind = frame.kind
+        name = "" if frame.method is UNSET else frame.method
+        if kind == REQUEST:
+            exchange = exchange or self._describe_request(sender, frame, name, body, record)
+        elif kind == NOTIFICATION:
+            exchange = self.find_subject(sender, name, body)
+            if exchange is None and record is not None:
+                exchange = self.find_crossed(sender, name, body)
+        else:
+            exchange = self.find_answered(sender, frame.id)
+            name = _answered_method(exchange, body)
+        about = exchange or within
+        return Step(
+            sender,
+            kind,
+            name,
+            self.current if about is None else about.revision,
+            None if frame.id is UNSET else frame.id,
+            body,
+            None if frame.error is UNSET else frame.error,
+            exchange,
+            record,
+            in_batch,
+        )
+
+    def _describe_request(
+        self, sender: Party, frame: Frame, name: str, body: object, record: "Record | None"
+    ) -> Exchange:
+        assert frame.id is not UNSET
+        assert frame.id is not None
+        meta = meta_of(body)
+        revision = self.revision_for(meta)
+        if name == "initialize" and self.phase is not Phase.OPENING and not self._is_fixed:
+            # A further opening is judged by the revision it asks for, before it is answered.
+            named = member(body, "protocolVersion")
+            asked = REVISIONS.get(named) if isinstance(named, str) else None
+            revision = asked if asked is not None and asked.handshake else revision
+        token = meta.get("progressToken")
+        is_token = isinstance(token, int | str) and not isinstance(token, bool)
+        method = revision.requests[sender].get(name)
+        exchange = Exchange(frame.id, name, sender, revision, method, token if is_token else None)
+        exchange.params = body
+        if record is not None:
+            exchange.since, exchange.number = record.t, record.number
+        return exchange
+
+    def apply(
+        self,
+        step: Step,
+        refuse: Refuse | None = None,
+        *,
+        index: Index | None = None,
+        report: Report | None = None,
+    ) -> Sequence[Violation]:
+        """Judge a step, and take it unless it is refused.
+
+        Args:
+            step: the step, made by `step`.
+            refuse: decides by the violations, where there are any, that nothing changes.
+            index: the rules to judge by, where they are not those that endpoints enforce.
+            report: called with each rule that was put to the test and held.
+        """
+        violations = self.judge(step, index, report)
+        if not violations or refuse is None or not refuse(violations):
+            self._advance(step)
+        return violations
+
+    def judge(
+        self, step: Step, index: Index | None = None, report: Report | None = None
+    ) -> Sequence[Violation]:
+        """Return the violations of the next step; nothing changes."""
+        if index is None:
+            index = self._index
+            if step.revision is not self._indexed:
+                index = enforced_rules(step.revision.id, ready=not step.revision.handshake)
         found: list[Violation] | None = None
         for rule in index.found[step.sender][step.kind][step.name]:
             outcome = rule.judge(step, self)
-            if outcome is not None and outcome is not True:
+            if outcome is None:
+                continue
+            if outcome is not True:
                 found = (found or []) + breaches(rule, outcome, step.sender)
+            elif report is not None:
+                report(rule)
         return _NOTHING if found is None else found
 
-    def advance(self, step: Step) -> None:
-        """Take the step: exchanges open or close, the phase may change, facts are learned."""
+    def request(
+        self, exchange: Exchange, params: object = None, refuse: Refuse | None = None
+    ) -> Sequence[Violation]:
+        """Judge a request and open it, unless it is refused; as `apply`, without a step."""
+        sender, id, token = exchange.sender, exchange.id, exchange.token
+        party = self.parties[sender]
+        waiting = party.open
+        if (
+            exchange.name in self._free_requests[sender]
+            and exchange.revision is self._indexed
+            and id not in waiting
+            and (token is None or token not in party.tokens)
+        ):
+            waiting[id] = exchange
+            if token is not None:
+                party.keep_token(exchange, token)
+            return _NOTHING
+        return self.apply(_step_of(sender, REQUEST, exchange, params), refuse)
+
+    def reply(
+        self,
+        exchange: Exchange,
+        result: object = None,
+        refuse: Refuse | None = None,
+        *,
+        error: ErrorBody | None = None,
+    ) -> Sequence[Violation]:
+        """Judge the answer to a request and close it, unless that is refused; as `apply`."""
+        asker, id = exchange.sender, exchange.id
+        party = self.parties[asker]
+        waiting = party.open
+        is_open = waiting.get(id) is exchange
+        if (
+            is_open
+            and error is None
+            and exchange.name in self._free_results[asker]
+            and exchange.revision is self._indexed
+        ):
+            del waiting[id]
+            if exchange.token is not None:
+                party.forget_token(exchange)
+            return _NOTHING
+        sender = OTHER[asker]
+        if not is_open and refuse is not None:
+            why = f"answers id {id!r} a second time"
+            violations = [Violation("jsonrpc.request.answered", sender, why)]
+            if refuse(violations):
+                return violations
+        kind: Kind = RESULT if error is None else FAULT
+        return self.apply(_step_of(sender, kind, exchange, result, error), refuse)
+
+    def lose(self, exchange: Exchange) -> None:
+        """Close a request whose answer is lost, as an error would; no rule is asked."""
+        self._advance(_step_of(OTHER[exchange.sender], FAULT, exchange, None))
+
+    # -- taking a step
+
+    def _advance(self, step: Step) -> None:
+        """Open or close exchanges, change the phase, learn what the parties declare."""
         if step.kind == REQUEST:
             assert step.exchange is not None
-            self.open(step.exchange)
+            self._open(step.exchange)
         elif step.kind == NOTIFICATION:
             self._note(step)
         elif step.exchange is not None:
-            self.settle(step.exchange, step.kind)
+            self._settle(step.exchange, step.kind)
             if step.name == "server/discover" and step.kind == RESULT:
                 server = self.parties[SERVER]
                 server.capabilities = capability_paths(member(step.body, "capabilities"))
@@ -201,14 +339,12 @@ class Conversation:
             phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
             if phase is not None:
                 self._enter(phase, step)
+        if self.memory is not None:
+            from accord.protocol.rules.body.learning import learn
 
-    def apply(self, step: Step) -> Sequence[Violation]:
-        """Judge a step and take it, whatever the verdict."""
-        violations = self.judge(step)
-        self.advance(step)
-        return violations
+            learn(step, self)
 
-    def open(self, exchange: Exchange) -> None:
+    def _open(self, exchange: Exchange) -> None:
         """Open an exchange; of two under one id the first stays, so its caller gets the answer."""
         party = self.parties[exchange.sender]
         earlier = party.open.setdefault(exchange.id, exchange)
@@ -220,37 +356,7 @@ class Conversation:
         if party.used is not None:
             party.used.add(exchange.id)
 
-    def admit(self, exchange: Exchange) -> bool:
-        """Open a request that no rule can object to; false where the rules have to be asked."""
-        party = self.parties[exchange.sender]
-        if (
-            exchange.name not in self._unobjectionable[exchange.sender]
-            or exchange.revision is not self._indexed
-            or exchange.id in party.open
-        ):
-            return False
-        if exchange.token is not None:
-            if exchange.token in party.tokens:
-                return False
-            party.keep_token(exchange, exchange.token)
-        party.open[exchange.id] = exchange
-        return True
-
-    def dismiss(self, exchange: Exchange) -> bool:
-        """Close an exchange with a result that no rule can object to; false as for `admit`."""
-        party = self.parties[exchange.sender]
-        if (
-            exchange.name not in self._unobjectionable_results[exchange.sender]
-            or exchange.revision is not self._indexed
-            or party.open.get(exchange.id) is not exchange
-        ):
-            return False
-        del party.open[exchange.id]
-        if exchange.token is not None:
-            self._forget_token(party, exchange)
-        return True
-
-    def settle(self, exchange: Exchange, kind: Kind) -> None:
+    def _settle(self, exchange: Exchange, kind: Kind) -> None:
         """Close an exchange with its reply; an error may be the answer to its duplicate."""
         if exchange.duplicates and kind == FAULT:
             exchange.duplicates -= 1
@@ -262,7 +368,7 @@ class Conversation:
             del party.open[exchange.id]
             if exchange.duplicates:
                 party.remember_cancelled(exchange)
-        self._forget_token(party, exchange)
+        party.forget_token(exchange)
 
     def _note(self, step: Step) -> None:
         exchange = step.exchange
@@ -271,15 +377,24 @@ class Conversation:
         if step.name == "notifications/progress":
             value = member(step.body, "progress")
             if isinstance(value, int | float) and not isinstance(value, bool):
-                known = exchange.progress
-                exchange.progress = value if known is None else max(value, known)
+                last = exchange.progress
+                exchange.progress = value if last is None else max(value, last)
+            if step.record is not None and step.record.t is not None:
+                self.renew(exchange, step.record.t)
         elif (
             step.name == "notifications/cancelled"
             and exchange.sender == step.sender
             and exchange.name != "initialize"
         ):
             self.abandon(exchange)
-            self._forget_token(self.parties[step.sender], exchange)
+            self.parties[step.sender].forget_token(exchange)
+
+    def renew(self, exchange: Exchange, now: float) -> None:
+        """Count the time without an answer from now on, by the clock of the records."""
+        exchange.since = now
+        waiting = self.parties[exchange.sender].open
+        if exchange.id in waiting:
+            waiting[exchange.id] = waiting.pop(exchange.id)
 
     def abandon(self, exchange: Exchange) -> None:
         """Stop waiting for an answer; one that comes all the same is still known."""
@@ -287,12 +402,8 @@ class Conversation:
         exchange.cancelled = True
         party.remember_cancelled(party.open.pop(exchange.id))
 
-    def _forget_token(self, party: PartyState, exchange: Exchange) -> None:
-        if exchange.token is not None and party.tokens.get(exchange.token) is exchange:
-            del party.tokens[exchange.token]
-
     def begins_anew(self, step: Step) -> bool:
-        """Tell whether a step is a further `initialize`, whose client has ids of its own."""
+        """Return whether a step is a further `initialize`, of a client with its own ids."""
         is_opening = step.kind == REQUEST and step.name == "initialize" and step.sender == CLIENT
         return is_opening and self.phase is not Phase.OPENING
 
@@ -313,39 +424,38 @@ class Conversation:
             server.info = member(step.body, "serverInfo")
             named = member(step.body, "protocolVersion")
             chosen = REVISIONS.get(named) if isinstance(named, str) else None
-            if chosen is not None and chosen.handshake:
-                self.revision = chosen
+            if chosen is not None and chosen.handshake and not self._is_fixed:
+                self.assume(chosen)
         elif phase is Phase.READY and step.kind == FAULT:
             client.capabilities, client.info = self._replaced
         self.phase = phase
         self._settle_rules()
 
     def _settle_rules(self) -> None:
-        """Find the rules for what is agreed on now."""
+        """Choose the rules for the revision and capabilities agreed on."""
         ready = self.phase is Phase.READY
         self._indexed = self.current
-        self._index = enforced(self.current.id, ready=ready, **(self._declared() if ready else {}))
-        if ready and self.memory is None:
-            self._unobjectionable = self._index.free_requests
-            self._unobjectionable_results = self._index.free_results
-
-    def _declared(self) -> dict[Party, frozenset[str] | None]:
-        """What rules ask for; nobody can make up more than a few combinations of it."""
-        return {
+        # What rules ask for: a peer cannot make up more than a few combinations of it.
+        declared = {
             party: None if state.capabilities is None else state.capabilities & _CAPABILITIES
             for party, state in self.parties.items()
+            if ready
         }
+        self._index = enforced_rules(self.current.id, ready=ready, **declared)
+        if ready and self.memory is None:
+            self._free_requests = self._index.free_requests
+            self._free_results = self._index.free_results
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is left of what was said: nothing is open, nothing was cancelled."""
+        """Whether no request is open or was cancelled, so that another client may use it."""
         client, server = self.parties.values()
         is_open = client.open or client.tokens or server.open or server.tokens
         return not (is_open or client.cancelled or server.cancelled)
 
-    def begin(self, revision: Revision, *, server: Any, client: Any = None) -> None:
-        """Take the opening as done elsewhere, with these capabilities of either party."""
-        self.revision = revision
+    def begin(self, revision: Revision, *, server: object, client: object = None) -> None:
+        """Start after an opening that happened elsewhere, with these capabilities."""
+        self.assume(revision)
         self.parties[SERVER].capabilities = capability_paths(server)
         if client is not None:
             self.parties[CLIENT].capabilities = capability_paths(client)
@@ -357,41 +467,32 @@ class Conversation:
         self.phase = Phase.CLOSED
 
 
-def _look_up(exchanges: dict[RequestId, Exchange], key: Any) -> Exchange | None:
+def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
     # Only strings and integers are ids; true would find what 1 names.
     if isinstance(key, int | str) and not isinstance(key, bool):
         return exchanges.get(key)
     return None
 
 
-def _lasting(exchange: Exchange | None) -> Exchange | None:
-    """Only subscriptions are named by who serves them."""
+def _if_lasting(exchange: Exchange | None) -> Exchange | None:
+    """Return an exchange if it is a subscription: the server names these, too."""
     return exchange if exchange is not None and exchange.is_lasting else None
 
 
-def capability_paths(capabilities: Any) -> frozenset[str]:
-    """Flatten capabilities to dotted paths; an object or `true` declares, nothing else does."""
-    if isinstance(capabilities, frozenset):
-        return capabilities
-    if isinstance(capabilities, msgspec.Struct):
-        capabilities = msgspec.to_builtins(capabilities)
-    found: set[str] = set()
-    _collect(capabilities, "", found, 0)
-    return _shared(frozenset(found))
+def _step_of(
+    sender: Party, kind: Kind, exchange: Exchange, body: object, error: ErrorBody | None = None
+) -> Step:
+    """Describe a request, or the reply to it, where its exchange is at hand."""
+    return Step(sender, kind, exchange.name, exchange.revision, exchange.id, body, error, exchange)
 
 
-@lru_cache(maxsize=1024)
-def _shared(paths: frozenset[str]) -> frozenset[str]:
-    """Let sessions with the same capabilities share one set: it is most of what a session costs."""
-    return paths
+def _answered_method(exchange: Exchange | None, body: object) -> str:
+    """Return the method that a reply answers; empty where that is unknown.
 
-
-def _collect(value: Any, prefix: str, found: set[str], depth: int) -> None:
-    # Capabilities nest four deep at most (tasks.requests.tools.call); what lies below is settings.
-    if not isinstance(value, dict) or depth > 4:
-        return
-    for key, inner in value.items():
-        if inner is True or isinstance(inner, dict):
-            path = f"{prefix}{key}"
-            found.add(path)
-            _collect(inner, f"{path}.", found, depth + 1)
+    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
+    not to blame for it. Only the answer to initialize shows which request it answers.
+    """
+    if exchange is None:
+        return ""
+    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
+    return "" if exchange.duplicates and not is_known else exchange.name

@@ -1,12 +1,12 @@
 """One party of a conversation: bytes in, events out; intentions in, bytes out.
 
-What would break a rule raises before a byte leaves. What the peer breaks is answered, ignored or
-accepted, as the rule says. An endpoint never reads or writes by itself, and decodes every body
-once.
+A message of ours that would break a rule raises before a byte leaves. One of the peer is answered,
+ignored or accepted, as the rule says. An endpoint never reads or writes by itself, and decodes
+every body once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -26,10 +26,10 @@ from accord.protocol.bodies import (
     READERS,
     decode_params,
     decode_result,
-    lowered,
+    lower_first,
     second_reading,
 )
-from accord.protocol.conversation import META_CAPABILITIES, META_VERSION, Conversation
+from accord.protocol.conversation import Conversation
 from accord.protocol.events import (
     BatchReply,
     Event,
@@ -39,7 +39,7 @@ from accord.protocol.events import (
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.exchange import Exchange, Step
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Exchange
 from accord.protocol.jsonrpc import (
     FAULT,
     NOTIFICATION,
@@ -48,7 +48,6 @@ from accord.protocol.jsonrpc import (
     Batch,
     ErrorBody,
     Frame,
-    Kind,
     MalformedMessage,
     id_to_answer,
 )
@@ -56,6 +55,9 @@ from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
+
+if TYPE_CHECKING:
+    from accord.protocol.peer import Peer
 
 _NOT_FOUND: Final = -32002
 _encode: Final = msgspec.json.Encoder().encode
@@ -66,10 +68,10 @@ class Endpoint:
 
     Args:
         role: which party we are.
-        revisions: those we speak; all of them by default.
-        limits: what one message may cost.
+        revisions: the ids of those we speak; all of them by default.
+        limits: how large a message may be.
         enforce: whether our own breaches raise; a checker that misbehaves on purpose says no.
-        request_meta: what revisions without handshake want in the `_meta` of each request.
+        request_meta: what revisions without handshake need in the `_meta` of each request.
         result_meta: the same for results.
     """
 
@@ -84,30 +86,33 @@ class Endpoint:
         result_meta: JsonObject | None = None,
     ) -> None:
         self.role: Party = role
-        self.peer: Party = OTHER[role]
+        self.other: Party = OTHER[role]
         self.revisions = tuple(revisions or [row.id for row in REVISIONS.values()])
         self.enforce = enforce
         self.request_meta = request_meta
         self.result_meta = result_meta
         self.conversation = Conversation()
+        self.peer: Peer | None = None
+        """The facts about the other side for the next request; set by the driver."""
+        self._refuse_own = _refuse_all if enforce else None
         self._is_stateless = not all(REVISIONS[id].handshake for id in self.revisions)
         self._codec = codec.codec_for(limits or codec.Limits())
-        self._sized = self._codec.sized if enforce else codec.unsized
+        self._sized = self._codec.check_size if enforce else codec.skip_size_check
         self._next_id = 0
 
     @property
     def revision(self) -> Revision:
-        """The revision of messages that name none."""
+        """The revision of messages that do not name one."""
         return self.conversation.current
 
     # -- receiving
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Take in one message of the peer, as one event; a batch gives several."""
+        """Receive one message of the peer; returns one event, for a batch several."""
         try:
             decoded = self._codec.decode(data)
         except MalformedMessage as malformed:
-            return (self._malformed(malformed, None),)
+            return (self._refuse_malformed(malformed, None),)
         if type(decoded) is Batch:
             return self._receive_batch(decoded)
         name, id = decoded.method, decoded.id
@@ -118,8 +123,8 @@ class Endpoint:
         return (self._receive_request(decoded, id, name, None),)
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
-        """Take in what the transport could not keep as a message."""
-        return (self._malformed(malformed, None),)
+        """Receive a message that the transport had to drop."""
+        return (self._refuse_malformed(malformed, None),)
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
         parts = [part for part, _ in batch.parts]
@@ -140,7 +145,7 @@ class Endpoint:
 
     def _receive_part(self, part: Frame | MalformedMessage, batch: BatchReply) -> Event:
         if isinstance(part, MalformedMessage):
-            return self._malformed(part, batch)
+            return self._refuse_malformed(part, batch)
         if part.method is UNSET:
             return self._receive_reply(part)
         if part.id is UNSET:
@@ -151,7 +156,7 @@ class Endpoint:
     def _refuse_batch(
         self, parts: Sequence[Frame | MalformedMessage], requirement: str, why: str
     ) -> Sequence[Event]:
-        violations = [Violation(requirement, self.peer, why)]
+        violations = [Violation(requirement, self.other, why)]
         refused: list[Event] = [Refused(why, None, violations)]
         if self.role == SERVER:
             # One message for each: where there are no batches, the answer cannot be one either.
@@ -160,34 +165,33 @@ class Endpoint:
             refused = [self._refuse(error, id, violations) for id in ids]
             refused = refused or [self._refuse(error, None, violations)]
         answers = [part.id for part in parts if isinstance(part, Frame) and part.method is UNSET]
-        refused += [self._lose(id, why, violations) for id in answers if self._asked(id)]
+        refused += [self._lose(id, why, violations) for id in answers if self._is_waiting(id)]
         return refused
 
-    def _malformed(
+    def _refuse_malformed(
         self, malformed: MalformedMessage, batch: BatchReply | None
     ) -> Refused | FaultReceived:
         why, id = str(malformed), malformed.id
         violations = [
-            Violation(malformed.requirement, self.peer, f"sends what is no message: {why}")
+            Violation(malformed.requirement, self.other, f"sends a malformed message: {why}")
         ]
-        if malformed.kind not in (REQUEST, NOTIFICATION) and self._asked(id):
+        if malformed.kind not in (REQUEST, NOTIFICATION) and self._is_waiting(id):
             return self._lose(id, why, violations)
         # A client never answers malformed input: the server is not waiting for anything. Nor is
-        # whoever sends a reply, and its id would name some other request over there.
+        # the sender of a reply, and its id would name some other request over there.
         if self.role != SERVER or malformed.kind in (RESULT, FAULT):
             return Refused(why, None, violations)
         if batch is not None:
             batch.waiting += 1
         return self._refuse(RequestError(why, code=malformed.code), id, violations, batch)
 
-    def _asked(self, id: Any) -> bool:
+    def _is_waiting(self, id: Any) -> bool:
         return id in self.conversation.parties[self.role].open
 
     def _lose(self, id: Any, why: str, violations: Sequence[Violation]) -> FaultReceived:
         """Fail a request of ours whose answer cannot be used."""
         exchange = self.conversation.parties[self.role].open[id]
-        step = Step(self.peer, FAULT, exchange.name, exchange.revision, id, exchange=exchange)
-        self.conversation.advance(step)
+        self.conversation.lose(exchange)
         return FaultReceived(exchange, RemoteProtocolError(why, violations))
 
     def _refuse(
@@ -212,37 +216,34 @@ class Endpoint:
         except (KeyError, TypeError, ValueError, RecursionError):
             params, meta, fault = second_reading(frame, name, conversation)
         if meta is not None:
-            # versioning.modern-error-is-not-legacy: who speaks no revision of this kind must not
-            # answer as if, or clients would not fall back to initialize.
+            # versioning.modern-error-is-not-legacy: an endpoint without a revision of this
+            # kind must not answer as if, or clients would not fall back to initialize.
             if META_VERSION in meta and self._is_stateless:
                 row = self._row(meta[META_VERSION])
                 if row is None:
-                    return self._refuse(self._unsupported(meta[META_VERSION]), id, (), batch)
+                    return self._refuse(self._refuse_revision(meta[META_VERSION]), id, (), batch)
                 revision, fault = row, _envelope_fault(meta, name, batch) or fault
             token = meta.get("progressToken")
             if token is not None and (token.__class__ is bool or not isinstance(token, int | str)):
                 fault = fault or InvalidParams("progressToken is neither a string nor an integer")
                 token = None
-        method = revision.requests[self.peer].get(name)
-        exchange = Exchange(id, name, self.peer, revision, method, token)
+        method = revision.requests[self.other].get(name)
+        exchange = Exchange(id, name, self.other, revision, method, token, self.peer)
         if batch is not None:
             exchange.batch = batch
-        if fault is None and method is not None and conversation.admit(exchange):
-            return RequestReceived(exchange, params)
-        step = Step(self.peer, REQUEST, name, revision, id, params, None, exchange)
-        violations = conversation.judge(step)
-        for violation in violations:
-            if violation.reaction:
-                refusal = RequestError(
-                    f"{name}: the {violation.party} {violation.why}", code=violation.reaction
-                )
-                return self._refuse(refusal, id, violations, batch)
-        if method is None and not isinstance(fault, InvalidRequest):
-            # Params mean nothing where the revision lacks the method.
-            fault = MethodNotFound(f"method {name!r:.100} does not exist in {revision.id}")
+        if fault is None and method is not None:
+            violations = conversation.request(exchange, params, _refuse_for_code)
+            if not violations:
+                return RequestReceived(exchange, params)
+        else:
+            step = conversation.step(self.other, frame, params, exchange=exchange)
+            violations = conversation.judge(step)
+            if method is None and not isinstance(fault, InvalidRequest):
+                # Params mean nothing where the revision lacks the method.
+                fault = MethodNotFound(f"method {name!r:.100} does not exist in {revision.id}")
+        fault = _find_refusal(name, violations) or fault
         if fault is not None:
             return self._refuse(fault, id, violations, batch)
-        conversation.advance(step)
         return RequestReceived(exchange, params, violations)
 
     def _row(self, named: Any) -> Revision | None:
@@ -250,7 +251,7 @@ class Endpoint:
         row = REVISIONS.get(named) if isinstance(named, str) else None
         return None if row is None or row.handshake or row.id not in self.revisions else row
 
-    def _unsupported(self, named: Any) -> RequestError:
+    def _refuse_revision(self, named: Any) -> RequestError:
         return UnsupportedRevision(
             f"revision {named!r:.100} is not supported",
             data={"supported": list(self.revisions), "requested": named},
@@ -269,22 +270,14 @@ class Endpoint:
                 params = decode_params(frame, method, conversation.current)
             except RequestError as error:
                 return Refused(error.message)
-        exchange = conversation.concerned(self.peer, name, params)
-        if exchange is None and conversation.crossed(self.peer, name, params):
+        step = conversation.step(self.other, frame, params)
+        exchange = step.exchange
+        if exchange is None and conversation.find_crossed(self.other, name, params):
             return Refused(f"{name}: the request was cancelled", is_ignored=True)
-        step = Step(
-            sender=self.peer,
-            kind=NOTIFICATION,
-            name=name,
-            revision=exchange.revision if exchange else conversation.current,
-            body=params,
-            exchange=exchange,
-        )
-        violations = conversation.judge(step)
+        violations = conversation.apply(step, _refuse_for_reaction)
         for violation in violations:
             if violation.reaction is not None:
                 return Refused(f"{name}: the {violation.party} {violation.why}", None, violations)
-        conversation.advance(step)
         event = NotificationReceived(name, params, exchange, violations)
         if name == "notifications/cancelled" and exchange is not None and exchange.batch:
             event.reply = exchange.batch.release()
@@ -293,45 +286,28 @@ class Endpoint:
     def _receive_reply(self, frame: Frame) -> Event:
         conversation = self.conversation
         id = None if frame.id is UNSET else frame.id
-        exchange = conversation.answered_by(self.peer, id)
-        result, misfit = None, None
-        if exchange is not None and not exchange.cancelled and frame.error is UNSET:
-            try:
-                result = decode_result(frame, exchange)
-            except (ValueError, RecursionError) as error:
-                misfit = lowered(error)
-            else:
-                if conversation.dismiss(exchange):
-                    return ResultReceived(exchange, result)
-        step = Step(
-            sender=self.peer,
-            kind=frame.kind,
-            name=exchange.name if exchange else "",
-            revision=exchange.revision if exchange else conversation.current,
-            id=id,
-            exchange=exchange,
-        )
-        violations = conversation.judge(step)
+        exchange = conversation.find_answered(self.other, id)
         if id is not None and (exchange is None or exchange.cancelled):
-            conversation.advance(step)
+            violations = conversation.apply(conversation.step(self.other, frame))
             why = "no open request has" if exchange is None else "was cancelled"
             late = exchange is not None
             return Refused(f"answers id {id!r}, which {why}", None, violations, is_ignored=late)
         if frame.error is not UNSET:
+            conversation.apply(conversation.step(self.other, frame))
             body = frame.error
-            step.error = body
-            conversation.advance(step)
             data = None if body.data is UNSET else body.data
             fault = RequestError(body.message, code=body.code, data=data)
             fault.is_received = True
             return FaultReceived(exchange, fault)
         assert exchange is not None  # a result has an id
-        if misfit is not None:
+        try:
+            result = decode_result(frame, exchange)
+        except (ValueError, RecursionError) as error:
+            violations = conversation.judge(conversation.step(self.other, frame))
+            misfit = lower_first(error)
             why = f"result of {exchange.name} does not fit {exchange.revision.id}: {misfit}"
             return self._lose(id, why, violations)
-        step.body = result
-        conversation.advance(step)
-        return ResultReceived(exchange, result, violations)
+        return ResultReceived(exchange, result, conversation.reply(exchange, result))
 
     # -- sending
 
@@ -348,7 +324,10 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request would break a rule.
         """
-        row = revision or _revision_of_opening(name, params) or self.conversation.current
+        row = revision or self.conversation.current
+        if name == "initialize" and revision is None:
+            # The revision asked for shapes the opening: none is agreed on yet.
+            row = REVISIONS.get(params.protocol_version) or row
         if not row.handshake and self.request_meta:
             params = self._with_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
@@ -363,48 +342,39 @@ class Endpoint:
         )
         body = None if shaped is None else _encode(shaped)
         data = self._sized(codec.encode_request(exchange.id, name, body), name)
-        if not self.conversation.admit(exchange):
-            step = Step(self.role, REQUEST, name, row, exchange.id, shaped, None, exchange)
-            self._raise(self.conversation.judge(step))
-            self.conversation.advance(step)
+        violations = self.conversation.request(exchange, shaped, self._refuse_own)
+        if violations:
+            self._raise(violations)
         self._next_id += 1
         return exchange, data
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> bytes:
-        """Tell the peer something.
+        """Notify the peer.
 
         Args:
             name: the method.
             params: its params, a message type; narrowed to the revision.
-            within: the request during which it is said; its revision counts.
+            within: the request during which it is sent; its revision counts.
 
         Raises:
             LocalProtocolError: the notification would break a rule.
         """
         conversation = self.conversation
-        exchange = conversation.concerned(self.role, name, params)
-        about = exchange or within
-        row = about.revision if about else conversation.current
-        step = Step(
-            sender=self.role,
-            kind=NOTIFICATION,
-            name=name,
-            revision=row,
-            body=params,
-            exchange=exchange,
-        )
-        self._raise(conversation.judge(step))
-        body = None if params is None else _encode(shape.narrow(params, row.id))
+        step = conversation.step(self.role, Frame("2.0", UNSET, name), params, within=within)
+        try:
+            body = None if params is None else _encode(shape.narrow(params, step.revision.id))
+        except LocalProtocolError:
+            self._raise(conversation.judge(step))  # a broken rule says more than a lost member
+            raise
         data = self._sized(codec.encode_notification(name, body), name)
-        conversation.advance(step)
+        self._raise(conversation.apply(step, self._refuse_own))
         return data
 
     def respond(self, exchange: Exchange, result: Any) -> bytes | None:
         """Answer a request with a message type, or with a result that is already encoded.
 
         Returns:
-            What to send; None where the request was cancelled, or where it is part of a batch that
-            is not complete.
+            What to send; None if the request was cancelled, or is part of an incomplete batch.
 
         Raises:
             LocalProtocolError: the request was answered before, or the result would break a rule.
@@ -415,15 +385,18 @@ class Endpoint:
         conversation = self.conversation
         shaped = result
         if result.__class__ is not bytes:
-            row = _revision_of_opening(exchange.name, result) or exchange.revision
+            row = exchange.revision
+            if exchange.name == "initialize":
+                row = REVISIONS.get(result.protocol_version) or row  # which shapes the answer
             if not row.handshake and self.result_meta:
                 shaped = self._with_meta(result, exchange.name, self.result_meta)
             shaped = shape.narrow(shaped, row.id)
-        # Before anything changes: whoever gave what cannot be encoded still has to fail.
+        # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         self._sized(reply, exchange.name, exchange.batch.size if exchange.batch else 0)
-        if not conversation.dismiss(exchange):
-            conversation.advance(self._reply_step(exchange, RESULT, shaped))
+        violations = conversation.reply(exchange, shaped, self._refuse_own)
+        if violations:
+            self._raise(violations)
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
@@ -432,17 +405,17 @@ class Endpoint:
             return None
         data = UNSET if error.data is None else error.data
         code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
-        reply = codec.encode_error(exchange.id, ErrorBody(code, error.message, data))
+        body = ErrorBody(code, error.message, data)
+        reply = codec.encode_error(exchange.id, body)
         self._sized(reply, exchange.name)
-        self.conversation.advance(self._reply_step(exchange, FAULT, None))
+        self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def give_up(self, id: RequestId) -> Exchange | None:
-        """Forget a request of ours whose answer was lost on the way; None where none waits."""
+        """Close a request of ours that will not be answered; None if it is not open."""
         exchange = self.conversation.open_exchange(self.role, id)
         if exchange is not None:
-            step = Step(self.peer, FAULT, exchange.name, exchange.revision, id, exchange=exchange)
-            self.conversation.advance(step)
+            self.conversation.lose(exchange)
         return exchange
 
     def close(self) -> list[Exchange]:
@@ -450,18 +423,6 @@ class Endpoint:
         abandoned = list(self.conversation.parties[self.role].open.values())
         self.conversation.close()
         return abandoned
-
-    def _reply_step(self, exchange: Exchange, kind: Kind, body: Any) -> Step:
-        conversation = self.conversation
-        if conversation.parties[self.peer].open.get(exchange.id) is not exchange and self.enforce:
-            why = f"answers id {exchange.id!r} a second time"
-            violation = Violation("jsonrpc.request.answered", self.role, why)
-            raise LocalProtocolError(str(violation), [violation])
-        step = Step(
-            self.role, kind, exchange.name, exchange.revision, exchange.id, body, None, exchange
-        )
-        self._raise(conversation.judge(step))
-        return step
 
     def _raise(self, violations: Sequence[Violation]) -> None:
         if violations and self.enforce:
@@ -473,28 +434,36 @@ class Endpoint:
         return msgspec.structs.replace(body, meta={**meta, **(body.meta or {})})
 
 
-def _revision_of_opening(name: str, body: Any) -> Revision | None:
-    """Return the revision that an opening names, which shapes it: none is agreed on yet."""
-    return REVISIONS.get(body.protocol_version) if name == "initialize" else None
+def _find_refusal(name: str, violations: Sequence[Violation]) -> RequestError | None:
+    """Return the error that the first violation with a code asks for."""
+    for violation in violations:
+        if violation.reaction:
+            why = f"{name}: the {violation.party} {violation.why}"
+            return RequestError(why, code=violation.reaction)
+    return None
+
+
+def _refuse_all(violations: Sequence[Violation]) -> bool:
+    return True
+
+
+def _refuse_for_reaction(violations: Sequence[Violation]) -> bool:
+    """Refuse what the rules say to ignore, or to answer with an error."""
+    return any(violation.reaction is not None for violation in violations)
+
+
+def _refuse_for_code(violations: Sequence[Violation]) -> bool:
+    """Refuse what the rules say to answer with an error."""
+    return any(violation.reaction for violation in violations)
 
 
 def _envelope_fault(
     meta: JsonObject, name: str, batch: BatchReply | None
 ) -> InvalidRequest | InvalidParams | None:
     if batch is not None:
-        return InvalidRequest(f"{name}: a request that names its revision is no part of a batch")
+        return InvalidRequest(
+            f"{name}: a request that names its revision may not be part of a batch"
+        )
     if not isinstance(meta.get(META_CAPABILITIES), dict):
         return InvalidParams(f"{name}: _meta has no object {META_CAPABILITIES}")
     return None
-
-
-__all__ = [
-    "BatchReply",
-    "Endpoint",
-    "Event",
-    "FaultReceived",
-    "NotificationReceived",
-    "Refused",
-    "RequestReceived",
-    "ResultReceived",
-]

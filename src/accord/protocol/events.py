@@ -1,4 +1,4 @@
-"""What an endpoint makes of the messages it receives."""
+"""The events that an endpoint returns for the messages it receives."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,7 +11,7 @@ from accord.protocol.violation import Violation
 
 
 class RequestReceived(msgspec.Struct):
-    """The peer asks; the answer goes to `respond` or `fail`."""
+    """The peer sends a request; the answer goes to `respond` or `fail`."""
 
     exchange: Exchange
     params: Any
@@ -19,7 +19,7 @@ class RequestReceived(msgspec.Struct):
 
 
 class NotificationReceived(msgspec.Struct):
-    """The peer tells something; `exchange` is the request it is about, if it is about one.
+    """The peer reports something; `exchange` is the request it is about, if it is about one.
 
     `reply` is what to send now: the answers to a batch that waited for nothing but the request that
     is cancelled here.
@@ -43,7 +43,7 @@ class ResultReceived(msgspec.Struct):
 class FaultReceived(msgspec.Struct):
     """Our request failed: by an error of the peer, or by a reply that breaks the protocol.
 
-    `exchange` is None where the peer could not read what we sent.
+    Without an `exchange`, the peer could not read what we sent.
     """
 
     exchange: Exchange | None
@@ -53,7 +53,7 @@ class FaultReceived(msgspec.Struct):
 class Refused(msgspec.Struct):
     """A message that has no effect; `reply` is what to send back, None where nothing is.
 
-    `is_ignored` says that it is not wrong to send it: it came too late, or means nothing to us.
+    `is_ignored` says that it is not wrong to send it: it is late, or means nothing to us.
     """
 
     why: str

@@ -66,7 +66,7 @@ class Frame(msgspec.Struct, gc=False):
 
 
 class MalformedMessage(RemoteProtocolError):
-    """Bytes that are no message, with the code to answer and the requirement that was broken.
+    """Bytes that are not a message, with the code to answer and the requirement that was broken.
 
     `id` is the one to answer, None where it cannot be read. `kind` is what it was meant to be, None
     where that does not show.
@@ -93,11 +93,6 @@ class Batch(msgspec.Struct):
     """A JSON array of messages with their bytes; one that is malformed spoils no other."""
 
     parts: list[tuple[Frame | MalformedMessage, Raw]]
-
-
-def same_id(first: object, second: object) -> bool:
-    """Compare ids by JSON type and value: 1, "1" and "01" are three ids."""
-    return first == second and isinstance(first, str) is isinstance(second, str)
 
 
 def id_to_answer(part: Frame | MalformedMessage) -> RequestId | None:

@@ -1,4 +1,4 @@
-"""Every method of every revision: sender, lifetime, capability, phases, params and result.
+"""Every method of every revision: sender, lifetime, capability, params and result.
 
 A method has a second row where a later revision gave it another sender or another result.
 """
@@ -6,13 +6,11 @@ A method has a second row where a later revision gave it another sender or anoth
 from typing import Any, Final
 
 from accord import types as t
-from accord.protocol.revision import Method, Phase
+from accord.protocol.revision import Method
 from accord.protocol.violation import CLIENT, SERVER, Party
 from accord.types._base import Lifetime
 
 _BOTH: Final[tuple[Party, ...]] = (CLIENT, SERVER)
-_OPEN: Final = frozenset({Phase.NEGOTIATING, Phase.NEGOTIATED, Phase.READY})
-_ANY_PHASE: Final = frozenset({Phase.OPENING}) | _OPEN
 
 _HANDSHAKE: Final = Lifetime(until="2025-11-25")
 _STATELESS: Final = Lifetime(since="2026-07-28")
@@ -39,7 +37,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.InitializeParams,
         t.InitializeResult,
         lifetime=_HANDSHAKE,
-        phases=_ANY_PHASE,
         params_required=True,
     ),
     _notification(
@@ -47,10 +44,9 @@ METHODS: Final[tuple[Method, ...]] = (
         "initialized",
         t.EmptyParams,
         lifetime=_HANDSHAKE,
-        phases=frozenset({Phase.NEGOTIATED, Phase.READY}),
     ),
     _request(CLIENT, "server/discover", t.DiscoverParams, t.DiscoverResult, lifetime=_STATELESS),
-    _request(_BOTH, "ping", t.EmptyParams, t.EmptyResult, lifetime=_HANDSHAKE, phases=_ANY_PHASE),
+    _request(_BOTH, "ping", t.EmptyParams, t.EmptyResult, lifetime=_HANDSHAKE),
     # -- tools
     _request(CLIENT, "tools/list", t.PageParams, t.ListToolsResult, needs="tools"),
     _request(
@@ -59,7 +55,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.CallToolParams,
         t.CallToolResult,
         needs="tools",
-        named_by="name",
         may_ask=True,
         params_required=True,
     ),
@@ -79,7 +74,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.ReadResourceParams,
         t.ReadResourceResult,
         needs="resources",
-        named_by="uri",
         may_ask=True,
         params_required=True,
     ),
@@ -117,7 +111,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.GetPromptParams,
         t.GetPromptResult,
         needs="prompts",
-        named_by="name",
         may_ask=True,
         params_required=True,
     ),
@@ -146,7 +139,6 @@ METHODS: Final[tuple[Method, ...]] = (
         "message",
         t.LogMessageParams,
         offers="logging",
-        phases=_OPEN,
         params_required=True,
     ),
     # -- what a server asks of a client
@@ -191,13 +183,12 @@ METHODS: Final[tuple[Method, ...]] = (
         params_required=True,
     ),
     # -- about requests under way
-    _notification(_BOTH, "cancelled", t.CancelledParams, phases=_ANY_PHASE),
+    _notification(_BOTH, "cancelled", t.CancelledParams),
     _notification(
         _BOTH,
         "progress",
         t.ProgressParams,
         lifetime=_HANDSHAKE,
-        phases=_OPEN,
         params_required=True,
     ),
     _notification(
@@ -205,7 +196,6 @@ METHODS: Final[tuple[Method, ...]] = (
         "progress",
         t.ProgressParams,
         lifetime=_STATELESS,
-        phases=_OPEN,
         params_required=True,
     ),
     # -- tasks of 2025-11-25, either party's
@@ -217,7 +207,6 @@ METHODS: Final[tuple[Method, ...]] = (
         lifetime=Lifetime(since="2025-11-25"),
         needs="tasks",
         needs_lifetime=_TASKS,
-        named_by="taskId",
         params_required=True,
     ),
     _request(
@@ -239,7 +228,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.CancelTaskResult,
         lifetime=_TASKS,
         needs="tasks.cancel",
-        named_by="taskId",
         params_required=True,
     ),
     _notification(_BOTH, "tasks/status", t.TaskStatusParams, lifetime=_TASKS, params_required=True),
@@ -250,7 +238,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.CancelTaskParams,
         t.EmptyResult,
         lifetime=_STATELESS,
-        named_by="taskId",
         params_required=True,
     ),
     _request(
@@ -259,7 +246,6 @@ METHODS: Final[tuple[Method, ...]] = (
         t.UpdateTaskParams,
         t.EmptyResult,
         lifetime=_STATELESS,
-        named_by="taskId",
         params_required=True,
     ),
     _notification(SERVER, "tasks", t.TaskParams, lifetime=_STATELESS, params_required=True),

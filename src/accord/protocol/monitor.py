@@ -1,4 +1,4 @@
-"""The bystander: watches both parties and reports every breach, by requirement.
+"""The monitor: watches both parties and reports every breach, by requirement.
 
 It sees records, never sends, and has no clock but the times in the records. Until the revision is
 known it holds the opening back, so that `initialize` is judged by the revision it led to.
@@ -7,28 +7,34 @@ known it holds the opening back, so that `initialize` is judged by the revision 
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
-from accord.protocol.conversation import META_VERSION, Conversation
-from accord.protocol.exchange import Exchange, Step, member, meta_of
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
-from accord.protocol.memory import Memory
-from accord.protocol.record_text import evidence_of, plain_messages, text_of
-from accord.protocol.revision import Phase, Revision
+from accord.protocol.monitor_memory import Memory
+from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
-from accord.protocol.rules import Index, complete
-from accord.protocol.rules._rule import breaches
-from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
-from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.rules import Index, Rule, complete
+from accord.protocol.verdict import (
+    SUPERSEDED_BY,
+    Evidence,
+    Tally,
+    Verdict,
+    VerdictName,
+    evidence_of,
+    out_of_scope,
+    plain_messages,
+    text_of,
+)
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
 from accord.trace import LINE_LIMIT, Record
-from accord.types._base import ProgressToken, RequestId, RevisionId
+from accord.types._base import RequestId, RevisionId
 
-# An opening is three messages; whoever says more without naming a revision is judged by the default
-# one.
+# An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
+_NO_RULES: Final = Index(())
 _VERSION_2_0: Final = "jsonrpc.message.version-2-0"
 
 
@@ -40,7 +46,7 @@ class Monitor:
         patience: seconds from request to reply, by the times of the records, after which an answer
             counts as missing.
         kept: how many breaches of one requirement are kept with their evidence; all are counted.
-        judged: the one party whose deeds count, where the other only plays a part; else both.
+        judged: the one party to judge; both by default.
     """
 
     def __init__(
@@ -51,12 +57,12 @@ class Monitor:
         kept: int = 5,
         judged: Party | None = None,
     ) -> None:
-        self._told = None if revision is None else REVISIONS[revision]
+        self._given = None if revision is None else REVISIONS[revision]
         self._codec = Codec(Limits(message_bytes=LINE_LIMIT, message_values=LINE_LIMIT))
         self._rows = catalogue()
-        self._held: list[Record] | None = None if self._told else []
+        self._held: list[Record] | None = None if self._given else []
         self._asked_for: Revision | None = None
-        self._opening: Any = None
+        self._opening: object = None
         self._patience = max(0.0, patience)
         self._kept = kept
         self._is_judged: dict[Party, bool] = {
@@ -68,12 +74,12 @@ class Monitor:
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
-        self.conversation = Conversation(revision=self._told, memory=Memory())
+        self.conversation = Conversation(revision=self._given, memory=Memory())
 
     @property
     def revision(self) -> RevisionId | None:
-        """The revision of the conversation, None as long as nobody named one."""
-        row = self._told or self.conversation.revision
+        """The revision of the conversation, None until it is named."""
+        row = self._given or self.conversation.revision
         return None if row is None else row.id
 
     # -- taking in
@@ -82,7 +88,7 @@ class Monitor:
         """Judge the next record; the violations may be those of records held back before."""
         if self._held is None and self._opens_anew(record):
             self._held = []
-        # What is no message at all can wait for no revision.
+        # Text that is not a message need not wait for the revision.
         if self._held is None or record.message is None:
             return self._observe(record)
         self._held.append(record)
@@ -92,9 +98,9 @@ class Monitor:
         return self._release(found)
 
     def _opens_anew(self, record: Record) -> bool:
-        """Tell whether a client that spoke without handshake falls back to one."""
+        """Return whether a client that spoke without handshake falls back to one."""
         return (
-            self._told is None
+            self._given is None
             and not self.conversation.current.handshake
             and record.sender == "client"
             and record.message is not None
@@ -107,12 +113,12 @@ class Monitor:
         )
 
     def close(self) -> list[Violation]:
-        """End the recording; an unanswered request is no breach then."""
+        """End the recording; an unanswered request is not a breach then."""
         return [] if self._held is None else self._release(None)
 
     def _release(self, revision: Revision | None) -> list[Violation]:
         held, self._held = self._held or [], None
-        self.conversation.revision = revision or self._asked_for or self.conversation.revision
+        self.conversation.assume(revision or self._asked_for or self.conversation.revision)
         violations: list[Violation] = []
         for record in held:
             violations += self._observe(record)
@@ -152,7 +158,7 @@ class Monitor:
             if record.http is not None and record.http.is_refusal:
                 # The body of an error status need not be a message.
                 return violations
-            return violations + self._malformed(record, malformed)
+            return violations + self._judge_malformed(record, malformed)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded, in_batch=False)
         return violations + self._batch(record, decoded)
@@ -169,7 +175,7 @@ class Monitor:
             violations += self._report(record, [breach])
         for part, _ in batch.parts:
             if isinstance(part, MalformedMessage):
-                violations += self._malformed(record, part)
+                violations += self._judge_malformed(record, part)
             else:
                 violations += self._step(record, part, in_batch=True)
                 if not is_whole:
@@ -182,14 +188,14 @@ class Monitor:
         if frame.kind == REQUEST and exchange is not None:
             self.conversation.abandon(exchange)
 
-    def _malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
+    def _judge_malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
         self._unreadable[record.sender] += 1
         if malformed.id is not None:
             self._half_read.add((record.sender, malformed.id))
         requirement = malformed.requirement
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
-        why = f"sends what is no message: {malformed}"
+        why = f"sends a malformed message: {malformed}"
         return self._report(record, [Violation(self._in_force(requirement), record.sender, why)])
 
     def _in_force(self, requirement: str) -> str:
@@ -203,82 +209,25 @@ class Monitor:
         return _VERSION_2_0
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
-        answered: Any = (OTHER[record.sender], frame.id)
+        answered: object = (OTHER[record.sender], frame.id)
         if frame.kind == FAULT and answered in self._half_read:
             self._half_read.discard(answered)
             self._unreadable[answered[0]] -= 1
             return []
         body, is_readable = _read(frame)
-        step = self._make_step(record, frame, body, in_batch=in_batch)
+        step = self.conversation.step(record.sender, frame, body, record=record, in_batch=in_batch)
         if is_readable:
-            found = self._judge(step, complete(step.revision.id)) + self._stray_error(step)
+            index = complete(step.revision.id)
+            report = self._count if self._is_judged[record.sender] else None
+            found = [*self.conversation.apply(step, index=index, report=report)]
+            found += self._stray_error(step)
         else:
+            self.conversation.apply(step, index=_NO_RULES)
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(_VERSION_2_0, record.sender, why)]
-        self.conversation.advance(step)
-        if self._told is not None:
-            self.conversation.revision = self._told
-        self._learn(step)
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
-
-    def _make_step(self, record: Record, frame: Frame, body: Any, *, in_batch: bool) -> Step:
-        sender, kind = record.sender, frame.kind
-        conversation = self.conversation
-        id = None if frame.id is UNSET else frame.id
-        name = "" if frame.method is UNSET else frame.method
-        exchange: Exchange | None
-        if kind == REQUEST:
-            assert id is not None
-            revision = self._told or conversation.revision_for(meta_of(body))
-            if self._told is None and conversation.phase is not Phase.OPENING:
-                revision = _revision_asked_for(name, body) or revision
-            exchange = Exchange(
-                id=id,
-                name=name,
-                sender=sender,
-                revision=revision,
-                method=revision.requests[sender].get(name),
-                token=_token(body),
-                params=body,
-                since=record.t,
-                number=record.number,
-            )
-        elif kind == NOTIFICATION:
-            exchange = conversation.concerned(sender, name, body)
-            exchange = exchange or conversation.crossed(sender, name, body)
-            revision = exchange.revision if exchange else conversation.current
-        else:
-            exchange = conversation.answered_by(sender, id)
-            revision = exchange.revision if exchange else conversation.current
-            name = _answered_method(exchange, body)
-        return Step(
-            sender=sender,
-            kind=kind,
-            name=name,
-            revision=revision,
-            id=id,
-            body=body,
-            error=None if frame.error is UNSET else frame.error,
-            exchange=exchange,
-            record=record,
-            in_batch=in_batch,
-        )
-
-    def _judge(self, step: Step, index: Index) -> list[Violation]:
-        found: list[Violation] = []
-        for rule in index.found[step.sender][step.kind][step.name]:
-            outcome = rule.judge(step, self.conversation)
-            if outcome is None:
-                continue
-            # A breach counts when it is reported; one that a closer rule tells proves nothing here.
-            if outcome is True:
-                if self._is_judged[step.sender]:
-                    self._tally(rule.requirement).exercised += 1
-            else:
-                found += breaches(rule, outcome, step.sender)
-        return found
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
@@ -310,7 +259,7 @@ class Monitor:
                 if since is not None and not record.t - since > self._patience:
                     break
                 if since is None or exchange.is_lasting:
-                    self._renew(exchange, record.t)
+                    self.conversation.renew(exchange, record.t)
                     continue
                 self.conversation.abandon(exchange)
                 requirement = self._in_force(
@@ -325,20 +274,6 @@ class Monitor:
                 found.append(Violation(requirement, OTHER[asker], why))
         return self._report(record, found)
 
-    def _renew(self, exchange: Exchange, t: float) -> None:
-        exchange.since = t
-        waiting = self.conversation.parties[exchange.sender].open
-        if exchange.id in waiting:
-            waiting[exchange.id] = waiting.pop(exchange.id)
-
-    def _learn(self, step: Step) -> None:
-        from accord.protocol.rules.body.learning import learn
-
-        learn(step, self.conversation)
-        t = step.record.t if step.record else None
-        if step.exchange is not None and step.name == "notifications/progress" and t is not None:
-            self._renew(step.exchange, t)
-
     # -- keeping count
 
     def _tally(self, requirement: str) -> Tally:
@@ -346,6 +281,11 @@ class Monitor:
         if tally is None:
             tally = self.tallies[requirement] = Tally(kept=[])
         return tally
+
+    def _count(self, rule: Rule) -> None:
+        """Count a rule that held; breaches are counted when they are reported."""
+        tally = self.tallies.get(rule.requirement) or self._tally(rule.requirement)
+        tally.exercised += 1
 
     def _report(self, record: Record, violations: list[Violation]) -> list[Violation]:
         reported = []
@@ -394,7 +334,7 @@ class Monitor:
         elif tally.exercised:
             name, message = "pass", tally.held_text
         else:
-            name, message = self._unexercised(row, is_ruled=is_ruled)
+            name, message = self._explain_unexercised(row, is_ruled=is_ruled)
         return Verdict(
             id=row.id,
             level=row.level_in(revision),
@@ -407,7 +347,7 @@ class Monitor:
             ],
         )
 
-    def _unexercised(self, row: Requirement, *, is_ruled: bool) -> tuple[VerdictName, str]:
+    def _explain_unexercised(self, row: Requirement, *, is_ruled: bool) -> tuple[VerdictName, str]:
         reason = out_of_scope(row, self.conversation, self._transports)
         if reason is not None:
             return "not-applicable", reason
@@ -441,33 +381,8 @@ def _read(frame: Frame) -> tuple[Any, bool]:
         return parse(bytes(frame.body)), False
 
 
-def _revision_asked_for(name: str, params: Any) -> Revision | None:
-    """Return the revision by which a further opening is judged, before it is answered."""
-    if name != "initialize" or not isinstance(params, dict):
-        return None
-    row = _row(params.get("protocolVersion"))
-    return row if row is not None and row.handshake else None
-
-
-def _row(named: Any) -> Revision | None:
+def _row(named: object) -> Revision | None:
     return REVISIONS.get(named) if isinstance(named, str) else None
-
-
-def _answered_method(exchange: Exchange | None, body: Any) -> str:
-    """Return the method that a reply answers; empty where nobody can tell.
-
-    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
-    not to blame for it. Only the answer to initialize is known by what it holds.
-    """
-    if exchange is None:
-        return ""
-    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
-    return "" if exchange.duplicates and not is_known else exchange.name
-
-
-def _token(body: Any) -> ProgressToken | None:
-    token = meta_of(body).get("progressToken")
-    return token if isinstance(token, int | str) and not isinstance(token, bool) else None
 
 
 def _most_specific(found: list[Violation]) -> list[Violation]:
@@ -478,6 +393,3 @@ def _most_specific(found: list[Violation]) -> list[Violation]:
         for violation in found
         if broken.isdisjoint(SUPERSEDED_BY.get(violation.requirement, ()))
     ]
-
-
-__all__ = ["JUDGED_HERE", "Evidence", "Monitor", "Tally", "Verdict", "VerdictName"]

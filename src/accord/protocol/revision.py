@@ -1,4 +1,4 @@
-"""What a revision of the protocol is: a row of features, and the methods that live in it.
+"""A revision of the protocol: a row of features, and the methods that live in it.
 
 Code asks a feature (`revision.batching`), never a revision id. A revision is written as what
 changed since the one before
@@ -7,7 +7,7 @@ changed since the one before
 
 from enum import Enum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -26,12 +26,11 @@ class Phase(Enum):
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):
-    """One protocol method: who sends it, when it lives, what it needs and carries.
+    """One protocol method: its senders, its lifetime, its params and result, what it needs.
 
     `needs` is the capability that the answering party must have declared; `offers` the one that the
-    sender of a notification must have declared; either holds in its own lifetime. `named_by` is the
-    member that names what is asked for. `may_ask` says that the answer may be questions instead of
-    a result.
+    sender of a notification must have declared; either holds in its own lifetime. `may_ask` says
+    that the answer may be questions instead of a result.
     """
 
     name: str
@@ -42,8 +41,6 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     needs: str | None = None
     needs_lifetime: Lifetime = ALWAYS
     offers: str | None = None
-    phases: frozenset[Phase] = frozenset({Phase.READY})
-    named_by: str | None = None
     may_ask: bool = False
     params_required: bool = False
 
@@ -68,15 +65,9 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     rounds: bool = False
     result_type: bool = False
     cache_hints: bool = False
-    sessions: bool = False
-    resumable: bool = False
     priming_event: bool = False
-    two_endpoints: bool = False
     streamable_http: bool = False
     version_header: bool = False
-    mirrored_headers: bool = False
-    disconnect_cancels: bool = False
-    ids_unique_in: Literal["session", "flight"] = "session"
     not_found_code: int = -32002
 
     def __repr__(self) -> str:
@@ -111,10 +102,10 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def needed_for(self, sender: Party, name: str) -> str | None:
         """The capability that the answering party must have declared for a request."""
-        return self._needed[sender].get(name)
+        return self._needs[sender].get(name)
 
     @cached_property
-    def _needed(self) -> dict[Party, dict[str, str]]:
+    def _needs(self) -> dict[Party, dict[str, str]]:
         return {
             party: {
                 name: method.needs

@@ -49,8 +49,6 @@ from accord.types import (
 )
 from accord.types._base import ALWAYS, Required, Was, lifetime_of
 
-__all__ = ["decode", "derive", "narrow", "reader"]
-
 Shaped = TypeVar("Shaped")
 Narrower: TypeAlias = Callable[[Any], Any]
 Buffer: TypeAlias = bytes | bytearray | memoryview | msgspec.Raw | str
@@ -60,7 +58,7 @@ class _Field(NamedTuple):
     """A field of a struct and what its marks say in one revision."""
 
     info: FieldInfo
-    type: Any
+    type: object
     alive: bool
     required: Required | None
     was: Was | None
@@ -79,23 +77,23 @@ def _field(info: FieldInfo, revision: RevisionId) -> _Field:
     return _Field(info, type_, alive=True, required=required, was=was)
 
 
-def _mark(marks: list[Any], kind: type[Required | Was], revision: RevisionId) -> Any:
+def _mark(marks: list[object], kind: type[Required | Was], revision: RevisionId) -> Any:
     return next((m for m in marks if isinstance(m, kind) and revision in m.lifetime), None)
 
 
-def _is_dead(type_: Any, revision: RevisionId) -> bool:
-    """Tell whether a revision has nothing but absence left of a type."""
+def _is_dead(type_: object, revision: RevisionId) -> bool:
+    """Return whether a revision has nothing but absence left of a type."""
     if get_origin(type_) in (list, dict):
         return _is_dead(get_args(type_)[-1], revision)
     members = [m for m in _members(type_) if m not in (types.NoneType, UnsetType)]
     return bool(members) and all(revision not in lifetime_of(member) for member in members)
 
 
-def _members(type_: Any) -> tuple[Any, ...]:
+def _members(type_: object) -> tuple[Any, ...]:
     return get_args(type_) if get_origin(type_) in (Union, types.UnionType) else (type_,)
 
 
-def _is_struct(type_: Any) -> bool:
+def _is_struct(type_: object) -> bool:
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
@@ -208,7 +206,7 @@ class _Narrowers(dict[type, Narrower | None]):
                 return [self.narrow_any(each) for each in items]
         return items
 
-    def narrow_map(self, entries: dict[str, Any]) -> dict[str, Any]:
+    def narrow_map(self, entries: JsonObject) -> dict[str, Any]:
         narrowed = {key: self.narrow_any(value) for key, value in entries.items()}
         same = all(map(operator.is_, narrowed.values(), entries.values()))
         return entries if same else narrowed
@@ -219,7 +217,7 @@ class _Narrowers(dict[type, Narrower | None]):
         return self.narrow_any(text)
 
     def reaches(self, type_: Any) -> bool:
-        """Tell whether a value of this type may hold anything that differs."""
+        """Return whether a value of this type may hold anything that differs."""
         if get_origin(type_) in (list, dict):
             return self.reaches(get_args(type_)[-1])
         if len(_members(type_)) > 1:
@@ -227,7 +225,7 @@ class _Narrowers(dict[type, Narrower | None]):
         return _is_struct(type_) and self[type_] is not None
 
 
-def _refuse(revision: RevisionId, obj: Any) -> Any:
+def _refuse(revision: RevisionId, obj: object) -> Any:
     raise _no_such(type(obj), revision)
 
 
@@ -235,7 +233,7 @@ class _Plan(NamedTuple):
     """The fields of a struct that may differ in a revision, each with the value that is absence."""
 
     stamped: list[tuple[str, Any, Required]]
-    dropped: list[tuple[str, Any]]
+    dropped: list[tuple[str, object]]
     changed: list[tuple[str, Any, Narrower]]
 
 
@@ -282,7 +280,7 @@ def _unless_quiet(plan: _Plan, narrow_copy: Narrower) -> Narrower:
     It runs for every message, and attributes named in source are read four times as fast as by
     `getattr`. The source holds nothing but field names of our own structs.
     """
-    names: dict[str, Any] = {"narrow_copy": narrow_copy}
+    names: JsonObject = {"narrow_copy": narrow_copy}
     tests = []
     for name, absent, _ in plan.stamped:
         names[f"absent_{name}"] = absent
@@ -321,7 +319,7 @@ def _compile_change(struct: Any, field: _Field, narrowers: _Narrowers) -> Narrow
 # What a content block says to a peer that cannot read it.
 
 
-def _as_text(block: Any) -> str:
+def _as_text(block: object) -> str:
     return _AS_TEXT[type(block)](block)
 
 
@@ -359,7 +357,7 @@ _AS_TEXT: Final[dict[type, Callable[[Any], str]]] = {
 # How a wider value becomes one of the type that the field was; UNSET where it cannot.
 
 
-def _one_block(content: Any) -> Any:
+def _one_block(content: object) -> Any:
     if not isinstance(content, list):
         return content
     if len(content) == 1:
@@ -367,13 +365,13 @@ def _one_block(content: Any) -> Any:
     return TextContent("\n".join(_as_text(block) for block in content))
 
 
-def _json_object(value: Any) -> Any:
+def _json_object(value: object) -> Any:
     if isinstance(value, dict) or msgspec.json.encode(value).lstrip().startswith(b"{"):
         return value
     return UNSET
 
 
-def _scalars(content: dict[str, Any]) -> dict[str, Any]:
+def _scalars(content: JsonObject) -> dict[str, Any]:
     if not any(isinstance(value, list) for value in content.values()):
         return content
     return {k: ", ".join(v) if isinstance(v, list) else v for k, v in content.items()}
@@ -440,7 +438,7 @@ _NARROWERS: Final = {revision: _Narrowers(revision) for revision in REVISION_IDS
 
 
 class _Decoders(dict[Any, Callable[[Buffer], Any]]):
-    def __missing__(self, type_: Any) -> Callable[[Buffer], Any]:
+    def __missing__(self, type_: object) -> Callable[[Buffer], Any]:
         self[type_] = decoder = msgspec.json.Decoder(type_).decode
         return decoder
 
@@ -448,7 +446,7 @@ class _Decoders(dict[Any, Callable[[Buffer], Any]]):
 _DECODERS: Final = _Decoders()
 
 
-def decode(raw: Buffer, type_: Any, revision_id: RevisionId) -> Any:
+def decode(raw: Buffer, type_: object, revision_id: RevisionId) -> Any:
     """Read JSON as a type, where keys that the revision does not define cannot do harm.
 
     Raises:
@@ -461,7 +459,7 @@ def decode(raw: Buffer, type_: Any, revision_id: RevisionId) -> Any:
         return _read_again(raw, type_, revision_id, error)
 
 
-def reader(type_: Any, revision_id: RevisionId) -> Callable[[Buffer], Any]:
+def reader(type_: object, revision_id: RevisionId) -> Callable[[Buffer], Any]:
     """Return `decode` for one type and revision."""
     decode_all = _DECODERS[type_]
 
@@ -475,7 +473,7 @@ def reader(type_: Any, revision_id: RevisionId) -> Callable[[Buffer], Any]:
 
 
 def _read_again(
-    raw: Buffer, type_: Any, revision: RevisionId, error: msgspec.ValidationError
+    raw: Buffer, type_: object, revision: RevisionId, error: msgspec.ValidationError
 ) -> Any:
     """Give the verdict to the revision's own type, and pass on only what that type has."""
     own = type_ if _is_dead(type_, revision) else derive(type_, revision)

@@ -27,7 +27,7 @@ _BAD_ESCAPE: Final = r"%(?![0-9A-Fa-f]{2})"
 
 
 def is_base64(text: str) -> bool:
-    """Tell whether text is base64 of RFC 4648 section 4, padded and without line breaks.
+    """Return whether text is base64 of RFC 4648 section 4, padded and without line breaks.
 
     >>> is_base64("aGk="), is_base64("aGk"), is_base64("aG-_")
     (True, False, False)
@@ -36,7 +36,7 @@ def is_base64(text: str) -> bool:
 
 
 def is_mime_type(text: str) -> bool:
-    """Tell whether text is a media type of RFC 6838, with or without parameters.
+    """Return whether text is a media type of RFC 6838, with or without parameters.
 
     >>> is_mime_type("text/plain;charset=utf-8"), is_mime_type("text"), is_mime_type("image/*")
     (True, False, False)
@@ -45,7 +45,7 @@ def is_mime_type(text: str) -> bool:
 
 
 def is_http_token(text: str) -> bool:
-    """Tell whether text is a token of RFC 9110, as the name of a header must be.
+    """Return whether text is a token of RFC 9110, as the name of a header must be.
 
     >>> is_http_token("Region"), is_http_token("two words"), is_http_token("")
     (True, False, False)
@@ -64,7 +64,7 @@ def scheme_of(text: str) -> str | None:
 
 
 def is_uri(text: str) -> bool:
-    """Tell whether text is a URI of RFC 3986: a scheme, then only what may stand there.
+    """Return whether text is a URI of RFC 3986: a scheme, then only what may stand there.
 
     >>> is_uri("note://a/b?c#d"), is_uri("a/b"), is_uri("note://a b"), is_uri("note:%zz")
     (True, False, False, False)

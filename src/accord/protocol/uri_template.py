@@ -264,7 +264,7 @@ class UriTemplate(msgspec.Struct, frozen=True):
         return {name: text for name, (text, _) in found.items()}
 
     @property
-    def spanning(self) -> frozenset[str]:
+    def slash_variables(self) -> frozenset[str]:
         """The variables that may hold slashes as they stand: `{+name}`, `{/name*}`, `{?name}`."""
         return frozenset(
             variable.name
@@ -285,7 +285,7 @@ def parse(text: str) -> UriTemplate:
     """Read a template.
 
     Raises:
-        ValueError: the text is no template; the message says where and why.
+        ValueError: the text is not a template; the message says where and why.
     """
     parts: list[str | _Expression] = []
     at = 0
@@ -307,7 +307,7 @@ def parse(text: str) -> UriTemplate:
         if isinstance(part, _Expression)
         for variable in part.variables
     )
-    return UriTemplate(text, tuple(names), tuple(parts), tuple(_matched(parts)))
+    return UriTemplate(text, tuple(names), tuple(parts), tuple(_match_parts(parts)))
 
 
 def _read_literal(text: str, offset: int) -> str:
@@ -353,7 +353,7 @@ def _read_variable(text: str, offset: int) -> _Variable:
     return _Variable(name.group(), longest=int(digits))
 
 
-def _matched(parts: Sequence[str | _Expression]) -> Iterator[_Part]:
+def _match_parts(parts: Sequence[str | _Expression]) -> Iterator[_Part]:
     for part in parts:
         if isinstance(part, str):
             yield _text(part)
@@ -417,7 +417,7 @@ def _expand_variable(operator: _Operator, variable: _Variable, value: Value) -> 
     name = variable.name
     if isinstance(value, str):
         text = _encode(value[: variable.longest], keeps_reserved=keeps)
-        return _named(operator, name, text) if operator.named else text
+        return _name_value(operator, name, text) if operator.named else text
     if variable.longest is not None:
         raise ValueError(f"variable {name!r} has a maximum length and takes one text only")
     if isinstance(value, Mapping):
@@ -427,7 +427,7 @@ def _expand_variable(operator: _Operator, variable: _Variable, value: Value) -> 
         ]
         if variable.exploded:
             return operator.separator.join(
-                _named(operator, key, text) if operator.named else f"{key}={text}"
+                _name_value(operator, key, text) if operator.named else f"{key}={text}"
                 for key, text in pairs
             )
         joined = ",".join(f"{key},{text}" for key, text in pairs)
@@ -435,13 +435,13 @@ def _expand_variable(operator: _Operator, variable: _Variable, value: Value) -> 
         texts = [_encode(text, keeps_reserved=keeps) for text in value]
         if variable.exploded:
             return operator.separator.join(
-                _named(operator, name, text) if operator.named else text for text in texts
+                _name_value(operator, name, text) if operator.named else text for text in texts
             )
         joined = ",".join(texts)
-    return _named(operator, name, joined) if operator.named else joined
+    return _name_value(operator, name, joined) if operator.named else joined
 
 
-def _named(operator: _Operator, name: str, text: str) -> str:
+def _name_value(operator: _Operator, name: str, text: str) -> str:
     return f"{name}={text}" if text else name + operator.if_empty
 
 

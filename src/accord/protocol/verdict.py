@@ -1,13 +1,20 @@
-"""What is said of a requirement in the end, and what it rests on."""
+"""Verdicts of a monitor: what they rest on, which requirements are in scope, and which overlap."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.protocol.catalogue import Level
-from accord.protocol.violation import Party, Severity, Violation
+from accord.protocol.catalogue import Level, Requirement
+from accord.protocol.violation import CLIENT, SERVER, Party, Severity, Violation
+from accord.trace import Record
+from accord.types._base import JsonObject
 
-__all__ = ["Evidence", "Tally", "Verdict", "VerdictName"]
+if TYPE_CHECKING:
+    from accord.protocol.conversation import Conversation
+
+# Enough to recognize a message in a report.
+_EVIDENCE_LENGTH: Final = 400
 
 VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 
@@ -15,7 +22,7 @@ VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-
 class Tally(msgspec.Struct):
     """How one requirement fared: how often it was tested and broken, and the first breaches.
 
-    `hint` is the first thing seen that the text recommends and does not ask for.
+    `hint` is the first breach of something that is only recommended.
     """
 
     exercised: int = 0
@@ -26,9 +33,9 @@ class Tally(msgspec.Struct):
 
     @property
     def held_text(self) -> str:
-        """What is said of a requirement that was put to the test and not broken."""
-        told = f"held {self.exercised} times" if self.exercised > 1 else "held"
-        return told if self.hint is None else f"{told}; {self.hint}, which is optional"
+        """The message for a requirement that was exercised and held."""
+        text = f"held {self.exercised} times" if self.exercised > 1 else "held"
+        return text if self.hint is None else f"{text}; {self.hint}, which is optional"
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,7 +48,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is said of one requirement in the end."""
+    """The final word on one requirement."""
 
     id: str
     level: Level
@@ -50,3 +57,119 @@ class Verdict(msgspec.Struct, frozen=True):
     verdict: VerdictName
     message: str
     evidence: list[Evidence]
+
+
+_CAPABILITY: Final[dict[str, tuple[tuple[Party, str], ...]]] = {
+    "tools": ((SERVER, "tools"),),
+    "resources": ((SERVER, "resources"),),
+    "prompts": ((SERVER, "prompts"),),
+    "logging": ((SERVER, "logging"),),
+    "completion": ((SERVER, "completions"),),
+    "roots": ((CLIENT, "roots"),),
+    "sampling": ((CLIENT, "sampling"),),
+    "elicitation": ((CLIENT, "elicitation"),),
+    "tasks": ((SERVER, "tasks"), (CLIENT, "tasks")),
+    "pagination": ((SERVER, "tools"), (SERVER, "resources"), (SERVER, "prompts")),
+}
+"""Areas that are in play only where one of these capabilities was declared."""
+
+_TRANSPORTS: Final[dict[str, frozenset[str]]] = {
+    "http": frozenset({"http"}),
+    "session": frozenset({"http"}),
+    "auth": frozenset({"http", "sse"}),
+    "sse": frozenset({"sse"}),
+    "stdio": frozenset({"stdio"}),
+}
+
+SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
+    "jsonrpc.client-only-initiates": frozenset(
+        {
+            "http.sse.no-requests",
+            "mrtr.server-asks-only-this-way",
+            "elicitation.asked-by-mrtr",
+            "roots.asked-by-mrtr",
+        }
+    ),
+    "mrtr.server-asks-only-this-way": frozenset(
+        {"elicitation.asked-by-mrtr", "roots.asked-by-mrtr"}
+    ),
+    "sampling.context.avoid": frozenset(
+        {"sampling.context.needs-capability", "deprecated.include-context.not-used"}
+    ),
+    "sampling.tool-use.balanced": frozenset({"sampling.tool-result.id-matches"}),
+    "meta.listen.subscription-id": frozenset(
+        {"subscriptions.ack-carries-id", "subscriptions.graceful-end-carries-id"}
+    ),
+    "cancellation.names-own-pending": frozenset({"tasks-ext.cancel.not-by-notification"}),
+    "jsonrpc.error.id-echoed-or-unreadable": frozenset({"jsonrpc.client-no-responses"}),
+    "jsonrpc.request.answered": frozenset({"jsonrpc.client-no-responses"}),
+    "http.sse.listen-excludes-request-scoped": frozenset({"logging.own-stream-only"}),
+    "lifecycle.initialize.first": frozenset(
+        {"lifecycle.initialize.method-name", "lifecycle.version.client-sends-supported"}
+    ),
+    "lifecycle.initialize-result.protocol-version": frozenset({"jsonrpc.response.result-member"}),
+    "ping.response.empty": frozenset({"jsonrpc.response.result-member"}),
+    "cancellation.request-id.previously-issued": frozenset(
+        {"cancellation.request-id.present", "cancellation.request-id-required"}
+    ),
+    "progress.stops-after-completion": frozenset({"progress.notification.active-only"}),
+    "progress.notification.active-only": frozenset(
+        {"progress.notification.token", "progress.server-only", "progress.task.same-token"}
+    ),
+    "lifecycle.capabilities.only-declared": frozenset(
+        {"lifecycle.capabilities.declared", "lifecycle.capabilities.respected"}
+    ),
+    "lifecycle.capabilities.respected": frozenset(
+        {"lifecycle.capabilities.declared", "lifecycle.initialize.first"}
+    ),
+}
+"""A requirement is not reported beside one of these, which say the same more exactly."""
+
+
+def out_of_scope(
+    row: Requirement, conversation: "Conversation", transports: set[str]
+) -> str | None:
+    """Say why a requirement cannot apply to this conversation; None where it can."""
+    needed = _TRANSPORTS.get(row.area)
+    if needed is not None and transports and transports.isdisjoint(needed):
+        return f"the conversation does not run over {' or '.join(sorted(needed))}"
+    if row.id.endswith("capability.declared") or ".capability-" in row.id:
+        return None
+    providers = _CAPABILITY.get(row.area, ())
+    known = [
+        (party, capability, conversation.parties[party].capabilities)
+        for party, capability in providers
+    ]
+    if not known or any(
+        declared is None or capability in declared for _, capability, declared in known
+    ):
+        return None
+    return " and ".join(
+        f"the {party} did not declare {capability}" for party, capability, _ in known
+    )
+
+
+def plain_messages(record: Record) -> Iterator[JsonObject]:
+    """Decode the messages of a record, one or a batch; none where it holds no JSON."""
+    try:
+        value = None if record.message is None else msgspec.json.decode(record.message)
+    except (ValueError, RecursionError):
+        return
+    for message in value if isinstance(value, list) else [value]:
+        if isinstance(message, dict):
+            yield message
+
+
+def text_of(record: Record) -> bytes | None:
+    """Return what travelled, whether it is a message or not; None where no text did."""
+    if record.message is not None:
+        return bytes(record.message)
+    if record.raw is None or not record.raw.strip():
+        return None
+    return record.raw.encode(errors="surrogatepass")
+
+
+def evidence_of(record: Record) -> str:
+    """Return the beginning of what travelled, to show it in a report."""
+    text = (text_of(record) or b"").decode(errors="replace")
+    return text if len(text) <= _EVIDENCE_LENGTH else f"{text[:_EVIDENCE_LENGTH]}..."

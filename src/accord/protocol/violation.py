@@ -1,4 +1,4 @@
-"""One breach of one requirement, who the parties are, and what an endpoint does about a breach."""
+"""One breach of one requirement, the two parties, and the reaction of an endpoint to a breach."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -20,9 +20,9 @@ IGNORE: Final = 0
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One breach: which requirement, by whom, and why.
+    """One breach: the requirement, the party that broke it, and why.
 
-    `severity` is None where the level of the requirement decides. `number` counts the observed
+    Without a `severity` the level of the requirement decides. `number` counts the observed
     records from 1, `evidence` is the beginning of the message; only a monitor fills them in.
     """
 

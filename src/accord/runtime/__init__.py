@@ -1,1 +1,1 @@
-"""Who waits for what: handlers, replies, deadlines, cancellation around an endpoint."""
+"""An endpoint on an event loop: handlers, replies, deadlines, cancellation."""

@@ -1,8 +1,8 @@
-"""Runs one party on an event loop: hands requests to handlers, answers to those who wait.
+"""Runs one party on an event loop: requests go to handlers, answers to the callers that wait.
 
 Between the bytes of a request and its handler there is no queue, and no task unless the handler
-awaits something. Which stream a message leaves on is the transport's business: it is told which
-exchange the message belongs to.
+awaits something. The transport chooses the stream on which a message leaves, by the exchange
+that the message belongs to.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from accord.errors import (
     MessageTooLarge,
     RequestError,
 )
-from accord.protocol.endpoint import (
-    Endpoint,
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import (
     Event,
     FaultReceived,
     NotificationReceived,
@@ -32,9 +32,8 @@ from accord.protocol.endpoint import (
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import forks
-from accord.runtime.eager import start
-from accord.runtime.failures import explain_size, is_pressed, is_writable
-from accord.runtime.pending import Pending
+from accord.runtime.replies import Pending, explain_size, is_pressed, is_writable
+from accord.runtime.tasks import start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 
@@ -53,49 +52,49 @@ _TICK: Final = 0.001
 
 
 class Handlers(Protocol):
-    """What a party does with what it receives."""
+    """What a party does with the messages it receives."""
 
     def request(
-        self, exchange: Exchange, params: Any, dispatcher: "Dispatcher"
+        self, exchange: Exchange, params: object, dispatcher: "Dispatcher"
     ) -> Any | Coroutine[Any, Any, Any]:
         """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        """Take note. Must not block."""
+        """Handle a notification. Must not block."""
 
     def breach(self, event: Refused) -> None:
-        """Take note of a message of the peer that had no effect."""
+        """Handle a message of the peer that had no effect."""
 
 
 class Origin(Protocol):
-    """Where a request came from, on transports on which each has a way back of its own."""
+    """Where a request was received, on transports that answer each on its own stream."""
 
     @property
     def can_ask(self) -> bool:
-        """Whether the way back carries questions before the answer."""
+        """Whether its stream can carry questions before the answer."""
 
     @property
     def backlog(self) -> int:
-        """How many bytes on it have yet to be read."""
+        """How many bytes the client has yet to read."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether that is a lot."""
+        """Whether the backlog is above the high-water mark."""
 
     async def writable(self) -> None:
-        """Wait until the client has caught up, or is gone."""
+        """Wait until the client has caught up or disconnected."""
 
     def reject(self, reply: bytes) -> None:
-        """Take the answer to what was no request that could be served."""
+        """Take the answer to a message that could not be served."""
 
     def finish(self) -> None:
-        """Take note that work for a request has ended; without an answer, if none was written."""
+        """Note that the work for a request has ended, with or without an answer."""
 
 
-class _Nobody:
-    """Handles nothing: its conversation is over."""
+class _NoHandlers:
+    """The handlers of a conversation that is over."""
 
-    def request(self, exchange: Exchange, params: Any, dispatcher: "Dispatcher") -> Any:
+    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> Any:
         raise _OVER
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
@@ -105,11 +104,11 @@ class _Nobody:
         return None
 
 
-def _nowhere(message: bytes, exchange: Exchange | None) -> None:
+def _discard(message: bytes, exchange: Exchange | None) -> None:
     return None
 
 
-_NOBODY: Final = _Nobody()
+_NO_HANDLERS: Final = _NoHandlers()
 _OVER: Final = ConnectionClosed("the request has been answered")
 
 
@@ -121,7 +120,7 @@ class Dispatcher:
         write: how its messages leave.
         handlers: what it does with those of the peer.
         in_flight: how many requests of the peer may be under way; more are refused at once.
-        watchdog: told when handlers begin and end, so that it can name one that blocks the loop.
+        watchdog: notified when handlers begin and end, to name one that blocks the loop.
     """
 
     # How many reasons there are for which no answer can come at present.
@@ -151,28 +150,28 @@ class Dispatcher:
     # -- receiving
 
     def receive(self, message: bytes, origin: "Origin | None" = None) -> Sequence[Event]:
-        """Take in one message of the peer.
+        """Receive one message of the peer.
 
         Args:
             message: its bytes.
-            origin: where it came from, if answers have to go back there.
+            origin: where it was received, if answers have to go back there.
 
         Returns:
-            What was in it; all of it has been seen to.
+            Its events, all of them handled.
         """
-        return self._see_to(self.endpoint.receive(message), origin)
+        return self._handle(self.endpoint.receive(message), origin)
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
-        """Take in what the transport could not keep as a message: it is answered, or it fails."""
-        return self._see_to(self.endpoint.receive_malformed(malformed), None)
+        """Receive a message that the transport had to drop: it is answered, or it fails."""
+        return self._handle(self.endpoint.receive_malformed(malformed), None)
 
-    def _see_to(self, events: Sequence[Event], origin: "Origin | None") -> Sequence[Event]:
+    def _handle(self, events: Sequence[Event], origin: "Origin | None") -> Sequence[Event]:
         for event in events:
             if event.__class__ is RequestReceived:
                 event.exchange.origin = origin
                 self._serve(event.exchange, event.params)
             else:
-                self._note(event, origin)
+                self._handle_other(event, origin)
         return events
 
     def _serve(self, exchange: Exchange, params: Any) -> None:
@@ -235,7 +234,7 @@ class Dispatcher:
         if isinstance(error, KeyboardInterrupt) and is_pressed():
             raise error
 
-    def _respond(self, exchange: Exchange, result: Any) -> None:
+    def _respond(self, exchange: Exchange, result: object) -> None:
         if forks.generation != self._generation:
             forks.end_child()
         try:
@@ -269,7 +268,7 @@ class Dispatcher:
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 
-    def _note(self, event: Any, origin: "Origin | None") -> None:
+    def _handle_other(self, event: Any, origin: "Origin | None") -> None:
         if isinstance(event, ResultReceived):
             self._settle(event.exchange, event.result, None)
         elif isinstance(event, FaultReceived):
@@ -285,9 +284,9 @@ class Dispatcher:
                     origin.reject(event.reply)
             self.handlers.breach(event)
         else:
-            self._notice(event)
+            self._handle_notification(event)
 
-    def _notice(self, event: NotificationReceived) -> None:
+    def _handle_notification(self, event: NotificationReceived) -> None:
         exchange = event.exchange
         if event.name == "notifications/cancelled":
             task = self.running.pop(exchange.id, None) if exchange else None
@@ -310,7 +309,7 @@ class Dispatcher:
                 raise
             log.exception("%s could not be passed on", event.name)
 
-    def spawn(self, outcome: Any) -> None:
+    def spawn(self, outcome: object) -> None:
         """Let a callback's coroutine run by itself; its failure is logged."""
         if type(outcome) is not CoroutineType:
             return
@@ -334,11 +333,11 @@ class Dispatcher:
     async def request(
         self,
         name: str,
-        params: Any = None,
+        params: object = None,
         *,
         timeout: float | None = None,
         cap: float | None = None,
-        on_progress: Callable[[ProgressParams], Any] | None = None,
+        on_progress: Callable[[ProgressParams], object] | None = None,
         within: Exchange | None = None,
     ) -> Any:
         """Ask the peer and wait for its answer.
@@ -355,7 +354,7 @@ class Dispatcher:
             LocalProtocolError: the request would break a rule; nothing was sent.
             RequestError: the peer answered with an error.
             RemoteProtocolError: the answer breaks the protocol.
-            RequestTimeout: no answer came in time.
+            RequestTimeout: there was no answer in time.
             ConnectionClosed: the connection is gone.
         """
         if self.closed is not None:
@@ -387,8 +386,8 @@ class Dispatcher:
         self._timer = None
         now = self._loop.time() + _TICK
         earliest = inf
-        # A client that is asked something is waited for by its server, which cannot be late
-        # meanwhile. A server asks while it is at work: its own work holds nobody up.
+        # A server that asks its client waits for it, and is not late meanwhile. A server asks
+        # while it works: its own work delays no answer.
         is_waited_for = self.pauses or (self.running and self.endpoint.role == "client")
         for exchange in self._open_requests():
             pending = exchange.state
@@ -404,7 +403,7 @@ class Dispatcher:
         if earliest != inf:
             self._set_timer(earliest)
 
-    def _settle(self, exchange: Exchange, result: Any, error: Exception | None) -> None:
+    def _settle(self, exchange: Exchange, result: object, error: Exception | None) -> None:
         pending = exchange.state
         if not isinstance(pending, Pending) or pending.future.done():
             return
@@ -426,8 +425,8 @@ class Dispatcher:
         if exchange is not None:
             self._settle(exchange, None, error)
 
-    def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> None:
-        """Tell the peer something; raises LocalProtocolError if that would break a rule."""
+    def notify(self, name: str, params: object = None, *, within: Exchange | None = None) -> None:
+        """Notify the peer; raises LocalProtocolError if that would break a rule."""
         if self.closed is None:
             self.write(self.endpoint.notify(name, params), within)
 
@@ -436,7 +435,7 @@ class Dispatcher:
     def close(self, reason: AccordError | None = None) -> None:
         """End the conversation: waiting requests fail, running handlers are cancelled.
 
-        The peer is told that it need not finish what nobody waits for.
+        The peer learns that it need not finish the requests that waited.
         """
         if self.closed is not None:
             return
@@ -456,14 +455,14 @@ class Dispatcher:
     def let_go(self) -> None:
         """End a conversation in which nothing is open; its endpoint may serve another.
 
-        Nothing refers to anything here any more, so that all of it is freed at once.
+        Nothing refers to it any more, so that it is freed at once.
         """
         self.closed = _OVER
-        self.handlers = _NOBODY
-        self.write = _nowhere
+        self.handlers = _NO_HANDLERS
+        self.write = _discard
 
     def end_of_input(self) -> None:
-        """Take note that the peer says nothing more: our questions stay without answer."""
+        """Handle the end of input: our requests stay without answers."""
         gone = ConnectionClosed("the peer has closed its side of the connection")
         for exchange in self._open_requests():
             self._settle(exchange, None, gone)
@@ -472,7 +471,7 @@ class Dispatcher:
         return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Wait until no handler runs any more; returns whether that came about in time."""
+        """Wait until no handler runs any more; returns whether that was in time."""
         working = [*self.running.values(), *(self._background or ())]
         if not working:
             return True

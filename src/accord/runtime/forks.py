@@ -11,8 +11,6 @@ from contextlib import suppress
 from typing import Final, NoReturn
 from weakref import WeakSet
 
-__all__ = ["end_child", "end_children_of", "generation"]
-
 generation = 0
 """How many forks lie between the first process and this one; objects of another are copies."""
 

@@ -49,7 +49,7 @@ class Watchdog:
         """Called again and again, in a thread, as long as the loop is blocked."""
 
     def enter(self) -> None:
-        """A handler begins."""
+        """Count a handler that begins."""
         self._running += 1
         if not self._beating:
             self._beating = True
@@ -60,7 +60,7 @@ class Watchdog:
                 threading.Thread(target=self._watch, name="accord-watch", daemon=True).start()
 
     def leave(self) -> None:
-        """A handler has ended."""
+        """Count a handler that has ended."""
         self._running -= 1
 
     def _beat(self) -> None:
@@ -92,7 +92,7 @@ class Watchdog:
             return not self._watched
 
     def _report(self, late: float) -> bool:
-        """Say what is at fault; returns whether anything is."""
+        """Report the handler that blocks; returns whether there is one."""
         try:
             task = asyncio.current_task(self.loop)
         except RuntimeError:
@@ -124,7 +124,7 @@ class Watchdog:
 def _author_place(frame: FrameType | None) -> str | None:
     """Return where the author's code blocks; None where it is our own that takes its time.
 
-    The innermost line is told, unless it is ours: then it is the line of the author that led there.
+    The innermost line is reported; if it is ours, the line of the author that led there.
     """
     place: str | None = None
     while frame is not None:
@@ -143,7 +143,7 @@ def _author_place(frame: FrameType | None) -> str | None:
 
 
 def _served_in(frame: FrameType | None) -> str | None:
-    """Return what is being served in a frame, where that began in this turn of the loop."""
+    """Return the request served in a frame, if it began in this turn of the loop."""
     while frame is not None:
         if frame.f_code.co_name == "_serve" and "exchange" in frame.f_code.co_varnames:
             exchange = frame.f_locals.get("exchange")

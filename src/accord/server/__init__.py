@@ -1,6 +1,6 @@
 """Writing servers: `Server` and the `Context` that its handlers get."""
 
-from accord.bindings.facts import RequestFacts
+from accord.bindings.headers import RequestFacts
 from accord.server.access import Policy
 from accord.server.context import Context
 from accord.server.logs import ClientLogHandler

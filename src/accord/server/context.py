@@ -1,4 +1,4 @@
-"""What a handler knows and can do while it works on one request."""
+"""The context of one request: what its handler can know and do."""
 
 import asyncio
 import threading
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import msgspec
 
-from accord.bindings.facts import NO_FACTS, RequestFacts
+from accord.bindings.headers import NO_FACTS, RequestFacts
 from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.principal import Principal
-from accord.protocol.declared import elicitation_modes
+from accord.protocol.capabilities import elicitation_modes
 from accord.protocol.exchange import Exchange
+from accord.protocol.peer import Peer
 from accord.protocol.shape import narrow
 from accord.server.schema.choices import Choices
 from accord.server.schema.forms import form_of
@@ -55,7 +56,7 @@ class Done:
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         return
         yield
 
@@ -65,25 +66,25 @@ class Delayed(Done):
 
     __slots__ = ("_writable",)
 
-    def __init__(self, writable: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, writable: Callable[[], Coroutine[object, None, None]]) -> None:
         self._writable = writable
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         return self._writable().__await__()
 
 
 class Turn(Done):
-    """The same for a handler that has told a lot: to await it is to let others run."""
+    """The same for a handler that has sent a lot: to await it is to let others run."""
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         yield
 
 
 DONE: Final = Done()
 TURN: Final = Turn()
-# So many a handler may tell before others get a turn of the loop, cancellations among them.
+# So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
 
@@ -95,13 +96,13 @@ class Context(Generic[State]):
     for with `wait`.
     """
 
-    __slots__ = ("_exchange", "_is_cancelled", "_session", "_told", "_values", "_waits")
+    __slots__ = ("_exchange", "_is_cancelled", "_sent", "_session", "_values", "_waits")
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
         self._is_cancelled = False
-        self._told = 0
+        self._sent = 0
         self._values: dict[type, Any] | None = None
         self._waits: set[Future[Any]] | None = None
 
@@ -132,18 +133,23 @@ class Context(Generic[State]):
     @property
     def revision(self) -> RevisionId:
         """The revision under which the request is served."""
-        return self._exchange.revision.id
+        return self._peer.revision.id
+
+    @property
+    def _peer(self) -> Peer:
+        peer = self._exchange.peer
+        assert peer is not None  # every request that a server receives has one
+        return peer
 
     @property
     def client_info(self) -> Implementation | None:
-        """Who the client says it is."""
-        info = self._session.client.info
-        return info if isinstance(info, Implementation) else None
+        """The client's name and version, as it says."""
+        return self._peer.info
 
     @property
     def client_capabilities(self) -> frozenset[str]:
         """What the client declared, as dotted paths such as `roots.listChanged`."""
-        return self._session.client.capabilities or frozenset()
+        return self._peer.capabilities
 
     @property
     def state(self) -> State:
@@ -157,12 +163,12 @@ class Context(Generic[State]):
 
     @property
     def principal(self) -> Principal | None:
-        """Who sends the request, as its token says; None where nobody was asked for one."""
+        """The sender of the request, as its token says; None where no token is needed."""
         return self._session.principal_of(self._exchange)
 
     @property
     def request(self) -> RequestFacts:
-        """Where the request came from, and with what headers; empty over stdio and in memory."""
+        """Address and headers of the HTTP request; empty over stdio and in memory."""
         origin = self._exchange.origin
         return NO_FACTS if origin is None else origin.facts
 
@@ -173,7 +179,7 @@ class Context(Generic[State]):
 
     # -- per-request state
 
-    def put(self, value: Any) -> None:
+    def put(self, value: object) -> None:
         """Keep a value for the rest of this request, found again by its type."""
         if self._values is None:
             self._values = {}
@@ -190,12 +196,12 @@ class Context(Generic[State]):
                 return kept
         raise LookupError(f"no {type_.__name__} was kept for this request")
 
-    # -- telling
+    # -- reporting
 
     def progress(
         self, progress: float, total: float | None = None, *, message: str | None = None
     ) -> Done:
-        """Tell how far the work has come, if the client asked to be told.
+        """Report how far the work has come, if the client asked for progress.
 
         Values that do not rise are left out, as are those after the end.
 
@@ -206,9 +212,9 @@ class Context(Generic[State]):
             raise ValueError(f"progress is {progress} of {total}, expected finite numbers")
         token = self._exchange.token
         if token is None:
-            return self._paced(DONE)
+            return self._pace(DONE)
         params = ProgressParams(token, progress, total, message)
-        return self._paced(self._session.tell(self._progress, params, self._exchange))
+        return self._pace(self._session.send(self._progress, params, self._exchange))
 
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
@@ -216,34 +222,34 @@ class Context(Generic[State]):
         if rises and self._session.is_open(exchange):
             self._session.dispatcher.notify("notifications/progress", params, within=exchange)
 
-    def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> Done:
+    def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
-        if not self._session.wants_log(level):
-            return self._paced(DONE)
+        if not self._session.wants_log(level, self._peer):
+            return self._pace(DONE)
         params = LogMessageParams(level, _as_json(data), logger)
-        return self._paced(self._session.tell(self._log, params, self._exchange))
+        return self._pace(self._session.send(self._log, params, self._exchange))
 
-    def _paced(self, done: Done) -> Done:
-        """Return what is awaited by who has told something: now and then, a turn of others."""
-        self._told += 1
-        return done if done is not DONE or self._told % _AT_ONCE else TURN
+    def _pace(self, done: Done) -> Done:
+        """Return what the sender of a message awaits: now and then, a turn for others."""
+        self._sent += 1
+        return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)
 
-    def debug(self, data: Any) -> Done:
+    def debug(self, data: object) -> Done:
         """Log at level debug."""
         return self.log("debug", data)
 
-    def info(self, data: Any) -> Done:
+    def info(self, data: object) -> Done:
         """Log at level info."""
         return self.log("info", data)
 
-    def warning(self, data: Any) -> Done:
+    def warning(self, data: object) -> Done:
         """Log at level warning."""
         return self.log("warning", data)
 
-    def error(self, data: Any) -> Done:
+    def error(self, data: object) -> Done:
         """Log at level error."""
         return self.log("error", data)
 
@@ -301,7 +307,7 @@ class Context(Generic[State]):
 
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
-                ToolError, so a tool that does not catch it tells its caller.
+                ToolError, so a tool that does not catch it reports it to its caller.
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
@@ -316,7 +322,7 @@ class Context(Generic[State]):
         return read({name: value for name, value in filled if value is not None})
 
     def _refuse_later_forms(self, params: ElicitParams) -> None:
-        revision = self._exchange.revision
+        revision = self._peer.revision
         if "elicitation/create" not in revision.requests["server"]:
             return  # _ask says so
         try:
@@ -337,7 +343,7 @@ class Context(Generic[State]):
         return roots
 
     async def _ask(self, capability: str, name: str, params: Any, timeout: float | None) -> Any:
-        revision = self._exchange.revision
+        revision = self._peer.revision
         if name not in revision.requests["server"]:
             raise MissingCapability(f"{name} does not exist in revision {revision.id}")
         declared = self.client_capabilities
@@ -361,10 +367,10 @@ class Context(Generic[State]):
                 awaitable.close()
             raise RuntimeError("wait() is for worker threads; on the loop use await")
 
-        async def awaited() -> Value:
+        async def wait() -> Value:
             return await awaitable
 
-        future = asyncio.run_coroutine_threadsafe(awaited(), loop)
+        future = asyncio.run_coroutine_threadsafe(wait(), loop)
         waits = self._waits = self._waits or set()
         waits.add(future)
         try:
@@ -384,8 +390,8 @@ class Context(Generic[State]):
         return f"Context({self.method!r}, id={self.request_id!r})"
 
 
-def _as_json(data: Any) -> msgspec.Raw:
-    """Encode what is logged, whatever it is: no log may fail what it tells about."""
+def _as_json(data: object) -> msgspec.Raw:
+    """Encode any value to log: a log call must not fail the work it describes."""
     try:
         return msgspec.Raw(msgspec.json.encode(data))
     except (TypeError, ValueError, RecursionError):
@@ -399,6 +405,3 @@ def _message(given: str | SamplingMessage) -> SamplingMessage:
     if not isinstance(given, str):
         raise TypeError(f"a message is text or a SamplingMessage, not a {type(given).__name__}")
     return SamplingMessage("user", TextContent(given))
-
-
-__all__ = ["Context", "Done", "current"]

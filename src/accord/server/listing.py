@@ -142,11 +142,12 @@ class Listing(Generic[Entry]):
             items.append(msgspec.Raw(item))
             last = number
         members: JsonObject = {self._member: items}
+        row = REVISIONS[revision_id]
         page = self._result_type(
             **members,
             next_cursor=next_cursor,
-            meta=None if REVISIONS[revision_id].handshake else self.meta,
-            ttl_ms=self.ttl_ms,
+            meta=None if row.handshake else self.meta,
+            ttl_ms=self.ttl_ms if row.cache_hints else None,
             cache_scope=self.cache_scope if shown is None else "private",
         )
         return _encode(shape.narrow(page, revision_id))

@@ -11,8 +11,6 @@ from typing import Final
 from accord.server.context import current
 from accord.types import LoggingLevel
 
-__all__ = ["ClientLogHandler", "log_in_background"]
-
 _LEVELS: Final[tuple[tuple[int, LoggingLevel], ...]] = (
     (logging.CRITICAL, "critical"),
     (logging.ERROR, "error"),

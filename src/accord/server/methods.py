@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
 from accord.protocol.exchange import Exchange
+from accord.protocol.peer import peer_from_initialize
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
 from accord.server.context import current
@@ -45,11 +46,12 @@ def initialize(
 ) -> InitializeResult:
     server = session.server
     row = negotiate(params.protocol_version, server.revisions)
+    session.peer = peer_from_initialize(params, row, server.log_level)
     declared = server.capabilities(is_lasting=session in server.sessions)
     return InitializeResult(row.id, declared, server.info, instructions=server.instructions)
 
 
-def ping(session: "Session", exchange: Exchange, params: Any) -> EmptyResult:
+def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
     return EmptyResult()
 
 
@@ -154,7 +156,7 @@ async def complete(
 
 
 def set_level(session: "Session", exchange: Exchange, params: SetLevelParams) -> EmptyResult:
-    session.log_level = params.level
+    session.peer = session.peer.with_log_level(params.level)
     return EmptyResult()
 
 

@@ -137,7 +137,7 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
         return super().bind(given)
 
     def _refuse_path_escapes(self, variables: Mapping[str, str]) -> None:
-        spanning = self.template.spanning
+        spanning = self.template.slash_variables
         # In file URIs an absolute path follows the two slashes.
         is_file = self.prefix == "file://"
         for name, value in variables.items():

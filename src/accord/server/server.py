@@ -21,7 +21,7 @@ from typing import (
 from accord.errors import RegistrationError
 from accord.principal import Principal
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import SPOKEN
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.forks import end_children_of
 from accord.runtime.watchdog import Watchdog
@@ -484,8 +484,7 @@ class Server(Generic[State]):
                 run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
 
 
-# Servers do not serve requests without handshake yet.
-_SERVED: Final = tuple(row.id for row in REVISIONS.values() if row.handshake)
+_SERVED: Final = tuple(SPOKEN)
 
 
 def _check_revisions(revisions: Iterable[str]) -> tuple[RevisionId, ...]:

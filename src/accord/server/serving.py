@@ -54,7 +54,7 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
 
     A tool that does not end delays the exit by no more than the grace period.
     """
-    from accord.runtime.main_task import run_to_end
+    from accord.runtime.tasks import run_to_end
     from accord.transports.shutdown import Stop, exit_at_once
     from accord.transports.stdio import claim
 

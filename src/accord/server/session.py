@@ -1,4 +1,4 @@
-"""One client's connection to a server: what it declared, wants to hear of, and is being served."""
+"""One client's connection to a server: its subscriptions, its log level, its running requests."""
 
 import asyncio
 import logging
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
-from accord.protocol.conversation import PartyState
-from accord.protocol.endpoint import Endpoint, NotificationReceived, Refused
+from accord.protocol.endpoint import Endpoint
+from accord.protocol.events import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
+from accord.protocol.party import PartyState
+from accord.protocol.peer import Peer, peer_from_initialize
 from accord.protocol.revision import Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
@@ -26,7 +28,7 @@ log = logging.getLogger("accord.server")
 _SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 # Changes that come within this time are one burst, and one notification.
 _BURST: Final = 0.02
-# What a client that does not read may cost; what it is only told for its convenience is left out.
+# What a client that does not read may cost; beyond it, progress and logs are left out.
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
 _IN_TRANSIT_MOST: Final = 16
@@ -36,25 +38,25 @@ _TRANSIT: Final = threading.Lock()
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-class Flow(Protocol):
-    """How well a client reads what it is sent; of transports that can tell."""
+class ClientFlow(Protocol):
+    """How fast a client reads; of transports that can measure it."""
 
     @property
     def backlog(self) -> int:
-        """How many bytes it has yet to read."""
+        """How many bytes the client has yet to read."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether that is a lot."""
+        """Whether the backlog is above the high-water mark."""
 
     async def writable(self) -> None:
-        """Wait until it has caught up, or is gone."""
+        """Wait until the client has caught up or disconnected."""
 
 
 class Session:
     """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
 
-    flow: Flow | None = None
+    flow: ClientFlow | None = None
     # Sets that are replaced, not changed: an idle session owns none.
     subscriptions = _NONE
     _changed = _NONE
@@ -69,24 +71,35 @@ class Session:
         watchdog = server.watchdog()
         self.loop = watchdog.loop
         self.thread = threading.get_ident()
-        self.endpoint = endpoint or Endpoint(
-            "server", revisions=server.revisions, limits=server.limits
-        )
+        if endpoint is None:
+            endpoint = Endpoint("server", revisions=server.revisions, limits=server.limits)
+            endpoint.peer = Peer(endpoint.revision, None, _NONE, server.log_level)
+        self.endpoint = endpoint
         self.dispatcher = Dispatcher(
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=watchdog
         )
         self.principal: Principal | None = server.principal
-        self.log_level: LoggingLevel = server.log_level
+
+    @property
+    def peer(self) -> Peer:
+        """The facts about the client for its next request."""
+        peer = self.endpoint.peer
+        assert peer is not None
+        return peer
+
+    @peer.setter
+    def peer(self, peer: Peer) -> None:
+        self.endpoint.peer = peer
 
     @property
     def client(self) -> PartyState:
-        """What is known of the client."""
+        """The client's side of the conversation: its open requests, its tokens."""
         return self.endpoint.conversation.parties["client"]
 
-    # -- who asks
+    # -- the sender of a request
 
     def principal_of(self, exchange: Exchange) -> Principal | None:
-        """Return who sends a request: each brings its own token, where there are any."""
+        """Return the sender of a request; over HTTP each request has its own token."""
         origin = exchange.origin
         if origin is None:
             return self.principal
@@ -94,13 +107,13 @@ class Session:
         return found if found is None or isinstance(found, Principal) else Principal(str(found))
 
     def forbid(self, exchange: Exchange, scopes: frozenset[str]) -> None:
-        """Let the transport tell that a request lacks scopes, where it has a way of its own."""
+        """Let the transport answer that a request lacks scopes, where it has its own way to."""
         if exchange.origin is not None and exchange.batch is None:
             exchange.origin.forbid(scopes)
 
-    # -- what the dispatcher hands over
+    # -- called by the dispatcher
 
-    def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
+    def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
         handler = METHODS.get(exchange.name)
         if handler is None:
@@ -112,6 +125,10 @@ class Session:
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
     ) -> Any:
+        if exchange.name == "initialize":
+            # Middleware sees the client that introduces itself.
+            level = self.server.log_level
+            exchange.peer = peer_from_initialize(params, exchange.revision, level)
         context: Context[Any] = Context(self, exchange)
         current.set(context)
 
@@ -125,7 +142,7 @@ class Session:
         return await proceed()
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
-        """Take note of what the client tells."""
+        """Handle a notification of the client."""
         if event.name == "notifications/cancelled" and event.exchange is not None:
             context = (self._contexts or {}).get(event.exchange.id)
             if context is not None:
@@ -135,7 +152,7 @@ class Session:
                 dispatcher.spawn(callback(self))
 
     def breach(self, event: Refused) -> None:
-        """Log what the client did wrong; it has been answered where an answer is due."""
+        """Log a message of the client that was refused."""
         log.info("refused a message: %s", event.why)
 
     # -- contexts of running requests, for cancellation of work in threads
@@ -149,7 +166,7 @@ class Session:
         return Context(self, exchange)
 
     def track(self, exchange: Exchange, context: Context[Any]) -> None:
-        """Let a cancellation reach work that cannot be cancelled from outside."""
+        """Let a cancellation reach work in a thread."""
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
@@ -159,18 +176,18 @@ class Session:
         if self._contexts is not None:
             self._contexts.pop(exchange.id, None)
 
-    # -- telling
+    # -- sending
 
     def run_here(self, function: Callable[..., None], *args: Any) -> None:
         """Run something on the session's loop: at once when we are on it, else soon."""
         if threading.get_ident() == self.thread:
             function(*args)
         else:
-            with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(function, *args)
 
-    def tell(self, send: Callable[[Any], None], params: Any, exchange: Exchange) -> Done:
-        """Send what a handler tells while it works; a client that reads slowly slows it down."""
+    def send(self, send: Callable[[Any], None], params: Any, exchange: Exchange) -> Done:
+        """Send a message of a running handler; a client that reads slowly slows it down."""
         flow = self.flow if exchange.origin is None else exchange.origin
         if threading.get_ident() != self.thread:
             self._tell_from_thread(send, params, flow)
@@ -178,18 +195,18 @@ class Session:
         if flow is None or not flow.is_congested:
             send(params)
             return DONE
-        # Whoever does not await is not slowed down, so that there must be an end to it.
+        # A handler that does not await is not slowed down, so there must be a limit.
         if flow.backlog < _BACKLOG_MOST:
             send(params)
         return Delayed(flow.writable)
 
     def _tell_from_thread(
-        self, send: Callable[[Any], None], params: Any, flow: Flow | None
+        self, send: Callable[[Any], None], params: object, flow: ClientFlow | None
     ) -> None:
         with _TRANSIT:
             self._in_transit += 1
             is_full = self._in_transit % _IN_TRANSIT_MOST == 0
-        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+        with suppress(RuntimeError):  # the loop is closed
             if flow is not None and (is_full or flow.is_congested):
                 asyncio.run_coroutine_threadsafe(flow.writable(), self.loop).result()
             self.loop.call_soon_threadsafe(send, params)
@@ -209,16 +226,16 @@ class Session:
         ready = self.endpoint.conversation.phase is Phase.READY
         return ready and self.dispatcher.closed is None
 
-    def wants_log(self, level: LoggingLevel) -> bool:
-        """Whether the client wants log messages of this level."""
+    def wants_log(self, level: LoggingLevel, peer: Peer) -> bool:
+        """Whether a peer wants log messages of this level, and can still get them."""
         try:
             rank = _SEVERITY[level]
         except KeyError:
             levels = ", ".join(_SEVERITY)
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
-        return rank >= _SEVERITY[self.log_level] and self.dispatcher.closed is None
+        return rank >= _SEVERITY[peer.log_level] and self.dispatcher.closed is None
 
-    def notify(self, name: str, params: Any = None, within: Exchange | None = None) -> None:
+    def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
         try:
             self.dispatcher.notify(name, params, within=within)
@@ -228,7 +245,7 @@ class Session:
             log.debug("left out %s: %s", name, error)
 
     def list_changed(self, kind: str) -> None:
-        """Tell the client, once per burst, that a list is no longer what it was."""
+        """Notify the client, once per burst, that a list has changed."""
         self.run_here(self._list_changed, kind)
 
     def _list_changed(self, kind: str) -> None:
@@ -244,7 +261,7 @@ class Session:
             self.notify(f"notifications/{kind}/list_changed")
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the client that a resource changed, if it subscribed."""
+        """Notify the client that a resource has changed, if it subscribed."""
         if uri in self.subscriptions:
             self.run_here(
                 self.notify, "notifications/resources/updated", ResourceUpdatedParams(uri)
@@ -268,7 +285,7 @@ class Session:
 
 
 def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:
-    async def wrapped() -> Any:
+    async def run() -> Any:
         return await layer(context, proceed)
 
-    return wrapped
+    return run

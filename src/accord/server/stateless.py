@@ -6,7 +6,8 @@ of the same revision may use it. Everything that handlers can see of a session i
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.protocol.conversation import capability_paths
+from accord.protocol.capabilities import capability_paths
+from accord.protocol.peer import Peer
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Write
 from accord.server.session import Session
@@ -38,6 +39,7 @@ class StatelessSessions:
             return Session(server, write, state, spare.pop())
         session = Session(server, write, state)
         session.endpoint.conversation.begin(REVISIONS[revision], server=paths)
+        session.peer = Peer(REVISIONS[revision], log_level=server.log_level)
         return session
 
     def _paths(self) -> frozenset[str]:
@@ -66,6 +68,7 @@ class StatelessSessions:
         client, server = conversation.parties.values()
         # An endpoint that knows a client must not serve the next one.
         is_reusable = client.capabilities is None and server.capabilities is self._declared
+        is_reusable = is_reusable and session.peer.log_level == self._server.log_level
         if is_reusable and conversation.revision is not None and conversation.is_blank:
             spare = self._spare.setdefault(conversation.revision.id, [])
             if len(spare) < _SPARE_MOST:

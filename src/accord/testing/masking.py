@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.trace import SHOWN_HEADERS, Record
 
 # -- names

@@ -11,7 +11,8 @@ import msgspec
 
 from accord import trace
 from accord.protocol.catalogue import catalogue
-from accord.protocol.monitor import Monitor, Verdict, VerdictName
+from accord.protocol.monitor import Monitor
+from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import Violation
 from accord.testing.files import open_private
 from accord.testing.masking import Masks

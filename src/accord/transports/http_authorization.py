@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
-from accord.bindings.shown import plain
+from accord.bindings.quoting import quote_text
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http_sender import NotSent, Response
 
@@ -217,7 +217,7 @@ def _hint(values: tuple[str, ...], *, has_auth: bool) -> str:
     """Say what would help, going by what the server asks for."""
     schemes = list(dict.fromkeys(each.scheme for each in parse_challenges(values)))
     if schemes and "bearer" not in schemes:
-        named = plain(" or ".join(schemes))
+        named = quote_text(" or ".join(schemes))
         return f"the server takes no tokens, but {named}: pass headers={{'Authorization': ...}}"
     if has_auth:
         return "the server does not take the token"
@@ -233,7 +233,7 @@ def _described(challenge: AuthChallenge | None) -> str:
         "scopes": " ".join(challenge.scopes),
         "metadata": challenge.resource_metadata or "",
     }
-    told = ", ".join(f"{name} {plain(value)}" for name, value in shown.items() if value)
+    told = ", ".join(f"{name} {quote_text(value)}" for name, value in shown.items() if value)
     return f"; it says: {told}" if told else ""
 
 

@@ -12,8 +12,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings import headers as names
-from accord.bindings.answers import Answer, answer_in, explain, redirect_url, wait_of
-from accord.bindings.shown import shown_url
+from accord.bindings.http_responses import (
+    ResponseMessage,
+    explain,
+    parse_response,
+    parse_retry_after,
+    redirect_url,
+)
+from accord.bindings.quoting import quote_url
 from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import (
     AccordError,
@@ -93,7 +99,7 @@ class HttpTarget:
     @property
     def place(self) -> str:
         """The URL for people."""
-        return shown_url(self.url)
+        return quote_url(self.url)
 
 
 class Carrier:
@@ -122,7 +128,7 @@ class Carrier:
         """Hand over a message of the server."""
         asked = self._asked
         if asked is not None and asked.answer is not None:
-            answer = answer_in(data)
+            answer = parse_response(data)
             if answer is not None and answer.id == asked.id:
                 if not asked.answer.done():
                     asked.answer.set_result(answer)
@@ -134,7 +140,7 @@ class Carrier:
         return EventReader(self.deliver, self.target.limits.message_bytes, self.answers)
 
     @contextlib.contextmanager
-    def asking(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
+    def asking(self, message: Message) -> Iterator["asyncio.Future[ResponseMessage]"]:
         """Keep the answer to a request that the party does not know of."""
         message.answer = asyncio.get_running_loop().create_future()
         self._asked = message
@@ -213,7 +219,7 @@ class Carrier:
         denied = self.refusal(response, body)
         if denied is not None:
             return self.fail(message, denied)
-        answer = answer_in(body)
+        answer = parse_response(body)
         if answer is not None and answer.id == message.id and self.is_waiting(message):
             self.deliver(body)
         elif answer is not None and isinstance(answer.error, msgspec.Struct) and not message.opens:
@@ -260,7 +266,7 @@ class Carrier:
         postponed = 0
         while True:
             response = await self._send("POST", session, headers, message, is_patient=is_patient)
-            wait = wait_of(response.header("retry-after"))
+            wait = parse_retry_after(response.header("retry-after"))
             if response.status not in (429, 503) or wait is None or postponed >= _POSTPONED:
                 return response
             if wait > self.target.options.patience:
@@ -354,7 +360,7 @@ class Carrier:
                 return response, token
             location = response.header("location")
             if location:
-                self._led_to = shown_url(location, session.url)
+                self._led_to = quote_url(location, session.url)
             if response.status not in _REDIRECTED:
                 return response, token
             url = redirect_url(session.url, location)

@@ -9,7 +9,7 @@ from accord.types._base import RequestId
 if TYPE_CHECKING:
     import asyncio
 
-    from accord.bindings.answers import Answer
+    from accord.bindings.http_responses import ResponseMessage
 
 __all__ = ["Message", "Session"]
 
@@ -49,7 +49,7 @@ class Message:
         self.number = 0
         self.is_postponed = False
         self.is_sent = False
-        self.answer: asyncio.Future[Answer] | None = None
+        self.answer: asyncio.Future[ResponseMessage] | None = None
 
     @property
     def opens(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from accord.bindings.answers import explain
+from accord.bindings.http_responses import explain
 from accord.errors import MissingExtra
 from accord.transports.http_client_options import SPOKEN, HttpClientOptions
 from accord.transports.http_cookies import CookieJar

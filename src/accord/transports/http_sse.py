@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from accord.bindings import headers as names
-from accord.bindings.answers import endpoint_url, explain
+from accord.bindings.http_responses import endpoint_url, explain
 from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
 from accord.transports.http_authorization import Denied

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.bindings.answers import Answer, answer_in, explain
+from accord.bindings.http_responses import ResponseMessage, explain, parse_response
 from accord.errors import (
     AccordError,
     AuthError,
@@ -266,7 +266,7 @@ class HttpWire:
         try:
             await form.initialize(message)
         except Unfit as unfit:
-            answer = answer_in(unfit.body)
+            answer = parse_response(unfit.body)
             is_answered = answer is not None and answer.id == message.id
             is_denied = unfit.response.status == 401 and self.target.authorizer is not None
             may_be_older = self.target.form is None and not is_answered and not is_denied
@@ -376,7 +376,7 @@ class HttpWire:
                     raise
             await asyncio.sleep(backoff.fail())
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: ResponseMessage) -> None:
         """Make sure that the conversation can go on."""
         if isinstance(answer.error, msgspec.Struct):
             raise ConnectionClosed(f"{answer.error.message} ({answer.error.code})")

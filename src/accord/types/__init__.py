@@ -1,5 +1,23 @@
 """Every type that travels in messages, as the newest superset of all revisions."""
 
+# ruff: noqa: F403  # the modules say in __all__ what they offer
+
+from accord.types import (
+    completion,
+    content,
+    elicitation,
+    lifecycle,
+    logging,
+    messages,
+    prompts,
+    resources,
+    roots,
+    rounds,
+    sampling,
+    subscriptions,
+    tasks,
+    tools,
+)
 from accord.types._base import (
     REVISION_IDS,
     Cursor,
@@ -10,292 +28,42 @@ from accord.types._base import (
     RevisionId,
     Role,
 )
-from accord.types.completion import (
-    CompleteParams,
-    CompleteResult,
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceTemplateReference,
-)
-from accord.types.content import (
-    Annotations,
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    Icon,
-    ImageContent,
-    ResourceContents,
-    ResourceLink,
-    SamplingContentBlock,
-    TextContent,
-    ToolResultContent,
-    ToolUseContent,
-)
-from accord.types.elicitation import (
-    ElicitationCompleteParams,
-    ElicitedScalars,
-    ElicitedValue,
-    ElicitParams,
-    ElicitResult,
-    FormSchema,
-    UrlElicitationData,
-)
-from accord.types.lifecycle import (
-    ClientCapabilities,
-    ClientTaskRequests,
-    ClientTasksCapability,
-    DiscoverParams,
-    DiscoverResult,
-    ElicitationCapability,
-    ElicitationTasks,
-    FormElicitationCapability,
-    Implementation,
-    InitializeParams,
-    InitializeResult,
-    MissingCapabilityData,
-    NotificationMeta,
-    PromptsCapability,
-    RequestMeta,
-    ResourcesCapability,
-    ResultMeta,
-    RootsCapability,
-    SamplingCapability,
-    SamplingTasks,
-    ServerCapabilities,
-    ServerTaskRequests,
-    ServerTasksCapability,
-    ToolsCapability,
-    ToolTasks,
-    UnsupportedVersionData,
-)
-from accord.types.logging import (
-    LoggingLevel,
-    LogMessageParams,
-    SetLevelParams,
-)
-from accord.types.messages import (
-    CacheableResult,
-    CacheScope,
-    CancelledParams,
-    EmptyParams,
-    EmptyResult,
-    InputResponses,
-    PageParams,
-    PageResult,
-    Params,
-    ProgressParams,
-    Result,
-    RetryParams,
-    TaskMetadata,
-)
-from accord.types.prompts import (
-    GetPromptParams,
-    GetPromptResult,
-    ListPromptsResult,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-)
-from accord.types.resources import (
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ReadResourceParams,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    ResourceUpdatedParams,
-)
-from accord.types.roots import (
-    ListRootsResult,
-    Root,
-)
-from accord.types.rounds import (
-    CreateMessageRequest,
-    ElicitRequest,
-    InputRequest,
-    InputRequests,
-    InputRequiredResult,
-    ListRootsRequest,
-)
-from accord.types.sampling import (
-    CreateMessageParams,
-    CreateMessageResult,
-    ModelHint,
-    ModelPreferences,
-    SamplingContent,
-    SamplingMessage,
-    ToolChoice,
-)
-from accord.types.subscriptions import (
-    ListenParams,
-    ListenResult,
-    SubscribeParams,
-    SubscriptionFilter,
-    SubscriptionsAcknowledgedParams,
-    UnsubscribeParams,
-)
-from accord.types.tasks import (
-    CancelTaskParams,
-    CancelTaskResult,
-    CreateTaskResult,
-    GetTaskParams,
-    GetTaskResult,
-    ListTasksResult,
-    RelatedTask,
-    Task,
-    TaskFields,
-    TaskHandle,
-    TaskOutcome,
-    TaskParams,
-    TaskResultParams,
-    TaskStatus,
-    TaskStatusParams,
-    UpdateTaskParams,
-)
-from accord.types.tools import (
-    CallToolParams,
-    CallToolResult,
-    ListToolsResult,
-    ObjectSchema,
-    Tool,
-    ToolAnnotations,
-    ToolExecution,
-)
+from accord.types.completion import *
+from accord.types.content import *
+from accord.types.elicitation import *
+from accord.types.lifecycle import *
+from accord.types.logging import *
+from accord.types.messages import *
+from accord.types.prompts import *
+from accord.types.resources import *
+from accord.types.roots import *
+from accord.types.rounds import *
+from accord.types.sampling import *
+from accord.types.subscriptions import *
+from accord.types.tasks import *
+from accord.types.tools import *
 
 __all__ = [
     "REVISION_IDS",
-    "Annotations",
-    "AudioContent",
-    "CacheScope",
-    "CacheableResult",
-    "CallToolParams",
-    "CallToolResult",
-    "CancelTaskParams",
-    "CancelTaskResult",
-    "CancelledParams",
-    "ClientCapabilities",
-    "ClientTaskRequests",
-    "ClientTasksCapability",
-    "CompleteParams",
-    "CompleteResult",
-    "Completion",
-    "CompletionArgument",
-    "CompletionContext",
-    "ContentBlock",
-    "CreateMessageParams",
-    "CreateMessageRequest",
-    "CreateMessageResult",
-    "CreateTaskResult",
     "Cursor",
-    "DiscoverParams",
-    "DiscoverResult",
-    "ElicitParams",
-    "ElicitRequest",
-    "ElicitResult",
-    "ElicitationCapability",
-    "ElicitationCompleteParams",
-    "ElicitationTasks",
-    "ElicitedScalars",
-    "ElicitedValue",
-    "EmbeddedResource",
-    "EmptyParams",
-    "EmptyResult",
-    "FormElicitationCapability",
-    "FormSchema",
-    "GetPromptParams",
-    "GetPromptResult",
-    "GetTaskParams",
-    "GetTaskResult",
-    "Icon",
-    "ImageContent",
-    "Implementation",
-    "InitializeParams",
-    "InitializeResult",
-    "InputRequest",
-    "InputRequests",
-    "InputRequiredResult",
-    "InputResponses",
     "JsonObject",
     "Lifetime",
-    "ListPromptsResult",
-    "ListResourceTemplatesResult",
-    "ListResourcesResult",
-    "ListRootsRequest",
-    "ListRootsResult",
-    "ListTasksResult",
-    "ListToolsResult",
-    "ListenParams",
-    "ListenResult",
-    "LogMessageParams",
-    "LoggingLevel",
-    "MissingCapabilityData",
-    "ModelHint",
-    "ModelPreferences",
-    "NotificationMeta",
-    "ObjectSchema",
-    "PageParams",
-    "PageResult",
-    "Params",
-    "ProgressParams",
     "ProgressToken",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-    "PromptReference",
-    "PromptsCapability",
-    "ReadResourceParams",
-    "ReadResourceResult",
-    "RelatedTask",
     "RequestId",
-    "RequestMeta",
-    "Resource",
-    "ResourceContents",
-    "ResourceLink",
-    "ResourceTemplate",
-    "ResourceTemplateReference",
-    "ResourceUpdatedParams",
-    "ResourcesCapability",
-    "Result",
-    "ResultMeta",
-    "RetryParams",
     "RevisionId",
     "Role",
-    "Root",
-    "RootsCapability",
-    "SamplingCapability",
-    "SamplingContent",
-    "SamplingContentBlock",
-    "SamplingMessage",
-    "SamplingTasks",
-    "ServerCapabilities",
-    "ServerTaskRequests",
-    "ServerTasksCapability",
-    "SetLevelParams",
-    "SubscribeParams",
-    "SubscriptionFilter",
-    "SubscriptionsAcknowledgedParams",
-    "Task",
-    "TaskFields",
-    "TaskHandle",
-    "TaskMetadata",
-    "TaskOutcome",
-    "TaskParams",
-    "TaskResultParams",
-    "TaskStatus",
-    "TaskStatusParams",
-    "TextContent",
-    "Tool",
-    "ToolAnnotations",
-    "ToolChoice",
-    "ToolExecution",
-    "ToolResultContent",
-    "ToolTasks",
-    "ToolUseContent",
-    "ToolsCapability",
-    "UnsubscribeParams",
-    "UnsupportedVersionData",
-    "UpdateTaskParams",
-    "UrlElicitationData",
 ]
+__all__ += completion.__all__
+__all__ += content.__all__
+__all__ += elicitation.__all__
+__all__ += lifecycle.__all__
+__all__ += logging.__all__
+__all__ += messages.__all__
+__all__ += prompts.__all__
+__all__ += resources.__all__
+__all__ += roots.__all__
+__all__ += rounds.__all__
+__all__ += sampling.__all__
+__all__ += subscriptions.__all__
+__all__ += tasks.__all__
+__all__ += tools.__all__

@@ -61,27 +61,27 @@ class Required(msgspec.Struct, frozen=True):
     """
 
     lifetime: Lifetime
-    stamp: Any = msgspec.UNSET
+    stamp: object = msgspec.UNSET
 
 
-def required(
+def must_send(
     *,
     since: RevisionId = REVISION_IDS[0],
     until: RevisionId = REVISION_IDS[-1],
-    stamp: Any = msgspec.UNSET,
+    stamp: object = msgspec.UNSET,
 ) -> Required:
-    """Demand a field in these revisions, with the value to send when nobody chose one."""
+    """Demand a field in these revisions, with the value to send when none was chosen."""
     return Required(Lifetime(since, until), stamp)
 
 
 class Was(msgspec.Struct, frozen=True):
     """The narrower type that a field had during earlier revisions."""
 
-    type: Any
+    type: object
     lifetime: Lifetime
 
 
-def was(type_: Any, *, until: RevisionId) -> Was:
+def was(type_: object, *, until: RevisionId) -> Was:
     """Say which type a field had before it widened."""
     return Was(type_, Lifetime(until=until))
 
@@ -89,7 +89,7 @@ def was(type_: Any, *, until: RevisionId) -> Was:
 ALWAYS: Final = Lifetime()
 
 
-def lifetime_of(type_: Any) -> Lifetime:
+def lifetime_of(type_: object) -> Lifetime:
     """Return the lifetime written on a struct; without one it is unlimited."""
     lifetime = vars(type_).get("__lifetime__", ALWAYS) if isinstance(type_, type) else ALWAYS
     return lifetime if isinstance(lifetime, Lifetime) else ALWAYS
@@ -105,7 +105,7 @@ class Struct(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 class SnakeCaseKeywords(msgspec.StructMeta):
     """Names the keyword that was meant by a name of the wire, such as `readOnlyHint`."""
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
+    def __call__(self, *args: object, **keywords: object) -> Any:
         for name in keywords:
             if name not in self.__struct_fields__ and name in self.__struct_encode_fields__:
                 meant = self.__struct_fields__[self.__struct_encode_fields__.index(name)]
@@ -121,7 +121,7 @@ class Item(Struct, kw_only=True):
     )
 
 
-class Question(Struct, kw_only=True):
+class QuestionBody(Struct, kw_only=True):
     """Base of questions to the client and their answers, which lost `_meta` with their envelope."""
 
     meta: Annotated[JsonObject | None, until("2025-11-25")] = msgspec.field(

@@ -5,6 +5,16 @@ from typing import Annotated
 from accord.types._base import Struct, since
 from accord.types.messages import Params, Result
 
+__all__ = [
+    "CompleteParams",
+    "CompleteResult",
+    "Completion",
+    "CompletionArgument",
+    "CompletionContext",
+    "PromptReference",
+    "ResourceTemplateReference",
+]
+
 
 class PromptReference(Struct, tag_field="type", tag="ref/prompt"):
     """Names the prompt whose argument is typed."""

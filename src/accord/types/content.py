@@ -9,9 +9,24 @@ import msgspec
 
 from accord.types._base import Item, JsonObject, Role, Struct, since, was
 
+__all__ = [
+    "Annotations",
+    "AudioContent",
+    "ContentBlock",
+    "EmbeddedResource",
+    "Icon",
+    "ImageContent",
+    "ResourceContents",
+    "ResourceLink",
+    "SamplingContentBlock",
+    "TextContent",
+    "ToolResultContent",
+    "ToolUseContent",
+]
+
 
 class Annotations(Struct):
-    """Hints about who content is for and how much it matters."""
+    """Hints about the audience of content and how much it matters."""
 
     audience: list[Role] | None = None
     priority: int | float | None = None

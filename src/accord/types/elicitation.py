@@ -2,8 +2,18 @@
 
 from typing import Annotated, Literal, NewType, TypeAlias
 
-from accord.types._base import JsonObject, Question, Struct, required, since, until, was
+from accord.types._base import JsonObject, QuestionBody, Struct, must_send, since, until, was
 from accord.types.messages import Params, TaskMetadata
+
+__all__ = [
+    "ElicitParams",
+    "ElicitResult",
+    "ElicitationCompleteParams",
+    "ElicitedScalars",
+    "ElicitedValue",
+    "FormSchema",
+    "UrlElicitationData",
+]
 
 ElicitedValue: TypeAlias = str | int | float | bool | list[str]
 ElicitedScalars: TypeAlias = dict[str, str | int | float | bool]
@@ -13,12 +23,12 @@ FormSchema = NewType("FormSchema", JsonObject)
 
 
 @since("2025-06-18")
-class ElicitParams(Question):
+class ElicitParams(QuestionBody):
     """Ask the user: in `form` mode (the default) by a schema, in `url` mode by a page."""
 
     message: str
     requested_schema: Annotated[
-        JsonObject | None, required(until="2025-06-18"), was(FormSchema, until="2025-06-18")
+        JsonObject | None, must_send(until="2025-06-18"), was(FormSchema, until="2025-06-18")
     ] = None
     mode: Annotated[Literal["form", "url"] | None, since("2025-11-25")] = None
     url: Annotated[str | None, since("2025-11-25")] = None
@@ -27,11 +37,11 @@ class ElicitParams(Question):
 
 
 @since("2025-06-18")
-class ElicitResult(Question):
+class ElicitResult(QuestionBody):
     """What the user did, and in form mode what was filled in."""
 
     action: Literal["accept", "decline", "cancel"]
-    # Null is no value, yet some clients send it for what the user left empty.
+    # Null is not a value, yet some clients send it for what the user left empty.
     content: Annotated[
         dict[str, ElicitedValue | None] | None,
         was(ElicitedScalars, until="2025-06-18"),

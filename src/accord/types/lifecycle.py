@@ -1,4 +1,4 @@
-"""Who the parties are and what they can do: capabilities, `initialize`, `server/discover`."""
+"""How parties introduce themselves: capabilities, `initialize`, `server/discover`."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from accord.types._base import (
     ProgressToken,
     RequestId,
     Struct,
-    required,
+    must_send,
     since,
     until,
     was,
@@ -17,6 +17,35 @@ from accord.types._base import (
 from accord.types.content import Icon
 from accord.types.logging import LoggingLevel
 from accord.types.messages import CacheableResult, Params, Result
+
+__all__ = [
+    "ClientCapabilities",
+    "ClientTaskRequests",
+    "ClientTasksCapability",
+    "DiscoverParams",
+    "DiscoverResult",
+    "ElicitationCapability",
+    "ElicitationTasks",
+    "FormElicitationCapability",
+    "Implementation",
+    "InitializeParams",
+    "InitializeResult",
+    "MissingCapabilityData",
+    "NotificationMeta",
+    "PromptsCapability",
+    "RequestMeta",
+    "ResourcesCapability",
+    "ResultMeta",
+    "RootsCapability",
+    "SamplingCapability",
+    "SamplingTasks",
+    "ServerCapabilities",
+    "ServerTaskRequests",
+    "ServerTasksCapability",
+    "ToolTasks",
+    "ToolsCapability",
+    "UnsupportedVersionData",
+]
 
 
 class Implementation(Struct):
@@ -190,11 +219,11 @@ class DiscoverResult(CacheableResult):
 class RequestMeta(Struct):
     """The keys of a request's `_meta` that the protocol defines; for reading only."""
 
-    protocol_version: Annotated[str | None, since("2026-07-28"), required(since="2026-07-28")] = (
+    protocol_version: Annotated[str | None, since("2026-07-28"), must_send(since="2026-07-28")] = (
         msgspec.field(name="io.modelcontextprotocol/protocolVersion", default=None)
     )
     client_capabilities: Annotated[
-        ClientCapabilities | None, since("2026-07-28"), required(since="2026-07-28")
+        ClientCapabilities | None, since("2026-07-28"), must_send(since="2026-07-28")
     ] = msgspec.field(name="io.modelcontextprotocol/clientCapabilities", default=None)
     client_info: Annotated[Implementation | None, since("2026-07-28")] = msgspec.field(
         name="io.modelcontextprotocol/clientInfo", default=None

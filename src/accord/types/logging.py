@@ -5,6 +5,8 @@ from typing import Any, Literal, TypeAlias
 from accord.types._base import until
 from accord.types.messages import Params
 
+__all__ = ["LogMessageParams", "LoggingLevel", "SetLevelParams"]
+
 LoggingLevel: TypeAlias = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
 ]

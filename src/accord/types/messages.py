@@ -13,10 +13,26 @@ from accord.types._base import (
     ProgressToken,
     RequestId,
     Struct,
-    required,
+    must_send,
     since,
     until,
 )
+
+__all__ = [
+    "CacheScope",
+    "CacheableResult",
+    "CancelledParams",
+    "EmptyParams",
+    "EmptyResult",
+    "InputResponses",
+    "PageParams",
+    "PageResult",
+    "Params",
+    "ProgressParams",
+    "Result",
+    "RetryParams",
+    "TaskMetadata",
+]
 
 InputResponses: TypeAlias = dict[str, msgspec.Raw]
 """Answers by the key of their question; only the asker knows which result type each one has."""
@@ -27,7 +43,7 @@ CacheScope: TypeAlias = Literal["public", "private"]
 class Params(Struct, kw_only=True):
     """Base of the params of requests and notifications."""
 
-    # 2026-07-28 demands it on requests; it is filled per message by whoever knows both parties.
+    # 2026-07-28 demands it on requests; the endpoint fills it in.
     meta: JsonObject | None = msgspec.field(name="_meta", default=None)
 
 
@@ -61,7 +77,7 @@ class Result(Struct, kw_only=True):
 
     meta: JsonObject | None = msgspec.field(name="_meta", default=None)
     result_type: Annotated[
-        str | None, since("2026-07-28"), required(since="2026-07-28", stamp="complete")
+        str | None, since("2026-07-28"), must_send(since="2026-07-28", stamp="complete")
     ] = None
 
 
@@ -70,11 +86,13 @@ class EmptyResult(Result):
 
 
 class CacheableResult(Result, kw_only=True):
-    """Base of results that say how long, and by whom, they may be kept."""
+    """Base of results that say how long they may be kept, and for which callers."""
 
-    ttl_ms: Annotated[int | None, since("2026-07-28"), required(since="2026-07-28", stamp=0)] = None
+    ttl_ms: Annotated[int | None, since("2026-07-28"), must_send(since="2026-07-28", stamp=0)] = (
+        None
+    )
     cache_scope: Annotated[
-        CacheScope | None, since("2026-07-28"), required(since="2026-07-28", stamp="private")
+        CacheScope | None, since("2026-07-28"), must_send(since="2026-07-28", stamp="private")
     ] = None
 
 
@@ -97,6 +115,6 @@ class CancelledParams(Params):
     """Tell that the answer to a request is no longer wanted."""
 
     request_id: Annotated[
-        RequestId | None, required(until="2025-06-18"), required(since="2026-07-28")
+        RequestId | None, must_send(until="2025-06-18"), must_send(since="2026-07-28")
     ] = None
     reason: str | None = None

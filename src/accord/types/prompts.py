@@ -6,6 +6,15 @@ from accord.types._base import Item, Role, Struct, since
 from accord.types.content import ContentBlock, Icon
 from accord.types.messages import PageResult, Result, RetryParams
 
+__all__ = [
+    "GetPromptParams",
+    "GetPromptResult",
+    "ListPromptsResult",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+]
+
 
 class PromptArgument(Struct):
     """An argument that a prompt takes."""

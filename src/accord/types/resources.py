@@ -6,6 +6,16 @@ from accord.types._base import Item, since
 from accord.types.content import Annotations, Icon, ResourceContents
 from accord.types.messages import CacheableResult, PageResult, Params, RetryParams
 
+__all__ = [
+    "ListResourceTemplatesResult",
+    "ListResourcesResult",
+    "ReadResourceParams",
+    "ReadResourceResult",
+    "Resource",
+    "ResourceTemplate",
+    "ResourceUpdatedParams",
+]
+
 
 class Resource(Item):
     """A resource as a server lists it."""

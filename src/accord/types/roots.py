@@ -1,6 +1,8 @@
 """Roots: the places a client lets a server work in."""
 
-from accord.types._base import Item, Question
+from accord.types._base import Item, QuestionBody
+
+__all__ = ["ListRootsResult", "Root"]
 
 
 class Root(Item):
@@ -10,7 +12,7 @@ class Root(Item):
     name: str | None = None
 
 
-class ListRootsResult(Question):
+class ListRootsResult(QuestionBody):
     """All roots."""
 
     roots: list[Root]

@@ -9,6 +9,15 @@ from accord.types.elicitation import ElicitParams
 from accord.types.messages import EmptyParams
 from accord.types.sampling import CreateMessageParams
 
+__all__ = [
+    "CreateMessageRequest",
+    "ElicitRequest",
+    "InputRequest",
+    "InputRequests",
+    "InputRequiredResult",
+    "ListRootsRequest",
+]
+
 
 @since("2026-07-28")
 class ElicitRequest(Struct, tag_field="method", tag="elicitation/create"):

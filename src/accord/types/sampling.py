@@ -4,10 +4,20 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from accord.types._base import JsonObject, Question, Role, Struct, since, was
+from accord.types._base import JsonObject, QuestionBody, Role, Struct, since, was
 from accord.types.content import SamplingContentBlock, TextContent
 from accord.types.messages import TaskMetadata
 from accord.types.tools import Tool
+
+__all__ = [
+    "CreateMessageParams",
+    "CreateMessageResult",
+    "ModelHint",
+    "ModelPreferences",
+    "SamplingContent",
+    "SamplingMessage",
+    "ToolChoice",
+]
 
 SamplingContent: TypeAlias = SamplingContentBlock | list[SamplingContentBlock]
 
@@ -44,7 +54,7 @@ class SamplingMessage(Struct):
     )
 
 
-class CreateMessageParams(Question):
+class CreateMessageParams(QuestionBody):
     """Ask the model."""
 
     messages: list[SamplingMessage]

@@ -3,6 +3,15 @@
 from accord.types._base import Struct, since, until
 from accord.types.messages import Params, Result
 
+__all__ = [
+    "ListenParams",
+    "ListenResult",
+    "SubscribeParams",
+    "SubscriptionFilter",
+    "SubscriptionsAcknowledgedParams",
+    "UnsubscribeParams",
+]
+
 
 @until("2025-11-25")
 class SubscribeParams(Params):

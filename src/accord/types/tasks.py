@@ -8,15 +8,34 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from accord.types._base import Cursor, JsonObject, Struct, required, since, until
+from accord.types._base import Cursor, JsonObject, Struct, must_send, since, until
 from accord.types.messages import InputResponses, Params, Result
 from accord.types.rounds import InputRequests
+
+__all__ = [
+    "CancelTaskParams",
+    "CancelTaskResult",
+    "CreateTaskResult",
+    "GetTaskParams",
+    "GetTaskResult",
+    "ListTasksResult",
+    "RelatedTask",
+    "Task",
+    "TaskFields",
+    "TaskHandle",
+    "TaskOutcome",
+    "TaskParams",
+    "TaskResultParams",
+    "TaskStatus",
+    "TaskStatusParams",
+    "UpdateTaskParams",
+]
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
 class TaskFields(Struct):
-    """What is known of a task; base of all structs that tell it."""
+    """The state of a task; base of all structs that report it."""
 
     task_id: str
     status: TaskStatus
@@ -26,19 +45,19 @@ class TaskFields(Struct):
     ttl: Annotated[
         int | msgspec.UnsetType | None,
         until("2025-11-25"),
-        required(since="2025-11-25", stamp=None),
+        must_send(since="2025-11-25", stamp=None),
     ] = msgspec.UNSET
     poll_interval: Annotated[int | None, until("2025-11-25")] = None
     ttl_ms: Annotated[
         int | msgspec.UnsetType | None,
         since("2026-07-28"),
-        required(since="2026-07-28", stamp=None),
+        must_send(since="2026-07-28", stamp=None),
     ] = msgspec.UNSET
     poll_interval_ms: Annotated[int | None, since("2026-07-28")] = None
 
 
 class TaskOutcome(TaskFields, kw_only=True):
-    """A task with what came of it, which only the extension tells in one message."""
+    """A task with its outcome, which only the extension reports in one message."""
 
     input_requests: Annotated[InputRequests | None, since("2026-07-28")] = None
     result: Annotated[msgspec.Raw | msgspec.UnsetType, since("2026-07-28")] = msgspec.UNSET
@@ -84,7 +103,7 @@ class GetTaskResult(TaskOutcome, kw_only=True):
     """Tell a task."""
 
     result_type: Annotated[
-        str | None, since("2026-07-28"), required(since="2026-07-28", stamp="complete")
+        str | None, since("2026-07-28"), must_send(since="2026-07-28", stamp="complete")
     ] = None
 
 

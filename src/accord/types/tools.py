@@ -8,6 +8,16 @@ from accord.types._base import Item, JsonObject, SnakeCaseKeywords, Struct, sinc
 from accord.types.content import ContentBlock, Icon, TextContent
 from accord.types.messages import PageResult, Result, RetryParams, TaskMetadata
 
+__all__ = [
+    "CallToolParams",
+    "CallToolResult",
+    "ListToolsResult",
+    "ObjectSchema",
+    "Tool",
+    "ToolAnnotations",
+    "ToolExecution",
+]
+
 
 @since("2025-03-26")
 class ToolAnnotations(Struct, metaclass=SnakeCaseKeywords):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from accord.check.contract.cases import CaseError, CaseFile
 from accord.check.contract.contact import Contact, Way
 from accord.check.contract.tools import Rules
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import SPOKEN
 from accord.server import Server
 
 __all__ = ["beside", "contact_of", "rules_of"]
@@ -52,7 +52,7 @@ def contact_of(file: CaseFile, path: Path) -> Contact:
     transport = file.transport
     if transport is not None and transport not in _TRANSPORTS:
         raise CaseError(f"{path}: transport is {transport!r}, expected {', '.join(_TRANSPORTS)}")
-    spoken = [row.id for row in REVISIONS.values() if row.handshake]
+    spoken = list(SPOKEN)
     if file.revision is not None and file.revision not in spoken:
         known = ", ".join(spoken)
         raise CaseError(f"{path}: revision is {file.revision!r}, expected one of {known}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
 from accord.trace import Transport
 from accord.types import RevisionId
 
@@ -290,9 +290,9 @@ async def _ready(line: Line) -> None:
 
 
 def revisions_of(id: str) -> tuple[RevisionId, ...]:
-    """Return the revisions with a handshake in which a requirement holds."""
+    """Return the spoken revisions in which a requirement holds."""
     row = catalogue()[id]
-    return tuple(each.id for each in REVISIONS.values() if each.handshake and row.holds_in(each.id))
+    return tuple(id for id in SPOKEN if row.holds_in(id))
 
 
 def play(

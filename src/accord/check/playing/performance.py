@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.check.outcomes import Outcomes
 from accord.check.probing.line import Line
-from accord.protocol.monitor import Evidence
+from accord.protocol.verdict import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
 

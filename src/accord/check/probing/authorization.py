@@ -9,7 +9,7 @@ from accord.check.probing.exchange import posted
 from accord.check.probing.line import CLIENT_INFO
 from accord.check.probing.subject import Subject
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import SPOKEN, newest
 
 if TYPE_CHECKING:
     from accord.auth import OAuth
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Granted", "obtain"]
 
-_NEWEST: Final = [row.id for row in REVISIONS.values() if row.handshake][-1]
+_NEWEST: Final = newest(SPOKEN)
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
 
 if TYPE_CHECKING:
-    from accord.protocol.monitor import Evidence
+    from accord.protocol.verdict import Evidence
     from accord.types import RevisionId
 
 __all__ = ["CLIENT_INFO", "Carrier", "Line", "LineEnded", "Locked", "Reply", "Silence"]

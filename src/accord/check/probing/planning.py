@@ -8,7 +8,7 @@ from accord.check.probing.line import Line, LineEnded, Locked, Silence
 from accord.check.probing.probe import Facts, Rules, all_of
 from accord.check.probing.subject import Subject
 from accord.errors import AccordError, ConnectFailed
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import SPOKEN, in_order, newest
 from accord.types import RevisionId, ToolAnnotations
 from accord.types._base import lifetime_of
 
@@ -75,10 +75,9 @@ async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -
         return {}
     if subject.one_at_a_time:
         return {}  # the only copy is in use
-    newest = [row.id for row in REVISIONS.values() if row.handshake][-1]
     try:
         async with subject.line(is_judged=False) as line:
-            await line.initialize(newest)
+            await line.initialize(newest(SPOKEN))
             return annotations_of(await all_of(line, "tools/list", "tools"))
     except AccordError:
         # What keeps the server from answering is told of the revisions under check.
@@ -99,7 +98,7 @@ async def plan_calls(subject: Subject, rules: Rules, revisions: Sequence[Revisio
     called: dict[str, None] = {}
     not_called: dict[str, str] = {}
     annotations = await later_annotations(subject, revisions)
-    for revision in sorted(revisions, reverse=True):
+    for revision in reversed(in_order(revisions)):
         facts = facts_about(subject, rules, revision, annotations)
         try:
             async with subject.line(is_judged=False) as line:

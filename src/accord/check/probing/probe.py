@@ -15,7 +15,7 @@ from accord.check.probing.subject import Subject
 from accord.check.probing.tools import refusal
 from accord.errors import AccordError
 from accord.json_schema.samples import sample, short_durations
-from accord.protocol.monitor import Evidence
+from accord.protocol.verdict import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.protocol.monitor import Evidence, Monitor
+from accord.protocol.monitor import Monitor
+from accord.protocol.verdict import Evidence
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import RevisionId
 

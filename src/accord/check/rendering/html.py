@@ -15,7 +15,8 @@ from accord.check.rendering import wording
 from accord.check.rendering.wording import area_of, harmless
 from accord.check.report import SCORE_RULE, VERDICTS, Report, Result
 from accord.protocol.catalogue import LEVELS
-from accord.protocol.monitor import Evidence
+from accord.protocol.revisions import in_order
+from accord.protocol.verdict import Evidence
 
 __all__ = ["as_html"]
 
@@ -324,8 +325,8 @@ def _source(result: Result) -> str:
 
 def _by_revision(result: Result) -> Iterator[str]:
     yield '<h3>By revision</h3><ul class="by">'
-    for revision, verdict in sorted(result.by_revision.items(), reverse=True):
-        yield f"<li>{_safe(revision)} {_mark(verdict)}</li>"
+    for revision in reversed(in_order(result.by_revision)):
+        yield f"<li>{_safe(revision)} {_mark(result.by_revision[revision])}</li>"
     yield "</ul>"
 
 

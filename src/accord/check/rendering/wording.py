@@ -7,7 +7,7 @@ from typing import Final
 
 from accord.check.report import VERDICTS, Finding, Report
 from accord.protocol.catalogue import AREAS, catalogue
-from accord.protocol.monitor import VerdictName
+from accord.protocol.verdict import VerdictName
 
 __all__ = [
     "COLUMNS",

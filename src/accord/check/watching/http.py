@@ -18,7 +18,7 @@ from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.watching.watcher import Copy, Watcher
 from accord.errors import MissingExtra
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.trace import HttpFacts, Transport
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from accord import trace
 from accord.check.replay import decidable
 from accord.check.report import Findings, Report, build
-from accord.protocol.monitor import Monitor, Verdict, VerdictName
+from accord.protocol.monitor import Monitor
+from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import Violation
 from accord.testing.files import create_next
 from accord.testing.masking import Masks

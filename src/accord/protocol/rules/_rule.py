@@ -1,4 +1,4 @@
-"""What a rule is: one requirement, the function that judges it, and the index that finds it.
+"""A rule: one requirement, the function that judges it, and the index that finds it.
 
 A judge gets the step and the conversation before the step changes it, and returns
 
@@ -75,7 +75,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     holds_for: "HoldsFor | None" = None
 
     def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
-        """Tell whether a message of this kind and method is judged by this rule."""
+        """Return whether a message of this kind and method is judged by this rule."""
         return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
 
 
@@ -93,7 +93,7 @@ def check(
 
     Args:
         requirement: its id; the catalogue has its text, level and revisions.
-        by: whose messages are judged.
+        by: the senders of the messages to judge.
         kind: which kinds of messages.
         on: the methods; for replies, the methods they answer. None: all.
     """
@@ -115,7 +115,7 @@ def state(
 
     Args:
         requirement: as for `check`, like `by`, `kind` and `on`.
-        by: whose messages are judged.
+        by: the senders of the messages to judge.
         kind: which kinds of messages.
         on: the methods.
         lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
@@ -210,7 +210,7 @@ class Index:
         self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}
         """By sender, the methods that no rule can object to, unless an id or a token is reused."""
         self.free_results = {party: self._free(OTHER[party], RESULT) for party in EITHER}
-        """The same for results, by who asked."""
+        """The same for results, by the party that asked."""
 
     def _free(self, party: Party, kind: Kind) -> frozenset[str]:
         lookup = self.found[party][kind]
@@ -231,7 +231,7 @@ class _Lookup(dict[str, tuple[Rule, ...]]):
 
 
 @lru_cache(maxsize=256)
-def enforced(
+def enforced_rules(
     revision: RevisionId,
     *,
     ready: bool,

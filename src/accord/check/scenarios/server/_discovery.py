@@ -14,7 +14,7 @@ import msgspec
 from accord.auth.http import HttpRequest, HttpResponse, NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge
-from accord.bindings.shown import shown_url
+from accord.bindings.quoting import quote_url
 from accord.check.probing.line import Line
 from accord.trace import HttpFacts
 
@@ -54,7 +54,7 @@ def guarded_sender(url: str, seconds: float) -> GuardedSender:
 def quoted_place(named: Any) -> str:
     """Return a URL that another service named, as a report may quote it."""
     is_url = isinstance(named, str) and named.lower().startswith(("http://", "https://"))
-    return shown_url(named) if is_url else "something that is not a URL"
+    return quote_url(named) if is_url else "something that is not a URL"
 
 
 def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:

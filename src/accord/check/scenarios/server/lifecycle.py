@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.probing.line import LineEnded, Silence
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import answered, harmless, is_alive
-from accord.protocol.revisions import REVISIONS, later_than
+from accord.protocol.revisions import SPOKEN, later_than
 
 if TYPE_CHECKING:
     from accord.check.probing.line import Line
@@ -65,7 +65,7 @@ async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
 
 
 async def _speaks(probe: "Probe", revision: str) -> bool:
-    if not REVISIONS[revision].handshake:
+    if revision not in SPOKEN:
         return False
     async with probe.open(begins=False, is_judged=False) as line:
         reply = await line.initialize(revision, is_confirmed=False)

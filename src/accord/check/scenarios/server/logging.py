@@ -11,7 +11,7 @@ from accord.types import LoggingLevel
 if TYPE_CHECKING:
     from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
-    from accord.protocol.monitor import Evidence
+    from accord.protocol.verdict import Evidence
 
 __all__: list[str] = []
 

@@ -5,7 +5,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import REPLIES, Outcome, check
 from accord.protocol.rules.body.tasks import TASK_REQUESTS
 from accord.protocol.rules.shapes import shapes

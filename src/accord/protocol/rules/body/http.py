@@ -10,7 +10,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Bounded
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.values import META, as_id, as_object
 from accord.protocol.violation import CLIENT, SERVER

@@ -5,8 +5,8 @@ from typing import Final, TypeAlias
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.memory import Bounded
 from accord.protocol.methods import KNOWN
+from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Breach, Outcome, check
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.shapes import shapes

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, get_args
 
+from accord.protocol.capabilities import undeclared_tools
 from accord.protocol.conversation import Conversation
-from accord.protocol.declared import undeclared_tools
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check

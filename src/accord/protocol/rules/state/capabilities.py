@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from accord.protocol.declared import undeclared_mode, undeclared_tools
+from accord.protocol.capabilities import undeclared_mode, undeclared_tools
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import (
     INVALID_PARAMS,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from accord.bindings import http
-from accord.bindings.gate import Gate, Verdict
+from accord.bindings.http import Gate, HeadVerdict
 from accord.transports.http.server.asgi import Headers, Receive, Scope, Send
 from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.endpoint import DRAINING, HttpEndpoint
@@ -29,7 +29,7 @@ from accord.transports.shutdown import is_host_stopping
 
 log = logging.getLogger("accord.http")
 
-Serve: TypeAlias = Callable[[HttpExchange, Verdict], Awaitable[None]]
+Serve: TypeAlias = Callable[[HttpExchange, HeadVerdict], Awaitable[None]]
 
 # Seconds between ticks: time limits need not be kept more exactly.
 _TICK: Final = 1.0
@@ -291,17 +291,17 @@ class HttpApp:
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
             why = f"more than {HEADERS_MOST} headers, or than {HEADER_BYTES_MOST} bytes of them"
-            return exchange.refuse(http.Refusal(431, why), close=True)
+            return exchange.refuse(http.HttpRefusal(431, why), close=True)
         if self.under_way > self.options.connections:
             why = f"{self.options.connections} requests are under way (connections)"
-            return exchange.refuse(http.Refusal(503, why, -32000), close=True)
+            return exchange.refuse(http.HttpRefusal(503, why, -32000), close=True)
         version = scope.get("http_version", "1.1")
         verdict = self._gate.judge(exchange.method, headers, version)
         if verdict.foreign is not None:
             return exchange.refuse(verdict.foreign)
         if serve is None:
             why = f"nothing is served at {scope['path'][:200]!r}; try {self.options.path}"
-            return exchange.refuse(http.Refusal(404, why))
+            return exchange.refuse(http.HttpRefusal(404, why))
         return serve(exchange, verdict)
 
     def _resolve(self, scope: Scope) -> str:

@@ -16,8 +16,8 @@ _STUCK: Final = 1.0
 _LENIENCY: Final = 3
 # Shorter bodies are within any sensible limit.
 _BRIEF: Final = 4096
-_SILENT: Final = http.Refusal(408, "the body did not arrive in time (body_timeout)")
-_SLOW: Final = http.Refusal(408, "the body arrives too slowly (body_rate)")
+_SILENT: Final = http.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
+_SLOW: Final = http.HttpRefusal(408, "the body arrives too slowly (body_rate)")
 
 
 class Body:
@@ -30,7 +30,7 @@ class Body:
         self.last_arrival = now
         self.deadline = deadline
         self.size = 0
-        self.refusal: http.Refusal | None = None
+        self.refusal: http.HttpRefusal | None = None
 
 
 class Bodies:
@@ -57,7 +57,7 @@ class Bodies:
         self._patience = _LENIENCY * options.body_timeout
         self._most = options.bodies_bytes
         why = f"bodies of {self._most} bytes are being read (bodies_bytes)"
-        self._full = http.Refusal(503, why, -32000, (("retry-after", "1"),))
+        self._full = http.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
         self._under_way: dict[asyncio.Task[object], Body] = {}
         self.size = 0
 
@@ -156,7 +156,7 @@ class Bodies:
         body = self._under_way[task] = Body(task, now, now + self._patience)
         return body
 
-    def _add(self, body: Body, size: int) -> http.Refusal | None:
+    def _add(self, body: Body, size: int) -> http.HttpRefusal | None:
         """Count bytes that have arrived; return the refusal if they are too many."""
         now = self._state.now()
         body.last_arrival = now
@@ -184,12 +184,12 @@ class Bodies:
             elif now >= body.deadline:
                 self._give_up(body, _SLOW)
 
-    def stop(self, refusal: http.Refusal) -> None:
+    def stop(self, refusal: http.HttpRefusal) -> None:
         """Refuse all of them."""
         for body in list(self._under_way.values()):
             self._give_up(body, refusal)
 
-    def _give_up(self, body: Body, refusal: http.Refusal) -> None:
+    def _give_up(self, body: Body, refusal: http.HttpRefusal) -> None:
         self._end(body)
         body.refusal = refusal
         body.task.cancel()
@@ -197,7 +197,7 @@ class Bodies:
 
 async def _refuse(exchange: HttpExchange, limit: int, setting: str) -> None:
     why = f"body exceeds {limit} bytes ({setting})"
-    await exchange.refuse(http.Refusal(413, why), close=True)
+    await exchange.refuse(http.HttpRefusal(413, why), close=True)
 
 
 class _Resumed:

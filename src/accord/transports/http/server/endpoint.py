@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from accord.bindings import http
-from accord.bindings.gate import Verdict
 from accord.protocol.events import Event, Refused, RequestReceived
 from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange
@@ -21,7 +20,7 @@ _STATELESS: Final = "POST, OPTIONS"
 _LONG: Final = 1.0
 
 # A request that has not begun can be sent to another server, or later.
-DRAINING: Final = http.Refusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
+DRAINING: Final = http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 
 
 class _Peek(msgspec.Struct):
@@ -103,7 +102,7 @@ class HttpEndpoint:
         self._allowed = _STATELESS if self._is_stateless else http.ALLOWED
         self.waiting: dict[PostResponse, float | None] = {}
 
-    def serve(self, exchange: HttpExchange, verdict: Verdict) -> Awaitable[None]:
+    def serve(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> Awaitable[None]:
         """Serve a request from an allowed origin."""
         method = exchange.method
         if method == "POST":
@@ -114,9 +113,9 @@ class HttpEndpoint:
             return exchange.preflight(self._allowed)
         if method not in ("GET", "DELETE") or self._is_stateless:
             why = f"{method[:20]} is not allowed here"
-            return exchange.refuse(http.Refusal(405, why, headers=(("allow", self._allowed),)))
+            return exchange.refuse(http.HttpRefusal(405, why, headers=(("allow", self._allowed),)))
         refusal = verdict.refusal
-        if refusal is None and isinstance(verdict.revision, http.Refusal):
+        if refusal is None and isinstance(verdict.revision, http.HttpRefusal):
             refusal = verdict.revision
         if refusal is not None:
             return exchange.refuse(refusal)
@@ -136,13 +135,13 @@ class HttpEndpoint:
 
     # -- POST
 
-    async def _post(self, exchange: HttpExchange, verdict: Verdict) -> None:
+    async def _post(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
         read = self._bodies.read(exchange)
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
         session = self._session_for(exchange, body, verdict)
-        if type(session) is http.Refusal:
+        if type(session) is http.HttpRefusal:
             return await exchange.refuse(session)
         post = PostResponse(exchange, session, verdict.form)
         events = session.session.dispatcher.receive(body, post)
@@ -171,28 +170,28 @@ class HttpEndpoint:
             session.let_go()
 
     def _session_for(
-        self, exchange: HttpExchange, body: bytes, verdict: Verdict
-    ) -> HttpSession | http.Refusal:
+        self, exchange: HttpExchange, body: bytes, verdict: http.HeadVerdict
+    ) -> HttpSession | http.HttpRefusal:
         """Find the session of a request, or begin one for `initialize`."""
         state, revision = self._state, verdict.revision
         if state.is_draining and is_request(body):
             return DRAINING
         key = None if self._is_stateless else exchange.headers.get(SESSION)
         if key is not None:
-            if type(revision) is http.Refusal:
+            if type(revision) is http.HttpRefusal:
                 return revision
             return self._sessions.find(key, exchange)
         opens = _is_initialize(body)
         if opens and not self._is_stateless:
             # `initialize` negotiates the revision; the header is ignored.
             return self._sessions.begin(exchange)
-        if isinstance(revision, http.Refusal):
+        if isinstance(revision, http.HttpRefusal):
             if opens is False:
                 return revision
         elif self._is_stateless and not opens:
             return HttpSession(state, revision=revision.id)
         elif opens is False:  # session.id.missing-400
-            return http.Refusal(400, "Mcp-Session-Id is missing; only initialize goes without")
+            return http.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
         # `initialize` without sessions, or an unreadable message: a session of one message
         # answers it.
         return HttpSession(state)
@@ -210,7 +209,7 @@ class HttpEndpoint:
             return await self._answer(post)
         why = refusal_reason(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
-            return await exchange.refuse(http.Refusal(400, why))
+            return await exchange.refuse(http.HttpRefusal(400, why))
         return await exchange.empty(202)  # http.post.accepted-202
 
     async def _answer_first(self, post: PostResponse) -> None:
@@ -247,18 +246,18 @@ class HttpEndpoint:
         if post.owner.session.dispatcher.closed is None:
             return exchange.empty(202) if post.form == "json" else exchange.whole_stream(b"")
         if self._state.is_stopping:
-            return exchange.refuse(http.Refusal(503, "the server is stopping", code=-32000))
-        return exchange.refuse(http.Refusal(404, "the session has ended; initialize anew"))
+            return exchange.refuse(http.HttpRefusal(503, "the server is stopping", code=-32000))
+        return exchange.refuse(http.HttpRefusal(404, "the session has ended; initialize anew"))
 
     # -- GET and DELETE
 
     async def _get(self, exchange: HttpExchange) -> None:
         session = self._find_session(exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         last = exchange.header(LAST_EVENT)
         stream = session.listen() if last is None else self._resume(session, last)
-        if isinstance(stream, http.Refusal):
+        if isinstance(stream, http.HttpRefusal):
             return await exchange.refuse(stream)
         if stream.count == 0 and session.session.endpoint.revision.priming_event:
             stream.prime()
@@ -278,29 +277,29 @@ class HttpEndpoint:
             session.used = state.now()
         return None
 
-    def _resume(self, session: HttpSession, last: str) -> Stream | http.Refusal:
+    def _resume(self, session: HttpSession, last: str) -> Stream | http.HttpRefusal:
         """Return the stream of an event, to be read from there on."""
         found = parse_event_id(last)
         stream = None if found is None else session.find_stream(found[0])
         if found is None or stream is None or not stream.resume(found[1]):
             why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
-            return http.Refusal(400, why)
+            return http.HttpRefusal(400, why)
         if stream.is_ended and not stream.unread:
             # A cancelled call has no answer. Some clients ask for it over and over while they get
             # a stream; so they get none. (http.get.stream-or-405)
             why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
-            return http.Refusal(405, why, headers=(("allow", self._allowed),))
+            return http.HttpRefusal(405, why, headers=(("allow", self._allowed),))
         return stream
 
     async def _delete(self, exchange: HttpExchange) -> None:
         session = self._find_session(exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         self._sessions.end(session)
         return await exchange.empty(204)
 
-    def _find_session(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def _find_session(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         key = exchange.headers.get(SESSION)
         if key is None:
-            return http.Refusal(400, "Mcp-Session-Id is missing")
+            return http.HttpRefusal(400, "Mcp-Session-Id is missing")
         return self._sessions.find(key, exchange)

@@ -132,7 +132,7 @@ class HttpExchange:
         """Respond without a body."""
         return self._respond(status, self._headers())
 
-    async def refuse(self, refusal: http.Refusal, *, close: bool = False) -> None:
+    async def refuse(self, refusal: http.HttpRefusal, *, close: bool = False) -> None:
         """Respond with an error; the connection may be closed after it."""
         body = codec.encode_error(None, ErrorBody(refusal.code, refusal.message))
         # A page of a refused origin must not read the error.
@@ -145,7 +145,7 @@ class HttpExchange:
     async def fail(self) -> None:
         """Respond with an internal error, unless the response has begun."""
         if not self.is_begun:
-            await self.refuse(http.Refusal(500, "internal error", code=-32603), close=True)
+            await self.refuse(http.HttpRefusal(500, "internal error", code=-32603), close=True)
 
     def health(self, *, is_ready: bool) -> Awaitable[None]:
         """Respond to a health check."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Hashable, Iterable
 
 from accord.bindings import http, sse
-from accord.bindings.facts import RequestFacts, readable
+from accord.bindings.headers import RequestFacts, decode_headers
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
 from accord.transports.http.server.stream import CONGESTED, Stream
@@ -119,7 +119,7 @@ class PostResponse:
         scope, headers = self.exchange.scope, self.exchange.headers
         client = scope.get("client")
         return RequestFacts(
-            headers=readable(headers.items(), with_secrets="accord.principal" not in scope),
+            headers=decode_headers(headers.items(), with_secrets="accord.principal" not in scope),
             # Some ASGI servers give the port as text.
             peer=None if client is None else (client[0], int(client[1] or 0)),
             session_id=self.owner.id or None,

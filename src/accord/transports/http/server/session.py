@@ -145,7 +145,7 @@ class HttpSession:
         except Exception:  # the user's store may raise anything
             log.exception("the event store failed")
 
-    def listen(self) -> Stream | http.Refusal:
+    def listen(self) -> Stream | http.HttpRefusal:
         """Return a stream for a client that listens: one without a reader, or a new one."""
         for stream in reversed(self._standing):
             if stream.reader is None and not stream.is_ended:
@@ -153,7 +153,7 @@ class HttpSession:
                 return stream
         most = self._state.options.listeners
         if len(self._standing) >= most:
-            return http.Refusal(
+            return http.HttpRefusal(
                 429, f"{most} streams of this session are open (listeners)", code=-32000
             )
         return self._make_standing()

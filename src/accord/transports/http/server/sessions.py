@@ -15,7 +15,7 @@ _UNOPENED_MOST: Final = 60.0
 # Sessions of other callers that were used within these seconds are not ended to make room.
 _RECENT: Final = 10.0
 _BUSY: Final = (("retry-after", "5"),)
-_UNKNOWN: Final = http.Refusal(404, "the session is unknown or has ended; initialize anew")
+_UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; initialize anew")
 
 
 class HttpSessions:
@@ -40,7 +40,7 @@ class HttpSessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._found.values()))
 
-    def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         """Return the session that a request names, if its caller has opened it."""
         session = self._found.get(key)
         principal = exchange.principal
@@ -54,15 +54,15 @@ class HttpSessions:
             self._callers.open(session)
         return session
 
-    def begin(self, exchange: HttpExchange) -> HttpSession | http.Refusal:
+    def begin(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         """Make a session; it counts once it is kept."""
         if self._state.is_stopping:
-            return http.Refusal(503, "the server is stopping", code=-32000, headers=_BUSY)
+            return http.HttpRefusal(503, "the server is stopping", code=-32000, headers=_BUSY)
         principal = exchange.principal
         caller = caller_key(principal, exchange.scope.get("client"))
         why = self._make_room(caller)
         if why is not None:
-            return http.Refusal(503, why, -32000, _BUSY)
+            return http.HttpRefusal(503, why, -32000, _BUSY)
         id = secrets.token_urlsafe(24)  # session.id.secure
         return HttpSession(self._state, id, principal=principal, caller=caller)
 

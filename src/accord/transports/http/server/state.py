@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from accord.protocol.codec import Limits
-from accord.protocol.conversation import PartyState
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.party import PartyState
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.stores.events import EventStore, MemoryEventStore
 from accord.transports.http.server.options import HttpOptions

@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 from accord.bindings import http, sse
-from accord.bindings.gate import Verdict
+from accord.bindings.http import HeadVerdict
 from accord.transports.http.server.asgi import Scope
 from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.endpoint import (
@@ -38,7 +38,7 @@ class TwoEndpointForm:
         self._sessions = sessions
         self._bodies = bodies
 
-    async def serve_stream(self, exchange: HttpExchange, verdict: Verdict) -> None:
+    async def serve_stream(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve the endpoint that a client connects to."""
         if exchange.method == "OPTIONS":
             return await exchange.preflight("GET, OPTIONS")
@@ -48,7 +48,7 @@ class TwoEndpointForm:
             return await exchange.refuse(verdict.refusal)
         state, sessions = self._state, self._sessions
         session = sessions.begin(exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         stream = session.only_stream = Stream(on_overflow=partial(sessions.end, session))
         url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
@@ -86,7 +86,7 @@ class TwoEndpointForm:
         # Some ASGI servers give the whole path, others the part below the mount or the proxy.
         return above if above.startswith(root) else f"{root}{above}"
 
-    async def serve_messages(self, exchange: HttpExchange, verdict: Verdict) -> None:
+    async def serve_messages(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve the endpoint that takes messages."""
         if exchange.method == "OPTIONS":
             return await exchange.preflight("POST, OPTIONS")
@@ -97,10 +97,10 @@ class TwoEndpointForm:
         query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
         id = (query.get("session_id") or [""])[0]
         session = self._sessions.find(id.encode(), exchange)
-        if isinstance(session, http.Refusal):
+        if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         if session.only_stream is None:
-            return await exchange.refuse(http.Refusal(404, "the session is of the other form"))
+            return await exchange.refuse(http.HttpRefusal(404, "the session is of the other form"))
         session.ends_at = max(session.ends_at, exchange.expiry(self._state.now()))
         session.admits = exchange.is_admitted
         exchange.has_session = True
@@ -120,9 +120,9 @@ class TwoEndpointForm:
                 session.only_stream.append(reply)
             return await exchange.empty(202)
         if why is not None:
-            return await exchange.refuse(http.Refusal(400, why))
+            return await exchange.refuse(http.HttpRefusal(400, why))
         return await exchange.empty(202)
 
 
-def _not_allowed(why: str, allowed: str) -> http.Refusal:
-    return http.Refusal(405, why, headers=(("allow", allowed),))
+def _not_allowed(why: str, allowed: str) -> http.HttpRefusal:
+    return http.HttpRefusal(405, why, headers=(("allow", allowed),))

@@ -10,7 +10,7 @@ from typing import Final
 import uvicorn
 
 from accord.errors import TransportError
-from accord.runtime.main_task import run_to_end
+from accord.runtime.tasks import run_to_end
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals

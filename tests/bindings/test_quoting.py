@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.shown import one_line, plain, shown_url
+from accord.bindings.quoting import one_line, quote_text, quote_url
 
 
 def test_a_text_is_one_line_of_characters():
@@ -10,8 +10,8 @@ def test_a_text_is_one_line_of_characters():
 
 
 def test_a_text_that_is_quoted_is_not_long():
-    assert plain("x" * 500) == "x" * 200
-    assert plain("\n".join("ab")) == "a b"
+    assert quote_text("x" * 500) == "x" * 200
+    assert quote_text("\n".join("ab")) == "a b"
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_a_text_that_is_quoted_is_not_long():
     ],
 )
 def test_a_url_is_shown_without_queries_and_names(url, shown):
-    assert shown_url(url) == shown
+    assert quote_url(url) == shown
 
 
 def test_a_url_is_shown_as_seen_from_another():
-    assert shown_url("../y?token=1", "https://u:p@h.example/x/z") == "https://h.example/y"
-    assert shown_url("https://[bad", "https://h.example") == "a malformed URL"
+    assert quote_url("../y?token=1", "https://u:p@h.example/x/z") == "https://h.example/y"
+    assert quote_url("https://[bad", "https://h.example") == "a malformed URL"

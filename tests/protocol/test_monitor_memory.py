@@ -2,7 +2,8 @@ import tracemalloc
 
 import pytest
 
-from accord.protocol.memory import Bounded, Memory, UsedIds
+from accord.protocol.monitor_memory import Memory
+from accord.protocol.party import Bounded, UsedIds
 
 
 def test_a_bounded_dictionary_forgets_its_oldest_entry():

@@ -3,7 +3,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from accord.runtime.eager import start
+from accord.runtime.tasks import start
 
 here: ContextVar[str] = ContextVar("here", default="outside")
 
@@ -40,7 +40,7 @@ def test_work_that_waits_goes_on_as_the_same_task() -> None:
     assert asyncio.run(main())
 
 
-def test_whoever_starts_a_task_stays_the_task_it_was() -> None:
+def test_starting_a_task_does_not_change_the_current_task() -> None:
     async def work() -> asyncio.Task[None] | None:
         return asyncio.current_task()
 

@@ -3,8 +3,6 @@
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-__all__ = ["one_line", "plain", "shown_url"]
-
 # What an error may quote.
 _QUOTED: Final = 200
 
@@ -14,16 +12,16 @@ def one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def plain(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return the beginning of a text, as it may be quoted."""
     return one_line(text)[:_QUOTED]
 
 
-def shown_url(url: str, base: str = "") -> str:
+def quote_url(url: str, base: str = "") -> str:
     """Return a URL as it may be quoted: queries and names before the host may be secret."""
     try:
         parts = urlsplit(urljoin(base, url))
     except ValueError:
         return "a malformed URL"
     host = parts.netloc.rpartition("@")[2]
-    return plain(f"{parts.scheme}://{host}{parts.path}")
+    return quote_text(f"{parts.scheme}://{host}{parts.path}")

@@ -2,7 +2,7 @@ import pytest
 
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.conversation import Conversation
-from accord.protocol.scope import SUPERSEDED_BY, out_of_scope
+from accord.protocol.verdict import SUPERSEDED_BY, out_of_scope
 
 ROWS = catalogue()
 PAGED = ("tools", "resources", "prompts")

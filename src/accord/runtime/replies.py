@@ -1,18 +1,20 @@
-"""A request of ours that waits for its answer, with its deadlines."""
+"""Replies: those that our requests wait for, and those to requests whose handler failed."""
 
 import asyncio
+import logging
+import signal
+import threading
 from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from accord.errors import RequestTimeout
+from accord.errors import InternalError, MessageTooLarge, RequestError, RequestTimeout
+from accord.protocol.exchange import Exchange
 from accord.types import ProgressParams
-
-__all__ = ["Pending"]
 
 
 class Pending:
-    """What is known of a request until its answer comes.
+    """A request of ours until its answer arrives.
 
     Args:
         future: gets the answer.
@@ -30,7 +32,7 @@ class Pending:
         timeout: float | None,
         cap: float | None,
         now: float,
-        on_progress: Callable[[ProgressParams], Any] | None,
+        on_progress: Callable[[ProgressParams], object] | None,
     ) -> None:
         self.future = future
         self.timeout = timeout
@@ -52,3 +54,31 @@ class Pending:
         else:
             limit = f"{self.timeout:g} s of silence (timeout)"
         return RequestTimeout(f"{name}: no answer within {limit}; it was cancelled")
+
+
+log = logging.getLogger("accord")
+
+
+def explain_size(exchange: Exchange, error: MessageTooLarge) -> InternalError:
+    """Return the answer that takes the place of one that is too large."""
+    name = exchange.state if isinstance(exchange.state, str) else exchange.name
+    why = (
+        f"{name}: the answer has {error.size} bytes, more than the limit of {error.limit} "
+        "(message_bytes)"
+    )
+    log.warning("%s; limits=Limits(message_bytes=...) raises it", why)
+    return InternalError(why)
+
+
+def is_writable(error: RequestError) -> bool:
+    """Whether the code and the message of a handler's error are what JSON-RPC demands."""
+    return type(error.code) is int and isinstance(error.message, str)
+
+
+def is_pressed() -> bool:
+    """Whether a KeyboardInterrupt here may come from Ctrl-C rather than from a handler.
+
+    Where a loop or a server took the signal, it ends the program in its own way.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -11,11 +11,9 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.bindings.shown import one_line
+from accord.bindings.quoting import one_line
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
-
-__all__ = ["Answer", "answer_in", "endpoint_url", "excerpt", "explain", "redirect_url", "wait_of"]
 
 # What fits into an error message beside the URL and the hint.
 _EXCERPT: Final = 120
@@ -45,8 +43,8 @@ _HINTS: Final = {
 }
 
 
-class Answer(msgspec.Struct):
-    """What a client looks at in a message before it knows whose it is."""
+class ResponseMessage(msgspec.Struct):
+    """The members of a response, before its request is known."""
 
     id: RequestId | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
@@ -54,11 +52,11 @@ class Answer(msgspec.Struct):
     error: ErrorBody | UnsetType = UNSET
 
 
-_decode: Final = msgspec.json.Decoder(Answer).decode
+_decode: Final = msgspec.json.Decoder(ResponseMessage).decode
 
 
-def answer_in(body: bytes) -> Answer | None:
-    """Read a response; None where the body is none."""
+def parse_response(body: bytes) -> ResponseMessage | None:
+    """Parse a response; None if the body is not one."""
     try:
         answer = _decode(body)
     except (ValueError, RecursionError):
@@ -85,14 +83,14 @@ def explain(
     get: bool = False,
     retry_after: str | None = None,
 ) -> str:
-    """Say what came instead of an answer, and what may be the reason."""
-    answer = answer_in(body)
+    """Describe an unusable answer, and what may be the reason."""
+    answer = parse_response(body)
     if answer is not None and isinstance(answer.error, ErrorBody):
         body = answer.error.message.encode()
     said = excerpt(body)
     if status >= 400:
         hint = None if get and status == 405 else _HINTS.get(status)
-        wait = wait_of(retry_after)
+        wait = parse_retry_after(retry_after)
         if wait is not None:
             asks = f"it asks to wait {wait:.0f} s"
             hint = f"{hint}; {asks}" if hint else asks
@@ -141,7 +139,7 @@ def redirect_url(base: str, location: str | None) -> str | None:
     return url
 
 
-def wait_of(retry_after: str | None) -> float | None:
+def parse_retry_after(retry_after: str | None) -> float | None:
     """Read a Retry-After header that is a number of seconds; None for any other."""
     if retry_after is None or not retry_after.strip().isdecimal():
         return None

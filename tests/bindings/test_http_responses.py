@@ -1,12 +1,12 @@
 import pytest
 
-from accord.bindings.answers import (
-    answer_in,
+from accord.bindings.http_responses import (
     endpoint_url,
     excerpt,
     explain,
+    parse_response,
+    parse_retry_after,
     redirect_url,
-    wait_of,
 )
 
 
@@ -24,15 +24,15 @@ from accord.bindings.answers import (
         b'{"more": ' + b"[" * 10_000,
     ],
 )
-def test_what_is_no_response_is_none(body):
-    assert answer_in(body) is None
+def test_a_body_that_is_not_a_response_gives_nothing(body):
+    assert parse_response(body) is None
 
 
 def test_a_response_is_found_with_or_without_an_id():
-    found = answer_in(b'{"jsonrpc": "2.0", "id": "a", "result": {}}')
+    found = parse_response(b'{"jsonrpc": "2.0", "id": "a", "result": {}}')
     assert found is not None
     assert found.id == "a"
-    refused = answer_in(b'{"id": null, "error": {"code": -32600, "message": "no"}}')
+    refused = parse_response(b'{"id": null, "error": {"code": -32600, "message": "no"}}')
     assert refused is not None
     assert refused.error.message == "no"
 
@@ -82,7 +82,7 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
         (400, "", b'{"result": 1}', 'HTTP 400: {"result": 1} (the server did not accept'),
     ],
 )
-def test_what_came_instead_of_an_answer_is_explained(status, kind, body, words):
+def test_an_unusable_answer_is_explained(status, kind, body, words):
     assert explain(status, kind, body).startswith(words)
 
 
@@ -107,7 +107,7 @@ def test_a_hint_is_given_where_there_is_one_for_the_method(status, get, text):
         (429, "Fri, 31 Dec 1999 23:59:59 GMT", "HTTP 429: x (too many requests)"),
     ],
 )
-def test_how_long_to_wait_is_told(status, retry_after, words):
+def test_the_time_to_wait_is_reported(status, retry_after, words):
     assert explain(status, "text/plain", b"x", retry_after=retry_after) == words
 
 
@@ -175,4 +175,4 @@ def test_a_redirect_leads_nowhere_but_the_same_host(base, location, url):
     ],
 )
 def test_a_time_to_wait_is_a_number_of_seconds(header, seconds):
-    assert wait_of(header) == seconds
+    assert parse_retry_after(header) == seconds

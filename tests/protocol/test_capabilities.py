@@ -2,8 +2,12 @@
 
 import pytest
 
-from accord.protocol.conversation import capability_paths
-from accord.protocol.declared import elicitation_modes, undeclared_mode, undeclared_tools
+from accord.protocol.capabilities import (
+    capability_paths,
+    elicitation_modes,
+    undeclared_mode,
+    undeclared_tools,
+)
 
 
 @pytest.mark.parametrize(
