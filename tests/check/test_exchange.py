@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord.check.probing.exchange import exchanging, posted
-from accord.check.probing.line import Locked
+from accord.check.probing.raw_connection import Locked
 from accord.check.probing.subject import Subject
 from accord.check.server_check import spoken
 from check.mutants.between_http import serving

@@ -1,6 +1,6 @@
 import pytest
 
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
 from check.sessions import NEW, line, opening, records_of, request, result

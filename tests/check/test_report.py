@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from accord.check.anchors import anchor
 from accord.check.rendering.badge import as_badge
 from accord.check.rendering.html import as_html
 from accord.check.rendering.json import as_json
@@ -10,6 +9,7 @@ from accord.check.rendering.markdown import as_markdown
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
 from accord.check.report import Coverage, Findings, Setting, build, merged
+from accord.check.spec_pages import anchor
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Evidence, Verdict
 from accord.protocol.violation import Violation

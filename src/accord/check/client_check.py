@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.check.outcomes import Outcome, judged
 from accord.check.playing.actor import Actor
 from accord.check.playing.conclusions import CONCLUSIONS
 from accord.check.playing.observations import OBSERVED, observe
 from accord.check.playing.performance import Performance
 from accord.check.playing.pipes import PipeStage
 from accord.check.playing.web import WebStage
-from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.raw_connection import LineEnded, Silence
 from accord.check.report import Report, Setting, merged
 from accord.check.untried import NO_OCCASION, untried_reason
+from accord.check.verdicts import Outcome, judged
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict

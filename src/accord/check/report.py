@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.check.anchors import anchor
+from accord.check.spec_pages import anchor
 from accord.protocol.catalogue import Level, catalogue
 from accord.protocol.monitor import Evidence, Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation

@@ -9,11 +9,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.acquaintance import Acquaintance, spoken, unspoken, with_stderr
-from accord.check.outcomes import Outcome, is_chosen, judged, without_secrets
-from accord.check.probing.calls import CallLimit
-from accord.check.probing.line import LineEnded, Locked, Silence
-from accord.check.probing.planning import (
+from accord.check.probing.probe import Facts, Probe, Rules
+from accord.check.probing.raw_connection import LineEnded, Locked, Silence
+from accord.check.probing.server_facts import (
     TellPlan,
     annotations_of,
     facts_about,
@@ -21,12 +19,14 @@ from accord.check.probing.planning import (
     later_annotations,
     telling_once,
 )
-from accord.check.probing.probe import Facts, Probe, Rules
 from accord.check.probing.subject import Subject
+from accord.check.probing.tool_calls import CallLimit
 from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merged
+from accord.check.revision_probe import Acquaintance, spoken, unspoken, with_stderr
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
 from accord.check.untried import NO_OCCASION, untried_reason
+from accord.check.verdicts import Outcome, is_chosen, judged, without_secrets
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict

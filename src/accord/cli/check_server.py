@@ -28,8 +28,8 @@ from accord.errors import ConnectFailed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from accord.check.probing.calls import CallPlan
     from accord.check.probing.subject import Subject
+    from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report, Setting
     from accord.check.server_check import Plan, Stage
     from accord.cli.terminal import Advance
@@ -143,8 +143,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> "Plan":
-    from accord.check.probing.calls import DEFAULT_CALLS
     from accord.check.probing.probe import Rules
+    from accord.check.probing.tool_calls import DEFAULT_CALLS
     from accord.check.server_check import Plan
 
     plan = Plan(
@@ -161,7 +161,7 @@ def _plan(options: argparse.Namespace) -> "Plan":
 
 
 async def _plan_calls(plan: "Plan", subject: "Subject") -> "CallPlan":
-    from accord.check.probing.planning import plan_calls
+    from accord.check.probing.server_facts import plan_calls
     from accord.check.server_check import spoken
 
     return await plan_calls(subject, plan.rules, plan.revisions or await spoken(subject))

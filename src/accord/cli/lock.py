@@ -58,7 +58,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lock what a server shows."""
-    from accord.check.contract.changes import written_lock
+    from accord.check.contract.lock_file import written_lock
     from accord.testing import surface_of
 
     demand_target(options, "lock")

@@ -17,12 +17,12 @@ from accord.cli.terminal import complain, interruptible, painter, progress, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from accord.check.contract.cases import CaseFile
-    from accord.check.contract.contact import Contact, Way
+    from accord.check.contract.case_file import CaseFile
+    from accord.check.contract.declared_tests import Rules
     from accord.check.contract.model import Test
-    from accord.check.contract.running import Ran
-    from accord.check.contract.tools import Rules
-    from accord.check.probing.calls import CallLimit, CallPlan
+    from accord.check.contract.runner import Ran
+    from accord.check.contract.tested_server import Contact, Way
+    from accord.check.probing.tool_calls import CallLimit, CallPlan
 
 __all__ = ["register"]
 
@@ -102,7 +102,7 @@ def _count(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Test a server and print the report."""
-    from accord.check.contract.cases import CaseFile, read_cases
+    from accord.check.contract.case_file import CaseFile, read_cases
 
     form = one_of(options.format, _FORMS, "format") if options.format else None
     if options.plan:
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     limits: list[CallLimit] = []
 
     def work(found: Any, settings: Any) -> int:
-        from accord.check.contract.contact import Contact
+        from accord.check.contract.tested_server import Contact
 
         patience = file.timeout if options.timeout is None else options.timeout
         target = _reached(options, found, settings)
@@ -189,7 +189,7 @@ def _reached(options: argparse.Namespace, found: Any, settings: Any) -> Any:
 
 def _way(options: argparse.Namespace) -> "Way":
     """Say how `accord call` reaches the same server; secrets are named there, and never told."""
-    from accord.check.contract.contact import Way
+    from accord.check.contract.tested_server import Way
 
     words = [f" --env {quote(name)}=..." for name, _ in options.env]
     words += [f" --header {quote(f'{name}: ...')}" for name, _ in options.header]
@@ -203,8 +203,8 @@ def _way(options: argparse.Namespace) -> "Way":
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
+    from accord.check.contract.declared_tests import Rules
     from accord.check.contract.reaching import rules_of
-    from accord.check.contract.tools import Rules
 
     own = rules_of(file)
     if own is None or options.only_cases:
@@ -221,7 +221,7 @@ def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
 def _planned(
     contact: "Contact", options: argparse.Namespace, file: "CaseFile"
 ) -> "tuple[list[Test], CallPlan]":
-    from accord.check.contract.running import planned_tests
+    from accord.check.contract.runner import planned_tests
 
     calls = file.calls if options.calls is None else options.calls
     with interruptible():
@@ -232,7 +232,7 @@ def _planned(
 
 
 def _ran(contact: "Contact", tests: "list[Test]") -> "list[Ran]":
-    from accord.check.contract.running import run_tests
+    from accord.check.contract.runner import run_tests
 
     with interruptible(), progress("testing", len(tests)) as done:
         return run_tests(contact, tests, step=done)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.contract.cases import CaseError, read_cases
-from accord.check.contract.contact import Contact
-from accord.check.contract.expectations import case_test
+from accord.check.contract.case_file import CaseError, read_cases
+from accord.check.contract.case_tests import case_test
 from accord.check.contract.reaching import beside, contact_of, rules_of
+from accord.check.contract.tested_server import Contact
 
 LOOSE = Path(__file__).parent / "loose.py"
 GOOD = """
@@ -163,7 +163,7 @@ def test_expectations_that_hold(contact, tmp_path, lines):
 
 @pytest.mark.parametrize("name", UNMET)
 def test_an_expectation_that_does_not_hold_says_what_came(contact, name):
-    from accord.check.contract.cases import Case, Expectation
+    from accord.check.contract.case_file import Case, Expectation
 
     expect, *said = UNMET[name]
     case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.check.contract.changes import LockError, changes, read_lock, written_lock
+from accord.check.contract.lock_file import LockError, changes, read_lock, written_lock
 
 TOOL = {"name": "add", "description": "Add.", "inputSchema": {"properties": {"a": {}}}}
 BEFORE = {

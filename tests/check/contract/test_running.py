@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from accord import Server, ToolError
 from accord.check.contract import ContractBroken, check_contract
-from accord.check.contract.contact import Contact, Way
-from accord.check.contract.running import Ran, all_tests, run_tests
-from accord.check.contract.tools import Rules
+from accord.check.contract.declared_tests import Rules
+from accord.check.contract.runner import Ran, all_tests, run_tests
+from accord.check.contract.tested_server import Contact, Way
 from accord.types import ToolAnnotations
 from support.waiting import LONG
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.check.probing.subject import Subject
 from accord.check.server_check import Plan, check_server
 from accord.transports.memory import MemoryWire

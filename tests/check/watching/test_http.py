@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from accord import Server
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.check.watching.http import HttpProxy
 from accord.check.watching.watcher import Watcher
 from accord.client import blocking

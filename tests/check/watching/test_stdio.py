@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.check.watching import watcher as watching
 from accord.trace import read
 from check.watching.between import (

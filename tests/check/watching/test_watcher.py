@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.check.watching import watcher as watching
 from accord.check.watching.watcher import Copy, Watcher, merged
 from accord.trace import read

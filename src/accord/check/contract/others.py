@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from accord.check.contract.contact import Answer, Contact
+from accord.check.contract.declared_tests import BAD_CODES
 from accord.check.contract.model import Failure, Kind, Outcome, Test, pass_
-from accord.check.contract.tools import BAD_CODES
+from accord.check.contract.tested_server import Answer, Contact
 from accord.client import blocking
 from accord.protocol.uri_template import parse
 from accord.types import PromptReference, ResourceTemplateReference

@@ -12,8 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from accord.check.contract.contact import Contact
     from accord.check.contract.model import Failure, Test
+    from accord.check.contract.tested_server import Contact
 
 _ENDINGS: Final = (".accord.toml", ".accord.yaml", ".accord.yml")
 
@@ -30,9 +30,9 @@ class ContractFile(pytest.File):
 
     def collect(self) -> "Iterator[ContractItem]":
         """Yield a test for each case, and for all that the server declares."""
-        from accord.check.contract.cases import read_cases
+        from accord.check.contract.case_file import read_cases
         from accord.check.contract.reaching import contact_of, rules_of
-        from accord.check.contract.running import all_tests
+        from accord.check.contract.runner import all_tests
         from accord.errors import AccordError
 
         try:
@@ -62,7 +62,7 @@ class ContractItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it."""
-        from accord.check.contract.running import run_test
+        from accord.check.contract.runner import run_test
 
         outcome = run_test(self._contact, self._test)
         if outcome.verdict == "skip":

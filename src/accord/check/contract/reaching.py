@@ -6,9 +6,9 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Any, Final
 
-from accord.check.contract.cases import CaseError, CaseFile
-from accord.check.contract.contact import Contact, Way
-from accord.check.contract.tools import Rules
+from accord.check.contract.case_file import CaseError, CaseFile
+from accord.check.contract.declared_tests import Rules
+from accord.check.contract.tested_server import Contact, Way
 from accord.protocol.revisions import REVISIONS
 from accord.server import Server
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from accord.check.contract.running import Ran
-from accord.check.probing.calls import CallLimit
+from accord.check.contract.runner import Ran
+from accord.check.probing.tool_calls import CallLimit
 from accord.check.rendering.wording import harmless, plural
 
 __all__ = ["FORMS", "as_json", "as_junit", "as_text", "has_failed", "summary"]

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
+from accord.check.probing.raw_connection import Line, LineEnded, Reply, Silence, next_id
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from accord.check.outcomes import Outcomes
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
+from accord.check.verdicts import Outcomes
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId

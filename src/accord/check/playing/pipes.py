@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from accord.check.playing import bridge
-from accord.check.probing.line import Line, LineEnded
-from accord.check.probing.tape import Tape
+from accord.check.probing.message_log import Tape
+from accord.check.probing.raw_connection import Line, LineEnded
 
 if TYPE_CHECKING:
     from accord.check.playing.actor import Actor

@@ -12,8 +12,8 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
-from accord.check.probing.line import Line, LineEnded
-from accord.check.probing.tape import Tape
+from accord.check.probing.message_log import Tape
+from accord.check.probing.raw_connection import Line, LineEnded
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts, Transport
 

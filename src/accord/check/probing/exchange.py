@@ -11,7 +11,7 @@ import msgspec
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
 from accord.check.probing.http import HttpCarrier, heads_of
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.protocol.monitor import Evidence
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts

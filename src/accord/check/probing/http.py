@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.line import Line, LineEnded, Locked, Silence
+from accord.check.probing.raw_connection import Line, LineEnded, Locked, Silence
 from accord.errors import ConnectFailed, MissingExtra
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.transports.memory import MemoryWire
 
 __all__ = ["MemoryCarrier"]

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.check.outcomes import Outcome, Outcomes
-from accord.check.probing.calls import DEFAULT_CALLS, CallLimit, CallPlan
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan
 from accord.check.probing.tools import refusal
+from accord.check.verdicts import Outcome, Outcomes
 from accord.errors import AccordError
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport

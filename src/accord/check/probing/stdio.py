@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.line import Line, LineEnded
+from accord.check.probing.raw_connection import Line, LineEnded
 from accord.errors import ConnectFailed
 from accord.transports.process_group import signal_group
 

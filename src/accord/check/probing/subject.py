@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
 from accord.check.probing.http import HttpCarrier, SseCarrier
-from accord.check.probing.line import Line
 from accord.check.probing.memory import MemoryCarrier
+from accord.check.probing.message_log import Tape
+from accord.check.probing.raw_connection import Line
 from accord.check.probing.stdio import Habits, StdioCarrier
-from accord.check.probing.tape import Tape
+from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.trace import Transport
 from accord.transports.process_group import signal_group

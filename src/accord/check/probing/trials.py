@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import Final
 
-from accord.check.probing.line import Line, LineEnded, Silence
 from accord.check.probing.probe import Facts
+from accord.check.probing.raw_connection import Line, LineEnded, Silence
 
 __all__ = ["try_tools"]
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from accord.check.probing.calls import CallPlan
+from accord.check.probing.tool_calls import CallPlan
 from accord.check.rendering.wording import harmless, plural
 
 __all__ = ["as_json", "as_text"]

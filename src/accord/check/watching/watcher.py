@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from accord import trace
-from accord.check.replay import decidable
 from accord.check.report import Findings, Report, build
+from accord.check.trace_check import decidable
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
 from accord.testing.files import create_next

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 

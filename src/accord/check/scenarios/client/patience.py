@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play
-from accord.check.probing.line import Line, Silence
+from accord.check.probing.raw_connection import Line, Silence
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play, revisions_of
-from accord.check.probing.line import Line, Reply, Silence
+from accord.check.probing.raw_connection import Line, Reply, Silence
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings import headers as names
 from accord.check.playing.actor import Actor, play
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.check.scenarios.client.lists import Pages
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
+from accord.check.probing.raw_connection import Line, LineEnded, Reply, Silence, next_id
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import Line, Reply
+from accord.check.probing.raw_connection import Line, Reply
 from accord.check.scenarios.server._asking import answered
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from accord.auth.http import HttpRequest, HttpResponse, NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge
 from accord.bindings.shown import shown_url
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.trace import HttpFacts
 
 __all__ = ["Published", "discover", "guarded_sender", "is_oauth", "quoted_place"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from accord.check.probing.exchange import Heard, exchanging, posted
-from accord.check.probing.line import CLIENT_INFO, Line, next_id
+from accord.check.probing.raw_connection import CLIENT_INFO, Line, next_id
 from accord.errors import AccordError
 
 if TYPE_CHECKING:

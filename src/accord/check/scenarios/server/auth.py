@@ -13,7 +13,7 @@ from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_cha
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import Line
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._discovery import (
     Published,

@@ -3,13 +3,13 @@
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.raw_connection import LineEnded, Silence
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless, is_alive, strays
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__: list[str] = []
 

@@ -10,8 +10,8 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__ = ["arguments_of", "may_complete", "suggestions"]
 

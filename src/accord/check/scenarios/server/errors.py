@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import next_id
+from accord.check.probing.raw_connection import next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive, reply_of
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line, Reply
     from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.raw_connection import Line, Reply
 
 __all__: list[str] = []
 

@@ -8,8 +8,8 @@ from accord.check.scenarios.server._calling import call_all, is_listening
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__: list[str] = []
 

@@ -9,8 +9,8 @@ from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import LoggingLevel
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import Line
     from accord.protocol.monitor import Evidence
 
 __all__: list[str] = []

@@ -7,8 +7,8 @@ from accord.check.scenarios.server._asking import is_alive
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__: list[str] = []
 

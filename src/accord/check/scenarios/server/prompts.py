@@ -8,8 +8,8 @@ from accord.check.scenarios.server.completion import arguments_of, suggestions
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__: list[str] = []
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import EVERYTHING
-from accord.check.probing.questions import answer_to
+from accord.check.probing.client_answers import answer_to
+from accord.check.probing.raw_connection import EVERYTHING
 from accord.check.probing.samples import sample
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
@@ -14,8 +14,8 @@ from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line, Respond
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import Line, Respond
 
 __all__: list[str] = []
 

@@ -14,8 +14,8 @@ from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__: list[str] = []
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
-from accord.check.probing.line import Line, next_id
+from accord.check.probing.raw_connection import Line, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._posting import calls, conversing
 

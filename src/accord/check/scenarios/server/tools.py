@@ -12,8 +12,8 @@ from accord.check.untried import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line, Reply
     from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.raw_connection import Line, Reply
 
 __all__: list[str] = []
 

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.check.probing.line import LineEnded, Silence
-from accord.check.probing.questions import answer_to
+from accord.check.probing.client_answers import answer_to
+from accord.check.probing.raw_connection import LineEnded, Silence
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless, replies
 from accord.check.scenarios.server._calling import asking_tools
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import Line
 
 __all__: list[str] = []
 

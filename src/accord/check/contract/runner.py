@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.check.contract.cases import Case
-from accord.check.contract.contact import Contact
-from accord.check.contract.expectations import case_test
+from accord.check.contract.case_file import Case
+from accord.check.contract.case_tests import case_test
+from accord.check.contract.declared_tests import Rules, tool_tests
 from accord.check.contract.model import Failure, Kind, Outcome, Test, skip
 from accord.check.contract.others import prompt_tests, resource_tests, template_tests
-from accord.check.contract.tools import Rules, tool_tests
-from accord.check.probing.calls import CallLimit, CallPlan, CallRefused
+from accord.check.contract.tested_server import Contact
+from accord.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
 from accord.errors import (
     ConnectFailed,
     MethodNotFound,

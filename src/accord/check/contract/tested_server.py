@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
+from accord.check.probing.tool_calls import CallLimit
 from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,

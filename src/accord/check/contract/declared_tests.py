@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.contract.arguments import Invalid, Shape
-from accord.check.contract.contact import Answer, Contact, shown
 from accord.check.contract.model import Failure, Outcome, Test, pass_, skip
-from accord.check.probing.calls import DEFAULT_CALLS, CallRefused
+from accord.check.contract.tested_server import Answer, Contact, shown
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused
 from accord.check.probing.tools import refusal
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR

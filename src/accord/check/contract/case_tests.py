@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from accord.check.contract.cases import Case, Expectation
-from accord.check.contract.contact import Answer, Contact, shown
+from accord.check.contract.case_file import Case, Expectation
 from accord.check.contract.model import Failure, Outcome, Test, pass_
+from accord.check.contract.tested_server import Answer, Contact, shown
 from accord.client import blocking
 from accord.types import (
     CallToolResult,

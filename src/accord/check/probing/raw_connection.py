@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
-from accord.check.probing.questions import answer_to
-from accord.check.probing.tape import Tape
+from accord.check.probing.client_answers import answer_to
+from accord.check.probing.message_log import Tape
+from accord.check.probing.tool_calls import CallLimit
 from accord.errors import AccordError
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from accord.check.probing.calls import CallLimit, CallPlan
-from accord.check.probing.line import Line, LineEnded, Locked, Silence
 from accord.check.probing.probe import Facts, Rules, all_of
+from accord.check.probing.raw_connection import Line, LineEnded, Locked, Silence
 from accord.check.probing.subject import Subject
+from accord.check.probing.tool_calls import CallLimit, CallPlan
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId, ToolAnnotations

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from accord.check.outcomes import is_chosen, summed
 from accord.check.report import Findings, Report, Setting, build
+from accord.check.verdicts import is_chosen, summed
 from accord.errors import TraceError
 from accord.protocol.catalogue import requirements
 from accord.protocol.monitor import JUDGED_HERE, Monitor

@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.line import CLIENT_INFO, Line, LineEnded, Locked, Reply, Silence
+from accord.check.probing.raw_connection import CLIENT_INFO, Line, LineEnded, Locked, Reply, Silence
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.errors import ConnectFailed
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION
