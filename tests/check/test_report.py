@@ -8,7 +8,7 @@ from accord.check.rendering.json import as_json
 from accord.check.rendering.markdown import as_markdown
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
-from accord.check.report import Coverage, Findings, Setting, build, merged
+from accord.check.report import Coverage, Setting, ViolationGroups, build_report, merge_revisions
 from accord.check.spec_pages import anchor
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Evidence, Verdict
@@ -24,7 +24,7 @@ def verdict(name, level="MUST", id_="tools.call.content-array"):
 
 
 def report_of(*verdicts, decidable=("tools.call.content-array",)):
-    return build(verdicts, target="x", revision=NEW, judged_by=NEW, decidable=decidable)
+    return build_report(verdicts, target="x", revision=NEW, judged_by=NEW, decidable=decidable)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def breach(why="sends nonsense", *, id_="ping.response.empty", severity="fail", 
 
 
 def test_identical_breaches_are_folded_with_their_count_and_first_records():
-    findings = Findings()
+    findings = ViolationGroups()
     for number in range(1, 101):
         findings.add(breach(number=number))
     [finding] = findings.sorted()
@@ -76,7 +76,7 @@ def test_identical_breaches_are_folded_with_their_count_and_first_records():
 
 
 def test_failures_come_before_warnings_and_both_in_their_order():
-    findings = Findings()
+    findings = ViolationGroups()
     findings.add(breach("a", severity="warn"))
     findings.add(breach("b", id_="ping.response.prompt"))
     findings.add(breach("c", id_="meta.prefix.reserved", severity="warn"))
@@ -85,7 +85,7 @@ def test_failures_come_before_warnings_and_both_in_their_order():
 
 
 def test_a_breach_with_ever_new_words_does_not_eat_memory():
-    findings = Findings()
+    findings = ViolationGroups()
     for number in range(1, 100_001):
         findings.add(breach(f"sends {number}", number=number))
     shown = findings.sorted()
@@ -95,7 +95,7 @@ def test_a_breach_with_ever_new_words_does_not_eat_memory():
 
 
 def test_a_breach_without_severity_or_record_is_a_failure_without_place():
-    findings = Findings()
+    findings = ViolationGroups()
     findings.add(Violation("ping.response.empty", "server", "sends nonsense"))
     [finding] = findings.sorted()
     assert (finding.severity, finding.numbers, finding.count) == ("fail", [], 1)
@@ -124,7 +124,7 @@ OLD = REVISION_IDS[1]
     ],
 )
 def test_of_several_revisions_the_worst_verdict_counts(old, new, verdict, message):
-    report = merged(found({NEW: new, OLD: old}), target="x", party="server")
+    report = merge_revisions(found({NEW: new, OLD: old}), target="x", party="server")
     [result] = report.results
     assert (result.verdict, result.message) == (verdict, message)
     assert result.by_revision == {OLD: old, NEW: new}
@@ -135,7 +135,9 @@ def test_of_several_revisions_the_worst_verdict_counts(old, new, verdict, messag
 
 def test_a_check_is_repeated_under_the_newest_revision_that_shows_the_verdict():
     setting = Setting(command="accord check server x", command_end=" -- y")
-    report = merged(found({NEW: "pass", OLD: "fail"}), target="x", party="server", setting=setting)
+    report = merge_revisions(
+        found({NEW: "pass", OLD: "fail"}), target="x", party="server", setting=setting
+    )
     assert report.results[0].repeat == (
         f"accord check server x --only tools.call.content-array --revision {OLD} -- y"
     )
@@ -158,7 +160,7 @@ def test_the_evidence_of_a_finding_is_the_last_message():
     ]
     wrong = Verdict("ping.response.empty", "MUST", "server", (NEW,), "warn", "errs", shown)
     mute = Verdict("ping.response.prompt", "MUST", "server", (NEW,), "fail", "mute", shown[:1])
-    report = merged({NEW: [wrong, mute]}, target="x", party="server")
+    report = merge_revisions({NEW: [wrong, mute]}, target="x", party="server")
     assert [(each.severity, each.evidence) for each in report.findings] == [
         ("fail", None),
         ("warn", "server: []"),
@@ -221,6 +223,6 @@ def test_a_breach_of_an_active_check_is_shown_with_its_request_and_answer():
         Evidence("message", "server", 2, '{"id": 1, "error": {}}'),
     ]
     wrong = Verdict("ping.response.empty", "MUST", "server", (NEW,), "fail", "errs", shown)
-    report = merged({NEW: [wrong]}, target="x", party="server")
+    report = merge_revisions({NEW: [wrong]}, target="x", party="server")
     for text in (as_text(report), as_markdown(report)):
         assert text.index('client: {"id": 1}') < text.index('server: {"id": 1, "error": {}}')

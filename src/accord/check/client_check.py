@@ -21,9 +21,9 @@ from accord.check.playing.observations import OBSERVED, observe
 from accord.check.playing.performance import Performance
 from accord.check.playing.pipes import PipeStage
 from accord.check.playing.web import WebStage
-from accord.check.probing.raw_connection import LineEnded, Silence
-from accord.check.report import Report, Setting, merged
-from accord.check.untried import NO_OCCASION, untried_reason
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.report import Report, Setting, merge_revisions
+from accord.check.untried import NO_OCCASION, explain_untried
 from accord.check.verdicts import Outcome, judged
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
@@ -33,8 +33,6 @@ from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
 from accord.transports.process_group import signal_group
 from accord.types import RevisionId
-
-__all__ = ["ClientPlan", "Place", "check_client"]
 
 log = logging.getLogger("accord.check")
 
@@ -56,7 +54,7 @@ Step: TypeAlias = Callable[[str, int, int], None]
 """Told before each run: what the server does in it, how many are done, and of how many."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ServerAddress(msgspec.Struct, frozen=True):
     """Where the server is: a URL, or a command to launch; the other one is empty."""
 
     url: str
@@ -89,7 +87,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     at_once: int = 3
     plays: Collection[str] = ()
-    client: Callable[[Place], Awaitable[int]] | None = None
+    client: Callable[[ServerAddress], Awaitable[int]] | None = None
 
     @property
     def played_over(self) -> Transport:
@@ -142,7 +140,7 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
     spoken = _spoken(plan, shows)
     found = {revision: _verdicts(plan, revision, shows) for revision in spoken}
     setting = Setting(transport=plan.played_over, seconds=round(monotonic() - began, 3))
-    return merged(found, target=shlex.join(plan.command), party="client", setting=setting)
+    return merge_revisions(found, target=shlex.join(plan.command), party="client", setting=setting)
 
 
 def _never_connected(show: Performance) -> str:
@@ -202,7 +200,7 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
     show.usual_exit = usual_exit
     actor.stage = stage
     async with stage:
-        place = Place(getattr(stage, "url", ""), getattr(stage, "command", []))
+        place = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
         await _run(plan, place, show)
         show.path = urlsplit(place.url).path
         show.requests = list(getattr(stage, "requests", []))
@@ -212,7 +210,7 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
             if actor.is_judged:
                 observe(show)
             await actor.judge(show)
-        except (LineEnded, Silence) as error:
+        except (ConnectionEnded, MessageTimeout) as error:
             _leave_open(show, str(error))
         except Exception as error:
             log.exception("the play %r failed", actor.name)
@@ -220,8 +218,8 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
         else:
             _leave_open(show, NO_OCCASION.format("client"))
     for line in actor.lines:
-        if line.tape.monitor is not None:
-            show.outcomes.tallies.append(line.tape.monitor.tallies)
+        if line.log.monitor is not None:
+            show.outcomes.tallies.append(line.log.monitor.tallies)
     return show
 
 
@@ -239,7 +237,7 @@ def _settle_revision(plan: ClientPlan, show: Performance) -> None:
             return
 
 
-def _filled(command: Sequence[str], place: Place) -> list[str]:
+def _filled(command: Sequence[str], place: ServerAddress) -> list[str]:
     """Put the place of the server into the command; `{server}` alone becomes several words."""
     words: list[str] = []
     for word in command:
@@ -251,7 +249,7 @@ def _filled(command: Sequence[str], place: Place) -> list[str]:
     return words
 
 
-async def _run(plan: ClientPlan, place: Place, show: Performance) -> None:
+async def _run(plan: ClientPlan, place: ServerAddress, show: Performance) -> None:
     """Let the client play, and note how it ended."""
     if plan.client is not None:
         await _await_end(plan, plan.client(place), show)
@@ -383,7 +381,7 @@ def _untried(
         return Outcome("not-applicable", reason)
     if known is not None:
         return known
-    return Outcome("not-exercised", untried_reason(row, _probed(), "client"))
+    return Outcome("not-exercised", explain_untried(row, _probed(), "client"))
 
 
 @cache
@@ -397,9 +395,9 @@ def _probed() -> frozenset[str]:
 def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[Performance]) -> str | None:
     """Say why a requirement can apply in none of these runs; some plays declare nothing."""
     reasons = [
-        out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
+        out_of_scope(row, line.log.monitor.conversation, {plan.played_over})
         for show in shows
         for line in show.lines
-        if line.tape.monitor is not None and line.revision is not None
+        if line.log.monitor is not None and line.revision is not None
     ]
     return reasons[0] if reasons and None not in reasons else None

@@ -16,21 +16,7 @@ from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__
 
-__all__ = [
-    "SCORE_RULE",
-    "VERDICTS",
-    "Checked",
-    "Coverage",
-    "Finding",
-    "Findings",
-    "Report",
-    "Result",
-    "Setting",
-    "build",
-    "merged",
-]
-
-Checked: TypeAlias = Literal["server", "client", "both"]
+CheckedParty: TypeAlias = Literal["server", "client", "both"]
 
 # The worst first: it is the one that counts where revisions differ, and the one to read first.
 VERDICTS: Final[tuple[VerdictName, ...]] = (
@@ -61,7 +47,7 @@ class Coverage(msgspec.Struct, frozen=True):
     exercised: int
 
 
-class Finding(msgspec.Struct):
+class ViolationGroup(msgspec.Struct):
     """One breach and its repetitions: same requirement, same party, same reason."""
 
     requirement: str
@@ -73,11 +59,11 @@ class Finding(msgspec.Struct):
     count: int = 0
 
 
-class Findings:
+class ViolationGroups:
     """Breaches as they come, folded so that their number does not matter."""
 
     def __init__(self) -> None:
-        self._folded: dict[tuple[str, str, str, str], Finding] = {}
+        self._folded: dict[tuple[str, str, str, str], ViolationGroup] = {}
         self._distinct: dict[str, int] = {}
 
     def add(self, violation: Violation) -> None:
@@ -87,7 +73,7 @@ class Findings:
         if violation.number is not None and len(finding.numbers) < _NUMBERS_PER_FINDING:
             finding.numbers.append(violation.number)
 
-    def _finding(self, violation: Violation) -> Finding:
+    def _finding(self, violation: Violation) -> ViolationGroup:
         id_, why, severity = violation.requirement, violation.why, violation.severity or FAIL
         key = (id_, violation.party, why, severity)
         if key not in self._folded:
@@ -97,10 +83,10 @@ class Findings:
             else:
                 self._distinct[id_] = self._distinct.get(id_, 0) + 1
         return self._folded.setdefault(
-            key, Finding(id_, violation.party, why, severity, violation.evidence, [])
+            key, ViolationGroup(id_, violation.party, why, severity, violation.evidence, [])
         )
 
-    def sorted(self) -> list[Finding]:
+    def sorted(self) -> list[ViolationGroup]:
         """Return the failures, then the warnings, each as they came."""
         return sorted(self._folded.values(), key=lambda finding: finding.severity != FAIL)
 
@@ -123,7 +109,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         notes: what else is to be known of how the check was made.
     """
 
-    party: Checked = "both"
+    party: CheckedParty = "both"
     transport: str | None = None
     revisions: tuple[RevisionId, ...] = ()
     at: str | None = None
@@ -143,7 +129,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.command} --only {id} --revision {revision}{self.command_end}"
 
 
-class Result(Verdict, frozen=True, kw_only=True):
+class RequirementResult(Verdict, frozen=True, kw_only=True):
     """What is said of one requirement, and what there is to know about it.
 
     Attributes:
@@ -171,8 +157,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     judged_by: RevisionId
     score: float | None
     coverage: Coverage
-    results: tuple[Result, ...]
-    findings: tuple[Finding, ...] = ()
+    results: tuple[RequirementResult, ...]
+    findings: tuple[ViolationGroup, ...] = ()
     setting: Setting = Setting()
     version: str = __version__
 
@@ -186,14 +172,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return sum(result.verdict == verdict for result in self.results)
 
 
-def build(
+def build_report(
     results: Sequence[Verdict],
     *,
     target: str,
     revision: RevisionId | None,
     judged_by: RevisionId,
     decidable: Collection[str],
-    findings: Iterable[Finding] = (),
+    findings: Iterable[ViolationGroup] = (),
     setting: Setting | None = None,
 ) -> Report:
     """Make a report of verdicts: count the coverage and the score.
@@ -226,7 +212,7 @@ def build(
     )
 
 
-def merged(
+def merge_revisions(
     found: Mapping[RevisionId, Sequence[Verdict]],
     *,
     target: str,
@@ -248,7 +234,7 @@ def merged(
             by_id.setdefault(verdict.id, {})[revision] = verdict
     results = [_joined(by_revision) for by_revision in by_id.values()]
     rows = catalogue()
-    return build(
+    return build_report(
         results,
         target=target,
         revision=newest,
@@ -261,14 +247,14 @@ def merged(
     )
 
 
-def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Result:
+def _joined(by_revision: Mapping[RevisionId, Verdict]) -> RequirementResult:
     worst = min(by_revision.values(), key=lambda each: VERDICTS.index(each.verdict))
     where = tuple(sorted(by_revision))
     touched = [id for id in where if by_revision[id].verdict == worst.verdict]
     message = worst.message
     if worst.verdict in ("fail", "warn") and len(touched) < len(where):
         message = f"{message} (in {', '.join(touched)})"
-    return Result(
+    return RequirementResult(
         id=worst.id,
         level=worst.level,
         party=worst.party,
@@ -280,10 +266,10 @@ def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Result:
     )
 
 
-def _findings(results: Iterable[Verdict], party: Party) -> list[Finding]:
+def _findings(results: Iterable[Verdict], party: Party) -> list[ViolationGroup]:
     """Return the breaches, the failures first."""
     found = [
-        Finding(
+        ViolationGroup(
             requirement=each.id,
             party=party,
             why=each.message,
@@ -303,14 +289,16 @@ def _last_message(evidence: Sequence[Evidence]) -> str | None:
     return messages[-1] if messages else None
 
 
-def _described(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> Result:
+def _described(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> RequirementResult:
     row = catalogue().get(verdict.id)
     by_revision: dict[RevisionId, VerdictName] = (
-        verdict.by_revision if isinstance(verdict, Result) else {judged_by: verdict.verdict}
+        verdict.by_revision
+        if isinstance(verdict, RequirementResult)
+        else {judged_by: verdict.verdict}
     )
     touched = [id for id, name in by_revision.items() if name == verdict.verdict]
     shown = max(touched, default=judged_by)
-    return Result(
+    return RequirementResult(
         id=verdict.id,
         level=verdict.level,
         party=verdict.party,

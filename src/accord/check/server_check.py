@@ -9,30 +9,36 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.probe import Facts, Probe, Rules
-from accord.check.probing.raw_connection import LineEnded, Locked, Silence
+from accord.check.probing.probe import CheckRules, Probe, ServerFacts
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+)
 from accord.check.probing.server_facts import (
-    TellPlan,
+    OnPlan,
     annotations_of,
-    facts_about,
-    get_to_know,
+    discover,
     later_annotations,
-    telling_once,
+    new_facts,
+    report_once,
 )
 from accord.check.probing.subject import Subject
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.probing.trials import try_tools
-from accord.check.report import Report, Setting, merged
-from accord.check.revision_probe import Acquaintance, spoken, unspoken, with_stderr
+from accord.check.report import Report, Setting, merge_revisions
+from accord.check.revision_probe import (
+    RevisionProbe,
+    add_stderr,
+    describe_failure,
+)
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
-from accord.check.untried import NO_OCCASION, untried_reason
-from accord.check.verdicts import Outcome, is_chosen, judged, without_secrets
+from accord.check.untried import NO_OCCASION, explain_untried
+from accord.check.verdicts import Outcome, hide_secrets, is_chosen, judged
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Verdict
 from accord.types import RevisionId
-
-__all__ = ["Plan", "Stage", "check_server", "spoken"]
 
 log = logging.getLogger("accord.check")
 
@@ -47,7 +53,7 @@ _QUESTIONS: Final = {
 _BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a check is: told before each scenario, and after the last one of a revision."""
 
     revision: RevisionId
@@ -63,11 +69,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return (before + self.done / max(self.total, 1)) / len(self.revisions)
 
 
-Step: TypeAlias = Callable[[Stage], None]
+Step: TypeAlias = Callable[[CheckProgress], None]
 _Tell: TypeAlias = Callable[[str, int, int], None]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to check, and how far to go.
 
     Attributes:
@@ -78,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     revisions: Sequence[RevisionId] = ()
     only: Collection[str] = ()
-    rules: Rules = Rules()
+    rules: CheckRules = CheckRules()
 
     def wants(self, id: str) -> bool:
         """Tell whether a requirement is to be checked."""
@@ -87,11 +93,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 async def check_server(
     subject: Subject,
-    plan: Plan | None = None,
+    plan: ServerPlan | None = None,
     *,
     step: Step | None = None,
     setting: Setting | None = None,
-    tell_plan: TellPlan | None = None,
+    tell_plan: OnPlan | None = None,
 ) -> Report:
     """Check a server under each revision that it speaks, and report on all of them.
 
@@ -107,11 +113,11 @@ async def check_server(
             revision that was chosen, or any.
     """
     began = monotonic()
-    plan = plan or Plan()
+    plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
     subject = msgspec.structs.replace(subject, limit=limit)
-    async with Acquaintance(subject) as acquaintance:
-        told = None if tell_plan is None else telling_once(tell_plan)
+    async with RevisionProbe(subject) as acquaintance:
+        told = None if tell_plan is None else report_once(tell_plan)
         found, left_alone = await _check_all(plan, acquaintance, step, told)
     settled = msgspec.structs.replace(
         setting or Setting(),
@@ -122,15 +128,15 @@ async def check_server(
         not_called=left_alone,
         notes=tuple(acquaintance.notes),
     )
-    return merged(found, target=subject.name, party="server", setting=settled)
+    return merge_revisions(found, target=subject.name, party="server", setting=settled)
 
 
 async def _check_all(
-    plan: Plan, acquaintance: Acquaintance, step: Step | None, tell_plan: TellPlan | None
+    plan: ServerPlan, acquaintance: RevisionProbe, step: Step | None, tell_plan: OnPlan | None
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; returns the verdicts, and why some tools were not called."""
     # The newest first: it says most about the tools.
-    asked = acquaintance.agree(plan.revisions) if plan.revisions else acquaintance.spoken()
+    asked = acquaintance.agree(plan.revisions) if plan.revisions else acquaintance.find_revisions()
     revisions = tuple(sorted(await asked, reverse=True))
     annotations = await later_annotations(acquaintance.subject, revisions)
     slow: dict[str, str] = {}
@@ -140,7 +146,7 @@ async def _check_all(
     for revision in revisions:
         subject = acquaintance.subject
         tell = None if step is None else _telling(step, revision, revisions)
-        facts = facts_about(subject, plan.rules, revision, annotations)
+        facts = new_facts(subject, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, known
         line, *others = await acquaintance.lines(revision)
         probe = Probe(subject, facts, line)
@@ -149,7 +155,7 @@ async def _check_all(
         found[revision] = await _check_revision(probe, plan, tell, tell_plan)
         annotations |= annotations_of(facts.tools)
         left_alone |= {
-            str(tool.get("name")): why for tool in facts.tools if (why := facts.why_not(tool))
+            str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
         }
     return found, left_alone
 
@@ -157,7 +163,9 @@ async def _check_all(
 def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]) -> _Tell:
     def tell(scenario: str, done: int, total: int) -> None:
         step(
-            Stage(revision=revision, revisions=revisions, scenario=scenario, done=done, total=total)
+            CheckProgress(
+                revision=revision, revisions=revisions, scenario=scenario, done=done, total=total
+            )
         )
 
     return tell
@@ -167,7 +175,7 @@ def _telling(step: Step, revision: RevisionId, revisions: tuple[RevisionId, ...]
 
 
 async def _check_revision(
-    probe: Probe, plan: Plan, tell: _Tell | None, tell_plan: TellPlan | None
+    probe: Probe, plan: ServerPlan, tell: _Tell | None, tell_plan: OnPlan | None
 ) -> list[Verdict]:
     facts = probe.facts
     try:
@@ -176,20 +184,20 @@ async def _check_revision(
     finally:
         await probe.dismiss_all()
     return [
-        without_secrets(_verdict(row, probe), probe.subject.secrets)
+        hide_secrets(_verdict(row, probe), probe.subject.secrets)
         for row in catalogue().values()
         if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
     ]
 
 
-async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
+async def _introduce(probe: Probe, tell_plan: OnPlan | None) -> None:
     """Find out what the server has, and which of its tools take long."""
     subject, facts, line = probe.subject, probe.facts, probe.line
     try:
         if not line.opening:
             await line.__aenter__()
             await line.initialize(facts.revision)
-        await get_to_know(facts, line)
+        await discover(facts, line)
         if tell_plan is not None:
             tell_plan(facts.call_plan())
         probe.adapt_pace()
@@ -198,18 +206,18 @@ async def _introduce(probe: Probe, tell_plan: TellPlan | None) -> None:
         if facts.callable_tools():
             async with probe.borrow() as other:
                 await try_tools(facts, other, settling=probe.subject.settling)
-    except Locked as error:
+    except AuthorizationRequired as error:
         facts.locked = f"{error}; give --bearer or --oauth"
-    except (Silence, LineEnded) as error:
+    except (MessageTimeout, ConnectionEnded) as error:
         if not line.opening:
-            raise ConnectFailed(unspoken(subject, [with_stderr(str(error), line)])) from None
+            raise ConnectFailed(describe_failure(subject, [add_stderr(str(error), line)])) from None
         _blame(probe, error)
         if subject.one_at_a_time:
             # Nobody borrows this line, and beside it no other copy would start.
             await probe.dismiss_all()
 
 
-def _chosen(plan: Plan, revision: RevisionId) -> list[Scenario]:
+def _chosen(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     from accord.check.scenarios.server import SCENARIOS
 
     rows = catalogue()
@@ -249,7 +257,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
     try:
         async with asyncio.timeout(probe.subject.patience * _WAITS):
             await scenario.body(probe)
-    except (Silence, LineEnded, ConnectFailed, TimeoutError) as error:
+    except (MessageTimeout, ConnectionEnded, ConnectFailed, TimeoutError) as error:
         _blame(probe, error)
         _leave_open(probe, scenario, _silence(error))
     except AccordError as error:
@@ -286,7 +294,7 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
     return False
 
 
-def _unfit(facts: Facts, scenario: Scenario) -> str | None:
+def _unfit(facts: ServerFacts, scenario: Scenario) -> str | None:
     if facts.transport not in scenario.on:
         return f"the server is not reached over {' or '.join(scenario.on)}"
     if scenario.needs is not None and not facts.locked and not facts.declares(scenario.needs):
@@ -310,10 +318,10 @@ def _blame(probe: Probe, error: BaseException) -> None:
     if not getattr(error, "has_started", True):
         # One more copy that does not start, or takes long, answers nothing for or against it.
         return
-    if isinstance(error, LineEnded):
-        probe.broken("practice.server.survives-errors", str(error))
-    elif isinstance(error, Silence) and error.method not in WORK_OF_AUTHORS:
-        probe.broken("jsonrpc.request.answered", f"falls silent: {error}")
+    if isinstance(error, ConnectionEnded):
+        probe.fail("practice.server.survives-errors", str(error))
+    elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:
+        probe.fail("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()
 
 
@@ -330,27 +338,27 @@ def _verdict(row: Requirement, probe: Probe) -> Verdict:
     return judged(row, probe.revision, outcome)
 
 
-def _is_cut_short(facts: Facts) -> bool:
+def _is_cut_short(facts: ServerFacts) -> bool:
     """Tell whether tools might have shown more, had they been called more often."""
-    return not facts.limit.calls or bool(facts.used_up())
+    return not facts.limit.calls or bool(facts.exhausted_text())
 
 
 def _untried(row: Requirement, probe: Probe) -> Outcome:
     from accord.protocol.scope import out_of_scope
 
-    monitor = probe.line.tape.monitor
+    monitor = probe.line.log.monitor
     assert monitor is not None
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
     if reason is not None:
         return Outcome("not-applicable", reason)
-    why = untried_reason(row, _probed(), "server")
+    why = explain_untried(row, _probed(), "server")
     if why != NO_OCCASION.format("server"):
         return Outcome("not-exercised", why)
     if probe.facts.locked:
         return Outcome("not-exercised", probe.facts.locked)
     if row.check == "auth-probe":
         return Outcome("not-applicable", "the server asks for no authorization")
-    used_up = probe.facts.used_up()
+    used_up = probe.facts.exhausted_text()
     return Outcome("not-exercised", f"{why}; {used_up}" if used_up else why)
 
 

@@ -9,15 +9,13 @@ from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
 from accord.types._base import REVISION_IDS
 
-__all__ = ["NO_OCCASION", "NO_PROBE", "untried_reason"]
-
 NO_OCCASION: Final = "the {} gave no occasion for it"
 NO_PROBE: Final = "accord has no probe for this yet"
 # A check never asks for these, so that no message of the other side can show them.
 _UNASKED: Final = frozenset({"tasks"})
 
 
-def untried_reason(row: Requirement, probed: Collection[str], party: str) -> str:
+def explain_untried(row: Requirement, probed: Collection[str], party: str) -> str:
     """Say why a requirement has no verdict.
 
     Args:

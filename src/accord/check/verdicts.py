@@ -11,8 +11,6 @@ from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 
-__all__ = ["Outcome", "Outcomes", "is_chosen", "judged", "summed", "without_secrets"]
-
 _SHOWN: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
 
@@ -25,7 +23,7 @@ class Outcome(msgspec.Struct):
     evidence: list[Evidence] = []
 
 
-class Outcomes:
+class VerdictCollector:
     """Takes the verdicts of scenarios under one revision.
 
     Args:
@@ -92,7 +90,7 @@ class Outcomes:
 
     def outcome(self, id: str) -> Outcome | None:
         """Return the worst that scenarios or monitors found; None where nothing was."""
-        tally = summed(tallies.get(id) for tallies in self.tallies)
+        tally = sum_tallies(tallies.get(id) for tallies in self.tallies)
         known = [each for each in (self.found.get(id), _of_tally(tally)) if each is not None]
         return min(known, key=lambda each: VERDICTS.index(each.verdict)) if known else None
 
@@ -119,7 +117,7 @@ def judged(row: Requirement, revision: RevisionId, outcome: Outcome) -> Verdict:
     )
 
 
-def without_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
+def hide_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
     """Return a verdict without the texts that let the user in, which a server may repeat."""
 
     def hide(text: str) -> str:
@@ -136,7 +134,7 @@ def without_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
     return msgspec.structs.replace(verdict, message=hide(verdict.message), evidence=evidence)
 
 
-def summed(tallies: Iterable[Tally | None]) -> Tally:
+def sum_tallies(tallies: Iterable[Tally | None]) -> Tally:
     """Return one count of what several monitors counted."""
     total = Tally(kept=[])
     for tally in tallies:

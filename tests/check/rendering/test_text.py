@@ -2,7 +2,7 @@ import pytest
 
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
-from accord.check.report import SCORE_RULE, Findings, build
+from accord.check.report import SCORE_RULE, ViolationGroups, build_report
 from accord.protocol.violation import Violation
 from check.reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
 
@@ -67,9 +67,9 @@ def test_text_is_painted_by_the_given_painter(report):
 
 
 def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
-    findings = Findings()
+    findings = ViolationGroups()
     findings.add(Violation("tools.item.title", "server", "omits it", severity="warn", number=1))
-    report = build(
+    report = build_report(
         [verdict("tools.item.title", "warn")],
         target="x",
         revision=NEW,
@@ -81,10 +81,10 @@ def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
 
 
 def test_many_repetitions_name_only_the_first_records():
-    findings = Findings()
+    findings = ViolationGroups()
     for number in range(1, 9):
         findings.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
-    report = build(
+    report = build_report(
         [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
     )
     text = as_text(report)
@@ -94,11 +94,11 @@ def test_many_repetitions_name_only_the_first_records():
 
 
 def test_a_long_message_is_cut(report):
-    findings = Findings()
+    findings = ViolationGroups()
     findings.add(
         Violation("ping.response.empty", "server", "x", severity="fail", evidence="a" * 1000)
     )
-    report = build(
+    report = build_report(
         [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
     )
     assert f"message: {'a' * 200} ...\n" in as_text(report)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from accord.check.contract.model import Failure, Test
-    from accord.check.contract.tested_server import Contact
+    from accord.check.contract.tested_server import TestedServer
 
 _ENDINGS: Final = (".accord.toml", ".accord.yaml", ".accord.yml")
 
@@ -31,13 +31,13 @@ class ContractFile(pytest.File):
     def collect(self) -> "Iterator[ContractItem]":
         """Yield a test for each case, and for all that the server declares."""
         from accord.check.contract.case_file import read_cases
-        from accord.check.contract.reaching import contact_of, rules_of
+        from accord.check.contract.reaching import rules_of, server_of
         from accord.check.contract.runner import all_tests
         from accord.errors import AccordError
 
         try:
             file = read_cases(self.path)
-            contact = contact_of(file, self.path)
+            contact = server_of(file, self.path)
             self.config.add_cleanup(contact.close)
             tests = all_tests(contact, rules_of(file), file.case)
         except (AccordError, ValueError) as error:
@@ -55,7 +55,7 @@ class _Failed(Exception):
 class ContractItem(pytest.Item):
     """One case or contract test."""
 
-    def __init__(self, *, test: "Test", contact: "Contact", **kwargs: Any) -> None:
+    def __init__(self, *, test: "Test", contact: "TestedServer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._test = test
         self._contact = contact

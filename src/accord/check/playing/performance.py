@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from accord.check.probing.raw_connection import Line
-from accord.check.verdicts import Outcomes
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.verdicts import VerdictCollector
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
@@ -37,7 +37,7 @@ class Performance:
     def __init__(self, actor: "Actor", transport: Transport, revision: RevisionId) -> None:
         self.actor = actor
         self.transport = transport
-        self.outcomes = Outcomes("client", revision)
+        self.outcomes = VerdictCollector("client", revision)
         self.path = ""
         self.requests: list[HttpAsked] = []
         self.most_streams = 0
@@ -53,31 +53,31 @@ class Performance:
         return self.outcomes.revision
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RawConnection]:
         """The conversations that the client began."""
         return self.actor.lines
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> RawConnection | None:
         """The first conversation, None where the client began none."""
         return self.actor.lines[0] if self.actor.lines else None
 
     @property
     def has_gone_on(self) -> bool:
         """Whether the client said that it is ready."""
-        return bool(self.heard("notifications/initialized"))
+        return bool(self.received("notifications/initialized"))
 
     @property
     def ended_as_usual(self) -> bool:
         """Whether the client ended as it does where the server does everything right."""
         return self.exit_code is not None and self.exit_code == self.usual_exit
 
-    def heard(self, method: str) -> list[dict[str, Any]]:
+    def received(self, method: str) -> list[dict[str, Any]]:
         """Return all messages of the client with this method."""
         return [
             message
             for line in self.lines
-            for message in line.heard
+            for message in line.received
             if message.get("method") == method
         ]
 
@@ -96,10 +96,10 @@ class Performance:
         if not condition and asked is not None:
             shown = [_shown(asked)]
         elif not condition and self.lines:
-            shown = self.lines[-1].tape.last()
+            shown = self.lines[-1].log.last()
         return self.outcomes.hold(id, condition, why, evidence=shown)
 
-    def broken(self, id: str, why: str) -> None:
+    def fail(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
         self.holds(id, condition=False, why=why)
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from accord.auth import OAuth
     from accord.auth.tokens import Grant
 
-__all__ = ["Granted", "obtain"]
 
 _NEWEST: Final = [row.id for row in REVISIONS.values() if row.handshake][-1]
 

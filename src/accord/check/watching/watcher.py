@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord import trace
-from accord.check.report import Findings, Report, build
+from accord.check.report import Report, ViolationGroups, build_report
 from accord.check.trace_check import decidable
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
@@ -61,7 +61,7 @@ class _Conversation:
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.monitor = Monitor()
-        self.findings = Findings()
+        self.findings = ViolationGroups()
         self.masks = Masks()
         self.file = file
         self.count = 0
@@ -280,7 +280,7 @@ def _record(copy: Copy, number: int) -> Record:
 def _report(target: str, conversation: _Conversation) -> Report:
     monitor = conversation.monitor
     judged_by = monitor.conversation.current.id
-    return build(
+    return build_report(
         [_without_secrets(each, conversation.masks) for each in monitor.verdicts()],
         target=target,
         revision=monitor.revision,
@@ -315,7 +315,7 @@ def merged(reports: list[Report]) -> Report:
             known = worst.get(verdict.id)
             if known is None or _ORDER[verdict.verdict] < _ORDER[known.verdict]:
                 worst[verdict.id] = verdict
-    return build(
+    return build_report(
         list(worst.values()),
         target=first.target,
         revision=first.revision,
