@@ -17,9 +17,9 @@ def verdict(id_, name, message="", evidence=(), level="MUST"):
 
 def hostile_report():
     """Return the report of a recording full of text that wants to be more than text."""
-    findings = ViolationGroups()
+    groups = ViolationGroups()
     for number in (3, 4, 9):
-        findings.add(
+        groups.add(
             Violation(
                 "tools.call.content-array",
                 "server",
@@ -29,7 +29,7 @@ def hostile_report():
                 evidence=NASTY,
             )
         )
-    findings.add(
+    groups.add(
         Violation(
             "tools.structured-content.also-text",
             "server",
@@ -38,7 +38,7 @@ def hostile_report():
             number=7,
         )
     )
-    findings.add(
+    groups.add(
         Violation("jsonrpc.request.answered", "client", "leaves a question", severity="warn")
     )
     return build_report(
@@ -64,7 +64,7 @@ def hostile_report():
         revision=NEW,
         judged_by=NEW,
         decidable={"tools.item.title"},
-        findings=findings.sorted(),
+        violations=groups.ordered(),
     )
 
 

@@ -70,7 +70,7 @@ def replay(
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        findings=findings.sorted(),
+        violations=findings.ordered(),
         setting=msgspec.structs.replace(
             setting or Setting(), transport=" and ".join(sorted(transports))
         ),

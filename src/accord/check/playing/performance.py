@@ -37,7 +37,7 @@ class Performance:
     def __init__(self, actor: "Actor", transport: Transport, revision: RevisionId) -> None:
         self.actor = actor
         self.transport = transport
-        self.outcomes = VerdictCollector("client", revision)
+        self.verdicts = VerdictCollector("client", revision)
         self.path = ""
         self.requests: list[HttpAsked] = []
         self.most_streams = 0
@@ -50,7 +50,7 @@ class Performance:
     @property
     def revision(self) -> RevisionId:
         """The revision that the requirements are judged by."""
-        return self.outcomes.revision
+        return self.verdicts.revision
 
     @property
     def lines(self) -> list[RawConnection]:
@@ -97,7 +97,7 @@ class Performance:
             shown = [_shown(asked)]
         elif not condition and self.lines:
             shown = self.lines[-1].log.last()
-        return self.outcomes.hold(id, condition, why, evidence=shown)
+        return self.verdicts.hold(id, condition, why, evidence=shown)
 
     def fail(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
@@ -110,14 +110,14 @@ class Performance:
 
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
-        self.outcomes.skip(id, why)
+        self.verdicts.skip(id, why)
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this client, and why."""
-        known = self.outcomes.found.get(id)
+        known = self.verdicts.found.get(id)
         if known is not None and known.verdict == "not-exercised":
-            del self.outcomes.found[id]
-        self.outcomes.exclude(id, why)
+            del self.verdicts.found[id]
+        self.verdicts.exclude(id, why)
 
 
 def _shown(asked: "HttpAsked") -> Evidence:

@@ -13,9 +13,9 @@ from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
 from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan
 from accord.check.probing.tools import refuse_tool
-from accord.check.verdicts import Outcome, VerdictCollector
+from accord.check.verdicts import VerdictCollector
 from accord.errors import AccordError
-from accord.protocol.monitor import Evidence
+from accord.protocol.monitor import Evidence, Verdict
 from accord.trace import Transport
 from accord.types import RevisionId
 
@@ -76,7 +76,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     annotations: Mapping[str, Any] = {}
     refused: dict[str, str] = {}
     slow: dict[str, str] = {}
-    settled: dict[str, dict[str, Outcome]] = {}
+    settled: dict[str, list[Verdict]] = {}
     locked: str = ""
     is_logging: bool = False
     is_asking: bool = False
@@ -171,7 +171,7 @@ class Probe:
         self.subject = subject
         self.facts = facts
         self.line = line
-        self.outcomes = VerdictCollector("server", facts.revision)
+        self.verdicts = VerdictCollector("server", facts.revision)
         self._lines: list[RawConnection] = [line]
         # It does not shrink where the server loses our patience: to start takes what it takes.
         self._starting = subject.starting
@@ -287,7 +287,7 @@ class Probe:
         self._lines.remove(line)
         self._learn(line)
         if line.log.monitor is not None:
-            self.outcomes.tallies.append(line.log.monitor.tallies)
+            self.verdicts.tallies.append(line.log.monitor.tallies)
 
     async def dismiss_all(self) -> None:
         """End the lines that nobody will borrow again, and the first one."""
@@ -342,7 +342,7 @@ class Probe:
         if not condition and evidence is None:
             line = _in_use.get(_used.get(self.line))
             evidence = (line.proof and line.proof()) or line.log.last()
-        return self.outcomes.hold(id, condition, why, evidence=evidence or ())
+        return self.verdicts.hold(id, condition, why, evidence=evidence or ())
 
     def fail(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
@@ -351,11 +351,11 @@ class Probe:
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
         # Where calls were used up, nothing else can be said about what was missing.
-        self.outcomes.skip(id, _withheld.get() or why)
+        self.verdicts.skip(id, _withheld.get() or why)
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this server, and why."""
-        self.outcomes.exclude(id, why)
+        self.verdicts.exclude(id, why)
 
 
 async def list_all(line: RawConnection, method: str, member: str) -> list[dict[str, Any]]:

@@ -25,9 +25,9 @@ def as_markdown(report: Report) -> str:
         "",
     ]
     repeats = {result.id: result.repeat for result in report.results}
-    for finding in report.findings:
-        lines += _finding(finding, report)
-        if (repeat := repeats.get(finding.requirement)) is not None:
+    for group in report.violations:
+        lines += _group_lines(group, report)
+        if (repeat := repeats.get(group.violation.requirement)) is not None:
             lines.append(f"  - again: {_code(wording.escape_unprintable(repeat))}")
         lines.append("")
     lines += ["<details><summary>By area</summary>", ""]
@@ -43,15 +43,16 @@ def _over(report: Report) -> str:
     return "" if transport is None else f", over {_marked(transport)}"
 
 
-def _finding(finding: ViolationGroup, report: Report) -> Iterator[str]:
-    level = wording.level(finding.requirement, report)
+def _group_lines(group: ViolationGroup, report: Report) -> Iterator[str]:
+    violation = group.violation
+    level = wording.level(violation.requirement, report)
     yield (
-        f"- **{finding.severity}** `{finding.requirement}` ({level}, {finding.party})"
-        f"{wording.where(finding, report)}"
+        f"- **{group.severity}** `{violation.requirement}` ({level}, {violation.party})"
+        f"{wording.where(group, report)}"
     )
-    yield f"  - clause: {_marked(wording.clause(finding.requirement))}"
-    yield f"  - why: {finding.party} {_marked(finding.why)}"
-    for message in wording.evidence_messages(finding, report):
+    yield f"  - clause: {_marked(wording.clause(violation.requirement))}"
+    yield f"  - why: {violation.party} {_marked(violation.why)}"
+    for message in wording.evidence_messages(group, report):
         yield f"  - message: {_code(wording.excerpt(message))}"
 
 

@@ -30,13 +30,13 @@ def as_text(
     """
     lines = [f"{wording.escape_unprintable(report.target)}: {wording.revision(report)}", ""]
     repeats = {result.id: result.repeat for result in report.results}
-    for finding in report.findings:
-        lines += _finding_lines(finding, report, width=width, paint=paint)
-        if (repeat := repeats.get(finding.requirement)) is not None:
+    for group in report.violations:
+        lines += _group_lines(group, report, width=width, paint=paint)
+        if (repeat := repeats.get(group.violation.requirement)) is not None:
             # A command is copied, so it is never wrapped.
             lines.append(f"     again:   {wording.escape_unprintable(repeat)}")
         lines.append("")
-    if not report.findings:
+    if not report.violations:
         lines += [paint(_STYLES["pass"], "no violations"), ""]
     if quiet:
         return "\n".join([*lines[2:-1], wording.summary(report)]) + "\n"
@@ -52,20 +52,21 @@ def as_text(
     return "\n".join(lines) + "\n"
 
 
-def _finding_lines(
-    finding: ViolationGroup, report: Report, *, width: int | None, paint: Painter
+def _group_lines(
+    group: ViolationGroup, report: Report, *, width: int | None, paint: Painter
 ) -> Iterator[str]:
-    severity = finding.severity
-    level = wording.level(finding.requirement, report)
+    severity = group.severity
+    violation = group.violation
+    level = wording.level(violation.requirement, report)
     yield (
-        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', finding.requirement)}"
-        f" ({level}, {finding.party}){wording.where(finding, report)}"
+        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', violation.requirement)}"
+        f" ({level}, {violation.party}){wording.where(group, report)}"
     )
-    yield from _wrapped("clause:  ", wording.clause(finding.requirement), width)
+    yield from _wrapped("clause:  ", wording.clause(violation.requirement), width)
     yield from _wrapped(
-        "why:     ", f"{finding.party} {wording.escape_unprintable(finding.why)}", width
+        "why:     ", f"{violation.party} {wording.escape_unprintable(violation.why)}", width
     )
-    for message in wording.evidence_messages(finding, report):
+    for message in wording.evidence_messages(group, report):
         yield from _wrapped("message: ", wording.excerpt(message), width)
 
 

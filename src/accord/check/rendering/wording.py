@@ -36,15 +36,15 @@ def excerpt(text: str) -> str:
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
 
 
-def evidence_messages(finding: ViolationGroup, report: Report) -> list[str]:
+def evidence_messages(group: ViolationGroup, report: Report) -> list[str]:
     """Return the messages that show a breach: the one recorded, or a request and its answer."""
-    if finding.numbers or finding.evidence is None:
-        return [] if finding.evidence is None else [finding.evidence]
+    if group.numbers or group.violation.evidence is None:
+        return [] if group.violation.evidence is None else [group.violation.evidence]
     for result in report.results:
-        if result.id == finding.requirement:
+        if result.id == group.violation.requirement:
             shown = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
-            return shown[-_PROOF:] or [finding.evidence]
-    return [finding.evidence]
+            return shown[-_PROOF:] or [group.violation.evidence]
+    return [group.violation.evidence]
 
 
 def clause(id: str) -> str:
@@ -65,15 +65,15 @@ def page_of(anchor: str | None) -> str | None:
     return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
 
 
-def where(finding: ViolationGroup, report: Report) -> str:
+def where(group: ViolationGroup, report: Report) -> str:
     """Say where a breach was seen, with a space before it; nothing where there is no recording."""
-    if not finding.numbers:
+    if not group.numbers:
         return " at the end of the recording" if report.setting.party == "both" else ""
-    shown = ", ".join(str(number) for number in finding.numbers)
-    if finding.count == 1:
+    shown = ", ".join(str(number) for number in group.numbers)
+    if group.count == 1:
         return f" record {shown}"
-    more = ", ..." if finding.count > len(finding.numbers) else ""
-    return f" {finding.count} times: records {shown}{more}"
+    more = ", ..." if group.count > len(group.numbers) else ""
+    return f" {group.count} times: records {shown}{more}"
 
 
 def revision(report: Report) -> str:

@@ -61,7 +61,7 @@ class _Conversation:
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.monitor = Monitor()
-        self.findings = ViolationGroups()
+        self.violations = ViolationGroups()
         self.masks = Masks()
         self.file = file
         self.count = 0
@@ -235,7 +235,7 @@ class Watcher:
         for found in violations:
             evidence = None if found.evidence is None else told(found.evidence)
             violation = replace(found, why=told(found.why), evidence=evidence)
-            conversation.findings.add(violation)
+            conversation.violations.add(violation)
             if self._found is not None:
                 self._found(violation)
 
@@ -286,7 +286,7 @@ def _report(target: str, conversation: _Conversation) -> Report:
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        findings=conversation.findings.sorted(),
+        violations=conversation.violations.ordered(),
     )
 
 
@@ -321,5 +321,5 @@ def merged(reports: list[Report]) -> Report:
         revision=first.revision,
         judged_by=first.judged_by,
         decidable=decidable(first.judged_by),
-        findings=[finding for report in reports for finding in report.findings],
+        violations=[finding for report in reports for finding in report.violations],
     )

@@ -23,7 +23,7 @@ from accord.check.scenarios.server._discovery import (
     quoted_place,
 )
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
-from accord.check.untried import NO_PROBE
+from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
 
 if TYPE_CHECKING:

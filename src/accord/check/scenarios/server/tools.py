@@ -8,7 +8,7 @@ from accord.check.probing.probe import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import call, call_all, has_failed, text_of
-from accord.check.untried import NO_PROBE
+from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:

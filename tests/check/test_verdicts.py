@@ -7,7 +7,7 @@ import pytest
 
 from accord.check.playing import observations
 from accord.check.scenarios.client import PLAYS
-from accord.check.untried import NO_PROBE, explain_untried
+from accord.check.verdicts import NO_PROBE, explain_untried
 from accord.protocol.catalogue import catalogue
 
 ROWS = catalogue()
