@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.probing.tools import refuse_tool, split_name
+from accord.check.probing.tool_calls import refuse_tool, split_name
 from support.http_server import serving
 
 
@@ -291,7 +291,7 @@ def test_only_true_promises_to_read(hint):
 
 
 def test_a_tool_that_is_listed_twice_is_refused_if_one_of_the_two_is():
-    from accord.check.probing.probe import ServerFacts
+    from accord.check.probing.server_facts import ServerFacts
 
     facts = ServerFacts(revision="2025-06-18", transport="stdio")
     facts.tools = [

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.probing.probe import Probe, ServerFacts
+from accord.check.probing.probe import Probe
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.subject import Subject
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.probe import CheckRules
+from accord.check.probing.server_facts import CheckRules
 from accord.check.probing.subject import Subject, served
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue

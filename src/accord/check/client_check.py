@@ -21,7 +21,7 @@ from accord.check.playing.observations import OBSERVED, observe
 from accord.check.playing.performance import Performance
 from accord.check.playing.pipes import PipeStage
 from accord.check.playing.web import WebStage
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.verdicts import NO_OCCASION, explain_untried, is_chosen, make_verdict, worst
 from accord.errors import ConnectFailed

@@ -9,14 +9,8 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_connection import (
-    CLIENT_INFO,
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Reply,
-)
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, Reply
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.errors import ConnectFailed
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION

@@ -9,23 +9,21 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.probe import CheckRules, Probe, ServerFacts
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-)
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.server_facts import (
+    CheckRules,
     OnPlan,
+    ServerFacts,
     annotations_of,
     discover,
     later_annotations,
     new_facts,
     report_once,
+    try_tools,
 )
 from accord.check.probing.subject import Subject
 from accord.check.probing.tool_calls import CallLimit
-from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.revision_probe import (
     RevisionProbe,

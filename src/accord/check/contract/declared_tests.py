@@ -9,8 +9,7 @@ import msgspec
 from accord.check.contract.arguments import Invalid, Shape
 from accord.check.contract.model import Failure, Test, TestOutcome, pass_, skip
 from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
-from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused
-from accord.check.probing.tools import refuse_tool
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, refuse_tool
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 

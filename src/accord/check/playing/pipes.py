@@ -10,7 +10,8 @@ import msgspec
 
 from accord.check.playing import bridge
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
+from accord.check.probing.raw_carrier import ConnectionEnded
+from accord.check.probing.raw_connection import RawConnection
 
 if TYPE_CHECKING:
     from accord.check.playing.actor import Actor

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
+from accord.check.probing.raw_carrier import ConnectionEnded
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed
 from accord.transports.process_group import signal_group
 

@@ -4,7 +4,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play, revisions_of
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection, Reply
+from accord.check.probing.raw_carrier import MessageTimeout
+from accord.check.probing.raw_connection import RawConnection, Reply
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
 

@@ -3,17 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from accord.check.probing.raw_connection import (
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Reply,
-    next_id,
-)
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection, Reply, next_id
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
+    from accord.check.probing.server_facts import ServerFacts
 
 __all__ = ["answered", "harmless", "is_alive", "replies", "reply_of", "strays"]
 

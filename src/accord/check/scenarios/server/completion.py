@@ -10,8 +10,9 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
+    from accord.check.probing.server_facts import ServerFacts
 
 __all__ = ["arguments_of", "may_complete", "suggestions"]
 

@@ -8,8 +8,9 @@ from accord.check.scenarios.server._asking import is_alive, reply_of
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection, Reply
+    from accord.check.probing.server_facts import ServerFacts
 
 __all__: list[str] = []
 

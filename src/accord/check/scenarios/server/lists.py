@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.probe import list_all
+from accord.check.probing.server_facts import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._calling import call_all, is_listening
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.raw_connection import MessageTimeout, next_id
+from accord.check.probing.raw_carrier import MessageTimeout
+from accord.check.probing.raw_connection import next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import answered, harmless, replies, reply_of, strays
 from accord.protocol.revisions import REVISIONS

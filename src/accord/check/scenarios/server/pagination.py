@@ -7,8 +7,9 @@ from accord.check.scenarios.server._asking import is_alive
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
+    from accord.check.probing.server_facts import ServerFacts
 
 __all__: list[str] = []
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.check.probing.probe import list_all
+from accord.check.probing.server_facts import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import call, call_all, has_failed, text_of
@@ -12,8 +12,9 @@ from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection, Reply
+    from accord.check.probing.server_facts import ServerFacts
 
 __all__: list[str] = []
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.check.probing.client_answers import answer_to
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless, replies
 from accord.check.scenarios.server._calling import asking_tools
