@@ -110,7 +110,7 @@ def test_what_is_printed_takes_the_form_asked_for(accord):
         ((), "test needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         (("--only-cases", *loose("good")), "--only-cases needs --cases FILE"),
         (("--examples", "0", *loose("good")), "'0' is no number of examples, expected 1 or more"),
-        (("--tool", "counts", *loose("good")), "there is no tool counts; there are count"),
+        (("--tool", "counts", *loose("good")), "unknown tool counts; the server has count"),
         (("--format", "poem", *loose("good")), "unknown format 'poem'; known: text, json, junit"),
         (("--cases", "none.toml", *loose("good")), "none.toml: No such file or directory"),
         (("--transport", "memory", *loose("good")), "a command is reached over stdio"),

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.contract.case_file import CaseError, read_cases
+from accord.check.contract.case_file import (
+    CaseError,
+    read_cases,
+    resolve_target,
+    rules_of,
+    server_of,
+)
 from accord.check.contract.case_tests import case_test
-from accord.check.contract.reaching import resolve_target, rules_of, server_of
 from accord.check.contract.tested_server import TestedServer
 
 LOOSE = Path(__file__).parent / "loose.py"
@@ -30,7 +35,7 @@ read = "note://1"
 CASE = '[[case]]\nname = "one"\ncall = "count"\n'
 MISTAKES = {
     "syntax": ("[[case]\nname = 1", ":1: expected ']]' at the end of an array declaration"),
-    "no table": ("case = 1", ": case is no list; write [[case]] with two brackets"),
+    "no table": ("case = 1", ": case is not a list; write [[case]] with two brackets"),
     "unknown setting": ("targte = 'x'", " has no key targte; did you mean target?"),
     "setting of a wrong type": ("timeout = 'x'", ": timeout is a text, expected a number"),
     "name misspelt": (
@@ -55,7 +60,7 @@ MISTAKES = {
     ),
     "bad pattern": (
         f"{CASE}expect = {{ matches = '(' }}",
-        ":1: case 'one': matches is no regular expression: missing ), unterminated subpattern",
+        ":1: case 'one': matches is not a regular expression: missing ), unterminated subpattern",
     ),
     "two of a name": (f"{CASE}\n{CASE}", ":5: there are two cases 'one'"),
     "arguments of a resource": (
@@ -68,7 +73,7 @@ MISTAKES = {
     ),
     "number for a prompt": (
         '[[case]]\nname = "n"\nprompt = "p"\narguments = { a = 1 }',
-        ":1: case 'n': arguments of a prompt are texts",
+        ":1: case 'n': arguments of a prompt must be strings",
     ),
 }
 # An expectation that does not hold, and what is said.
@@ -131,15 +136,15 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def contact():
+def server():
     with TestedServer([sys.executable, "-S", "-E", str(LOOSE)], patience=5) as found:
         yield found
 
 
-def outcome_of(contact, tmp_path, lines):
+def outcome_of(server, tmp_path, lines):
     path = file_with(tmp_path, '[[case]]\nname = "it"\n' + lines)
     (case,) = read_cases(path).case
-    return case_test(case).run(contact)
+    return case_test(case).run(server)
 
 
 @pytest.mark.parametrize(
@@ -157,28 +162,28 @@ def outcome_of(contact, tmp_path, lines):
     ],
     ids=lambda lines: lines.partition("\n")[2].replace("\n", " ") or lines,
 )
-def test_expectations_that_hold(contact, tmp_path, lines):
-    assert outcome_of(contact, tmp_path, lines).verdict == "pass"
+def test_expectations_that_hold(server, tmp_path, lines):
+    assert outcome_of(server, tmp_path, lines).verdict == "pass"
 
 
 @pytest.mark.parametrize("name", UNMET)
-def test_an_expectation_that_does_not_hold_says_what_came(contact, name):
+def test_an_expectation_that_does_not_hold_says_what_came(server, name):
     from accord.check.contract.case_file import Case, Expectation
 
     expect, *said = UNMET[name]
     case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))
-    text = case_test(case).run(contact).failure.text()
+    text = case_test(case).run(server).failure.text()
     assert 'sent:     count {"a": 3}' in text
     for each in said:
         assert each in text
 
 
-def test_an_unexpected_error_is_told(contact, tmp_path):
-    outcome = outcome_of(contact, tmp_path, 'read = "note://2"')
+def test_an_unexpected_error_is_told(server, tmp_path):
+    outcome = outcome_of(server, tmp_path, 'read = "note://2"')
     assert "expected: no error\ncame:     error -32602: no such note" in outcome.failure.text()
-    outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
+    outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
     assert "expected: error -32002\ncame:     error -32602" in outcome.failure.text()
-    outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
+    outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
     assert "expected: an error that contains 'gone'" in outcome.failure.text()
 
 
@@ -218,5 +223,5 @@ def test_a_server_that_cannot_be_reached_so_is_refused(tmp_path, text, said):
 def test_a_server_named_in_a_file_runs_in_memory(tmp_path):
     file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
     path = file_with(tmp_path, "target = 'two.py:b'\ntransport = 'memory'")
-    with server_of(read_cases(path), path) as contact:
-        assert contact.client.server_info.name == "b"
+    with server_of(read_cases(path), path) as server:
+        assert server.client.server_info.name == "b"

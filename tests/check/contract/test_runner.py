@@ -26,7 +26,7 @@ BROKEN = {
     "unstructured": (VALID, '{"a": 0, "tag": "0"}', "without structured content"),
     "dies": (VALID, '{"a": 13}', "the connection ended"),
     "hangs": (VALID, '"a"', "no answer within 0.3 s"),
-    "image": (VALID, '{"a": 0}', "image/png content is no base64"),
+    "image": (VALID, '{"a": 0}', "image/png content is not base64"),
     "block": (VALID, '{"a": 0}', "hologram"),
     "internal": ("count refuses a call without a", '{"tag": "text"}', "error -32603: traceback"),
     "optional": ("count refuses a call without a", '{"tag": "text"}', "accepted: "),
@@ -46,11 +46,11 @@ def command(habit: str) -> list[str]:
 
 def outcomes(habit: str, **rules) -> list[TestRun]:
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    way = CallCommand(after=f" -- {shlex.join(command(habit))}")
+    again = CallCommand(after=f" -- {shlex.join(command(habit))}")
     # Only who never answers is waited for in vain.
     patience = 0.3 if habit == "hangs" else LONG
-    with TestedServer(command(habit), options, patience=patience, way=way) as contact:
-        return run_tests(contact, all_tests(contact, ContractRules(**rules)))
+    with TestedServer(command(habit), options, patience=patience, command=again) as server:
+        return run_tests(server, all_tests(server, ContractRules(**rules)))
 
 
 def failed(ran: list[TestRun]) -> dict[str, str]:
@@ -139,7 +139,7 @@ def test_chosen_tools_are_called_and_no_others():
 
 
 def test_a_chosen_tool_that_is_not_there_is_an_error():
-    with pytest.raises(ValueError, match="there is no tool counts; there are count, delete_all"):
+    with pytest.raises(ValueError, match="unknown tool counts; the server has count, delete_all"):
         outcomes("good", tools=frozenset({"counts"}))
 
 
@@ -164,11 +164,11 @@ def test_a_broken_contract_is_an_assertion_that_shows_every_failure():
         "2 of 15 tests failed\n\n"
         "completion of id of note://{id} answers\n"
         "  sent:     note://{id}, id, nothing typed\n"
-        "  expected: a result, or an error that is no internal one\n"
+        "  expected: a result, or an error other than an internal one\n"
         "  came:     error -32603: boom\n\n"
         "completion of who of prompt hello answers\n"
         "  sent:     prompt hello, who, nothing typed\n"
-        "  expected: a result, or an error that is no internal one\n"
+        "  expected: a result, or an error other than an internal one\n"
         "  came:     error -32603: boom"
     )
 
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
     once = tmp_path / "once"
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    with TestedServer(["sh", "-c", start], options, patience=LONG) as contact:
-        ran = run_tests(contact, all_tests(contact, ContractRules()))
+    with TestedServer(["sh", "-c", start], options, patience=LONG) as server:
+        ran = run_tests(server, all_tests(server, ContractRules()))
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]
