@@ -95,7 +95,7 @@ def test_a_server_without_handshake_is_told_by_what_it_speaks(how):
         with pytest.raises(ConnectFailed) as caught:
             check(foreign("modern", how), *revisions)
         told = str(caught.value)
-        assert "modern speaks 2026-07-28, and none of the revisions that can be checked" in told
+        assert "modern speaks 2026-07-28, but none of the revisions that can be checked" in told
         assert "--transport" not in told
 
 

@@ -120,9 +120,9 @@ def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
 
 
 @pytest.mark.parametrize(
-    ("report", "told"),
+    ("report", "text"),
     [
-        (server_report(0), "Passed: no breach was found"),
+        (server_report(0), "Passed: no violation was found"),
         (
             build_report([], target="x", revision=NEW, judged_by=NEW, decidable=()),
             "Nothing was put to",
@@ -131,11 +131,11 @@ def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
     ],
     ids=["passed", "empty", "unnamed"],
 )
-def test_the_summary_says_what_there_is_to_say(report, told):
-    assert told in "".join(Elements(as_html(report)).texts)
+def test_the_summary_has_the_verdict_or_the_revision(report, text):
+    assert text in "".join(Elements(as_html(report)).texts)
 
 
-def test_a_result_tells_clause_revisions_messages_and_how_to_repeat_it():
+def test_a_result_has_clause_revisions_messages_and_the_command_to_repeat_it():
     report = server_report(1)
     [broken] = [each for each in report.results if each.verdict == "fail"]
     text = "".join(Elements(as_html(report)).texts)
