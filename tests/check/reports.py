@@ -64,7 +64,7 @@ def hostile_report():
         revision=NEW,
         judged_by=NEW,
         decidable={"tools.item.title"},
-        violations=groups.ordered(),
+        violations=groups.failures_first(),
     )
 
 

@@ -88,7 +88,7 @@ def test_json_and_junit_tell_the_same(accord, tmp_path):
     report = json.loads(plain.read_text())
     assert (report["passed"], report["failed"], report["skipped"]) == (13, 1, 1)
     (failed,) = (each for each in report["tests"] if each["verdict"] == "fail")
-    assert failed["name"] == "prompt hello refuses to go without who"
+    assert failed["name"] == "prompt hello refuses a request without name"
     assert failed["expected"] == "a refusal: error -32602"
     root = ET.parse(xml).getroot()
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")

@@ -19,7 +19,7 @@ _LONGEST: Final = 1000
 _META_INFO: Final = "io.modelcontextprotocol/clientInfo"
 
 Opening: TypeAlias = Reply | str | None
-"""The answer to initialize, or why there is none; None if authorization comes first."""
+"""The answer to initialize, or why it is missing; None if authorization comes first."""
 
 
 async def spoken_revisions(subject: Subject) -> list[RevisionId]:

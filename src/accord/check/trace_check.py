@@ -70,7 +70,7 @@ def replay(
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        violations=groups.ordered(),
+        violations=groups.failures_first(),
         setting=msgspec.structs.replace(
             setting or Setting(), transport=" and ".join(sorted(transports))
         ),

@@ -22,7 +22,7 @@ IGNORE: Final = 0
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One violation: of which requirement, by which party, and why.
 
-    `severity` is None if the level of the requirement decides. `number` counts the observed
+    Without a `severity` the level of the requirement decides. `number` counts the observed
     records from 1, `evidence` is the beginning of the message; only a monitor sets them.
     """
 

@@ -96,14 +96,14 @@ def file_with(tmp_path, text, name="cases.toml"):
     return path
 
 
-def test_a_file_is_read(tmp_path):
+def test_a_file_of_cases_is_read(tmp_path):
     file = read_cases(file_with(tmp_path, GOOD))
     assert [each.name for each in file.case] == ["counts", "reads"]
     assert file.case[0].arguments == {"a": 3}
     assert rules_of(file).tools == {"count"}
 
 
-def test_yaml_says_the_same(tmp_path):
+def test_yaml_and_toml_give_the_same_cases(tmp_path):
     text = "target: desk.py\ncase:\n  - name: counts\n    call: count\n    arguments: {a: 3}\n"
     file = read_cases(file_with(tmp_path, text, "cases.yaml"))
     assert (file.target, file.case[0].arguments) == ("desk.py", {"a": 3})
@@ -119,7 +119,7 @@ def test_a_mistake_in_yaml_names_the_line(tmp_path):
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_names_its_place(tmp_path, mistake):
+def test_a_mistake_names_its_line(tmp_path, mistake):
     text, said = MISTAKES[mistake]
     path = file_with(tmp_path, text)
     with pytest.raises(CaseError) as raised:
@@ -127,7 +127,7 @@ def test_a_mistake_names_its_place(tmp_path, mistake):
     assert str(raised.value).lower().startswith(f"{path}{said}".lower())
 
 
-def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
+def test_a_missing_or_binary_file_is_reported(tmp_path):
     with pytest.raises(CaseError, match="No such file"):
         read_cases(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
@@ -158,16 +158,16 @@ def outcome_of(server, tmp_path, lines):
         'call = "count"\narguments = { a = 333 }\nexpect = { error = true, text = "no" }',
         'read = "note://1"\nexpect = { text = "a note" }',
         'read = "note://2"\nexpect = { code = -32602, error = "no such" }',
-        'prompt = "hello"\narguments = { who = "Ada" }\nexpect = { text = "hello Ada" }',
+        'prompt = "hello"\narguments = { name = "Ada" }\nexpect = { text = "hello Ada" }',
     ],
     ids=lambda lines: lines.partition("\n")[2].replace("\n", " ") or lines,
 )
-def test_expectations_that_hold(server, tmp_path, lines):
+def test_a_case_whose_expectations_hold_passes(server, tmp_path, lines):
     assert outcome_of(server, tmp_path, lines).verdict == "pass"
 
 
 @pytest.mark.parametrize("name", UNMET)
-def test_an_expectation_that_does_not_hold_says_what_came(server, name):
+def test_a_broken_expectation_shows_what_the_server_sent(server, name):
     from accord.check.contract.case_file import Case, Expectation
 
     expect, *said = UNMET[name]
@@ -178,7 +178,7 @@ def test_an_expectation_that_does_not_hold_says_what_came(server, name):
         assert each in text
 
 
-def test_an_unexpected_error_is_told(server, tmp_path):
+def test_an_unexpected_error_fails_the_case(server, tmp_path):
     outcome = outcome_of(server, tmp_path, 'read = "note://2"')
     assert "expected: no error\ncame:     error -32602: no such note" in outcome.failure.text()
     outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
@@ -187,7 +187,7 @@ def test_an_unexpected_error_is_told(server, tmp_path):
     assert "expected: an error that contains 'gone'" in outcome.failure.text()
 
 
-def test_what_a_server_does_not_offer_fails_the_case_and_not_the_run(tmp_path):
+def test_an_undeclared_capability_fails_the_case_and_not_the_run(tmp_path):
     with TestedServer(Server("plain")) as plain:
         outcome = outcome_of(plain, tmp_path, 'read = "note://1"')
     assert "came:     resources/read needs the capability resources" in outcome.failure.text()
@@ -213,7 +213,7 @@ def test_a_target_is_found_beside_its_file(tmp_path):
         ("target = 'two.py'\ntransport = 'memory'", "has 2 servers, expected one"),
     ],
 )
-def test_a_server_that_cannot_be_reached_so_is_refused(tmp_path, text, said):
+def test_a_file_with_unusable_server_options_is_refused(tmp_path, text, said):
     file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
     path = file_with(tmp_path, text)
     with pytest.raises(CaseError, match=said):

@@ -35,8 +35,8 @@ BROKEN = {
     "additional": ("count refuses an unknown argument", "accord_unknown", "accepted: "),
     "unreadable": ("resource note://1 can be read", "note://1", "error -32603: disk"),
     "prompt": ("prompt hello answers", "hello", "error -32603: boom"),
-    "lax-prompt": ("prompt hello refuses to go without who", "hello", "hello None"),
-    "completion": ("completion of who of prompt hello answers", "who", "error -32603: boom"),
+    "lax-prompt": ("prompt hello refuses a request without name", "hello", "hello None"),
+    "completion": ("completion of name of prompt hello answers", "name", "error -32603: boom"),
 }
 
 
@@ -47,7 +47,7 @@ def command(habit: str) -> list[str]:
 def outcomes(habit: str, **rules) -> list[TestRun]:
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
     again = CallCommand(after=f" -- {shlex.join(command(habit))}")
-    # Only who never answers is waited for in vain.
+    # Only a server that never answers uses up the patience.
     patience = 0.3 if habit == "hangs" else LONG
     with TestedServer(command(habit), options, patience=patience, command=again) as server:
         return run_tests(server, all_tests(server, ContractRules(**rules)))
@@ -75,13 +75,13 @@ def test_a_server_that_keeps_its_contract_passes_every_test(habit):
         "template note://{id} answers any value",
         "completion of id of note://{id} answers",
         "prompt hello answers",
-        "prompt hello refuses to go without who",
-        "completion of who of prompt hello answers",
+        "prompt hello refuses a request without name",
+        "completion of name of prompt hello answers",
     }
 
 
 @pytest.mark.parametrize("habit", BROKEN)
-def test_a_broken_promise_is_found_with_the_smallest_input(habit):
+def test_a_broken_contract_is_found_with_the_smallest_input(habit):
     name, given, came = BROKEN[habit]
     failures = failed(outcomes(habit))
     assert name in failures
@@ -126,24 +126,24 @@ def test_the_command_shown_repeats_the_failure():
     assert '"n"' in done.stdout  # accepted, as the test said
 
 
-def test_a_tool_that_is_not_called_says_why():
+def test_a_tool_that_is_not_called_gives_the_reason():
     (skipped,) = (each for each in outcomes("good") if each.outcome.verdict == "skip")
     assert skipped.test.subject == "delete_all"
     assert "choose it with --tool" in skipped.outcome.why
 
 
-def test_chosen_tools_are_called_and_no_others():
+def test_only_chosen_tools_are_called():
     names = [each.test.name for each in outcomes("good", tools=frozenset({"delete_all"}))]
     assert "count is not called" in names
     assert "delete_all answers valid arguments" in names
 
 
-def test_a_chosen_tool_that_is_not_there_is_an_error():
+def test_an_unknown_chosen_tool_is_an_error():
     with pytest.raises(ValueError, match="unknown tool counts; the server has count, delete_all"):
         outcomes("good", tools=frozenset({"counts"}))
 
 
-def test_a_server_in_memory_is_tested_where_its_author_tests_it():
+def test_check_contract_tests_a_server_in_memory():
     server = Server("desk")
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -166,14 +166,14 @@ def test_a_broken_contract_is_an_assertion_that_shows_every_failure():
         "  sent:     note://{id}, id, nothing typed\n"
         "  expected: a result, or an error other than an internal one\n"
         "  came:     error -32603: boom\n\n"
-        "completion of who of prompt hello answers\n"
-        "  sent:     prompt hello, who, nothing typed\n"
+        "completion of name of prompt hello answers\n"
+        "  sent:     prompt hello, name, nothing typed\n"
         "  expected: a result, or an error other than an internal one\n"
         "  came:     error -32603: boom"
     )
 
 
-def test_a_duration_is_a_moment_however_long_it_may_be():
+def test_arguments_for_durations_are_short():
     asked = []
     server = Server("naps")
 
@@ -187,7 +187,7 @@ def test_a_duration_is_a_moment_however_long_it_may_be():
     assert set(asked) == {0.2}
 
 
-def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
+def test_a_server_that_cannot_be_reached_again_fails_the_remaining_tests(tmp_path):
     once = tmp_path / "once"
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}

@@ -170,7 +170,7 @@ def _call_generated(
 
     calls = 0
     # Half of the calls are left for the other tests of the tool.
-    examples = min(rules.examples, (server.limit.remaining(judge.name) + 1) // 2)
+    examples = min(rules.examples, (server.limit.calls_left(judge.name) + 1) // 2)
     if not examples:
         return skip(server.limit.exhausted_text([judge.name]))
 
@@ -204,7 +204,7 @@ def _call_generated(
 def _call_at_limits(judge: _Judge, shape: Shape, server: TestedServer) -> TestOutcome:
     made = shape.boundaries()
     for number, arguments in enumerate(made, 1):
-        if not server.limit.remaining(judge.name):
+        if not server.limit.calls_left(judge.name):
             return _cut_short(judge, server, number - 1, len(made))
         wrong = judge.result(server.call(judge.name, arguments))
         if wrong is not None:
@@ -215,7 +215,7 @@ def _call_at_limits(judge: _Judge, shape: Shape, server: TestedServer) -> TestOu
 
 def _call_invalid(judge: _Judge, broken: list[Invalid], server: TestedServer) -> TestOutcome:
     for number, each in enumerate(broken, 1):
-        if not server.limit.remaining(judge.name):
+        if not server.limit.calls_left(judge.name):
             return _cut_short(judge, server, number - 1, len(broken))
         wrong = judge.refusal(server.call(judge.name, each.arguments))
         if wrong is not None:
@@ -289,7 +289,7 @@ def prompt_tests(prompt: JsonObject, *, completes: bool) -> list[Test]:
     ]
     for missing in required:
         rest = {key: value for key, value in full.items() if key != missing}
-        sentence = f"prompt {name} refuses to go without {missing}"
+        sentence = f"prompt {name} refuses a request without {missing}"
         tests.append(_test("prompt", name, sentence, partial(_get_incomplete_prompt, name, rest)))
     if completes:
         tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in names]

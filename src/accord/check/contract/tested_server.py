@@ -31,7 +31,7 @@ _ALIVE: Final = 2.0
 
 
 class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one request, or why there is none.
+    """The answer to one request, or why it is missing.
 
     Attributes:
         kind: a result, a JSON-RPC error, silence, the end of the server, or a breach of the

@@ -95,7 +95,7 @@ class MessageLog:
 
     def evidence_of_exchange(self, id: object) -> list[Evidence]:
         """Return a request and its answer as evidence."""
-        return self._matching(
+        return self._find_records(
             lambda record, message: (
                 message.get("id") == id
                 and type(message.get("id")) is type(id)
@@ -123,7 +123,7 @@ class MessageLog:
         """Return the first records from this number on, as evidence."""
         return [_evidence(each) for each in self.records if (each.number or 0) >= number][:_LAST]
 
-    def _matching(self, matches: Callable[[Record, JsonObject], bool]) -> list[Evidence]:
+    def _find_records(self, matches: Callable[[Record, JsonObject], bool]) -> list[Evidence]:
         found = []
         for record in self.records:
             message = _decode(record)

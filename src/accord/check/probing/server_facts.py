@@ -139,7 +139,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     def callable_tools(self) -> list[tuple[JsonObject, JsonObject]]:
         """Return the tools that may be called now, each with plain valid arguments."""
         allowed = [tool for tool in self._named_tools() if self.refusal_for(tool) is None]
-        exhausted = [tool["name"] for tool in allowed if not self.limit.remaining(tool["name"])]
+        exhausted = [tool["name"] for tool in allowed if not self.limit.calls_left(tool["name"])]
         if exhausted:
             withheld_calls.set(self.limit.exhausted_text(exhausted))
         return [
@@ -155,7 +155,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
 
     def exhausted_text(self) -> str:
         """Return which tools have no calls left, as text; empty if all have some."""
-        names = [name for name in self.call_plan().called if not self.limit.remaining(name)]
+        names = [name for name in self.call_plan().called if not self.limit.calls_left(name)]
         return self.limit.exhausted_text(names) if names else ""
 
 

@@ -65,7 +65,7 @@ class CallLimit:
         """Keep a call of a tool for `claim_reserved`."""
         self._reserved[name] += 1
 
-    def remaining(self, name: str) -> int:
+    def calls_left(self, name: str) -> int:
         """Return how many calls of a tool are left, without the reserved ones."""
         return max(self.calls - self.made[name] - self._reserved[name], 0)
 
@@ -84,7 +84,7 @@ class CallLimit:
             return
         if tool in self._refused:
             raise CallRefused(f"{tool} is not called: {self._refused[tool]}")
-        if not self.remaining(tool):
+        if not self.calls_left(tool):
             raise CallRefused(self.exhausted_text([tool]))
         self.made[tool] += 1
 

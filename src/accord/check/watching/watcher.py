@@ -286,7 +286,7 @@ def _report(target: str, conversation: _Conversation) -> Report:
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        violations=conversation.violations.ordered(),
+        violations=conversation.violations.failures_first(),
     )
 
 
