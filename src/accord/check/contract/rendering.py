@@ -8,14 +8,11 @@ from typing import Final
 from accord.check.contract.runner import TestRun
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.rendering.junit import JunitCase, format_junit
+from accord.check.rendering.text import Painter, no_style
 from accord.check.rendering.wording import escape_unprintable, plural
 from accord.types import JsonObject
 
 _SIGNS: Final = {"pass": ("green", "ok  "), "fail": ("bold red", "FAIL"), "skip": ("dim", "skip")}
-
-
-def _plain(_style: str, text: str) -> str:
-    return text
 
 
 def has_failed(ran: Sequence[TestRun]) -> bool:
@@ -37,7 +34,7 @@ def as_text(
     limit: CallLimit | None = None,
     *,
     quiet: bool = False,
-    paint: Callable[[str, str], str] = _plain,
+    paint: Painter = no_style,
 ) -> str:
     """Return the report as text: each test is a sentence, failures have details.
 

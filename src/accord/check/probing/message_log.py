@@ -178,5 +178,9 @@ def _evidence(record: Record) -> Evidence:
         )
         head = f"HTTP {http.status or http.method} " + (f"({headers}) " if headers else "")
     text = _bytes_of(record).decode(errors="replace") or "(no body)"
-    shown = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
-    return Evidence(f"{head}message", record.sender, record.number, shown)
+    return Evidence(f"{head}message", record.sender, record.number, shorten(text, _EXCERPT))
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return the beginning of a long text."""
+    return text if len(text) <= limit else f"{text[:limit]}..."

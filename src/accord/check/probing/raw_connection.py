@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import msgspec
 
 from accord.check.probing.client_answers import answer_to
-from accord.check.probing.message_log import MessageLog
+from accord.check.probing.message_log import MessageLog, shorten
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout, RawCarrier
 from accord.check.probing.tool_calls import CallLimit
 from accord.protocol.violation import OTHER
@@ -36,6 +36,7 @@ EVERYTHING: Final[Mapping[str, object]] = {
 _FLOOD: Final = 20_000
 # The first answer may take this many times the patience.
 _STARTING: Final = 4
+_EXCERPT: Final = 200
 _ids = count(1)
 
 
@@ -62,8 +63,7 @@ class Reply(msgspec.Struct, frozen=True):
         return result if isinstance(result, dict) else {}
 
     def __str__(self) -> str:
-        text = msgspec.json.encode(self.message).decode()
-        return text if len(text) <= 200 else f"{text[:200]}..."
+        return shorten(msgspec.json.encode(self.message).decode(), _EXCERPT)
 
 
 Respond: TypeAlias = Callable[["RawConnection", JsonObject], Coroutine[Any, Any, None]]

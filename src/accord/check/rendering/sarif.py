@@ -82,7 +82,7 @@ def _name(id: str) -> str:
     return "".join(part.capitalize() for part in id.replace(".", "-").split("-"))
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text that viewers show as it is: `[text](url)` in a message is a link (3.11.6)."""
     shown = escape_unprintable(text)
     # JSON has brackets too, but none before a parenthesis, so it stays readable.
@@ -90,11 +90,11 @@ def _plain(text: str) -> str:
 
 
 def _result(report: Report, result: RequirementResult, place: int) -> JsonObject:
-    said = [_plain(result.message)]
+    said = [_escape(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
-    said += [f"{each.party}: {_plain(each.message or '')}" for each in shown]
+    said += [f"{each.party}: {_escape(each.message or '')}" for each in shown]
     if result.repeat is not None:
-        said.append(f"again: {_plain(result.repeat)}")
+        said.append(f"again: {_escape(result.repeat)}")
     # The same violation of the same target keeps its alert if the message changes.
     print_ = sha256(f"{report.target}\n{result.id}".encode(errors="backslashreplace")).hexdigest()
     return {

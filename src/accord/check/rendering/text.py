@@ -13,12 +13,13 @@ Painter = Callable[[str, str], str]
 _STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
 
 
-def _plain(_style: str, text: str) -> str:
+def no_style(_style: str, text: str) -> str:
+    """Return a text without any style."""
     return text
 
 
 def as_text(
-    report: Report, *, width: int | None = None, paint: Painter = _plain, quiet: bool = False
+    report: Report, *, width: int | None = None, paint: Painter = no_style, quiet: bool = False
 ) -> str:
     """Return the report as text: violations first, then the areas, coverage and score.
 
