@@ -70,7 +70,7 @@ def test_a_tool_and_a_resource_that_never_answer_are_not_exercised():
     results = by_id(report)
     assert breaches(report) == {}
     assert results["resources.contents.uri"].verdict == "not-exercised"
-    assert "resources/read did not come within" in results["resources.contents.uri"].message
+    assert "resources/read did not arrive within" in results["resources.contents.uri"].message
     assert "search_users" in report.setting.not_called
 
 
@@ -101,7 +101,7 @@ def test_the_error_for_a_server_without_handshake_names_its_revisions(how):
 
 @pytest.mark.parametrize("revisions", [(), (NEW,)])
 def test_a_server_that_never_answers_initialize_cannot_be_reached(revisions):
-    with pytest.raises(ConnectFailed, match="an answer to initialize did not come within"):
+    with pytest.raises(ConnectFailed, match="an answer to initialize did not arrive within"):
         check(foreign("deaf", patience=0.3), *revisions)
 
 

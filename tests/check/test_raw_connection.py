@@ -76,7 +76,9 @@ def test_a_missing_answer_raises_a_timeout_that_names_the_expected_message():
         wire.from_client = lambda message: None if message.get("method") == "ping" else message
 
     async def work(line):
-        with pytest.raises(MessageTimeout, match=r"an answer to ping did not come within 0\.02 s"):
+        with pytest.raises(
+            MessageTimeout, match=r"an answer to ping did not arrive within 0\.02 s"
+        ):
             await line.ask("ping", patience=0.02)
 
     on_a_line(work, deaf)

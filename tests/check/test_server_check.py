@@ -251,7 +251,7 @@ def test_a_tool_that_destroys_is_not_called():
     [
         ("exits", 30, r"exit code 1.*no configuration"),
         ("floods", 30, "floods the connection"),
-        ("hangs", 1, "did not come within"),
+        ("hangs", 1, "did not arrive within"),
         ("speaks on stderr", 1, "it answers on standard error, not on standard output"),
     ],
 )

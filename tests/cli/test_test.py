@@ -94,7 +94,7 @@ def test_json_and_junit_tell_the_same(accord, tmp_path):
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")
     (case,) = (each for each in root.iter("testcase") if each.find("failure") is not None)
     assert case.get("name") == failed["name"]
-    assert "came:" in case.find("failure").text
+    assert "received:" in case.find("failure").text
 
 
 def test_what_is_printed_takes_the_form_asked_for(accord):

@@ -108,12 +108,12 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
     """
     began = monotonic()
     well, bad = _cast(plan)
-    room, done, total = asyncio.Semaphore(plan.at_once), 0, len(well) + len(bad)
+    slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(well) + len(bad)
     shows: list[Performance] = []
 
     async def run(actor: Actor, usual_exit: int | None = None) -> Performance:
         nonlocal done
-        async with room:
+        async with slots:
             if step is not None:
                 step(actor.name, done, total)
             show = await _perform(plan, actor, usual_exit)

@@ -78,14 +78,14 @@ MISTAKES = {
 }
 # An expectation that does not hold, and what is said.
 UNMET = {
-    "text": ({"text": "3"}, 'expected: the text "3"', 'came:     "{\\"n\\": 3}"'),
-    "contains": ({"contains": ["n", "x"]}, 'a text that contains "x"', "came:"),
-    "matches": ({"matches": "^n"}, "a text that matches ^n", "came:"),
+    "text": ({"text": "3"}, 'expected: the text "3"', 'received: "{\\"n\\": 3}"'),
+    "contains": ({"contains": ["n", "x"]}, 'a text that contains "x"', "received:"),
+    "matches": ({"matches": "^n"}, "a text that matches ^n", "received:"),
     "structured": ({"structured": {"n": 4}}, 'the structured content {"n": 4}', '{"n": 3}'),
     "a flag for a number": ({"partly": {"n": True}}, "with n = true", '{"n": 3}'),
     "partly": ({"partly": {"m": {"x": 1}}}, "an object as m", '{"n": 3}'),
-    "an error": ({"error": True}, "expected: an error", "came:"),
-    "a code": ({"code": -32602}, "expected: an error", "came:"),
+    "an error": ({"error": True}, "expected: an error", "received:"),
+    "a code": ({"code": -32602}, "expected: an error", "received:"),
     "time": ({"within": 0}, "an answer within 0 s", "one after 0."),
 }
 
@@ -180,9 +180,9 @@ def test_a_broken_expectation_shows_what_the_server_sent(server, name):
 
 def test_an_unexpected_error_fails_the_case(server, tmp_path):
     outcome = outcome_of(server, tmp_path, 'read = "note://2"')
-    assert "expected: no error\ncame:     error -32602: no such note" in outcome.failure.text()
+    assert "expected: no error\nreceived: error -32602: no such note" in outcome.failure.text()
     outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
-    assert "expected: error -32002\ncame:     error -32602" in outcome.failure.text()
+    assert "expected: error -32002\nreceived: error -32602" in outcome.failure.text()
     outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
     assert "expected: an error that contains 'gone'" in outcome.failure.text()
 
@@ -190,7 +190,7 @@ def test_an_unexpected_error_fails_the_case(server, tmp_path):
 def test_an_undeclared_capability_fails_the_case_and_not_the_run(tmp_path):
     with TestedServer(Server("plain")) as plain:
         outcome = outcome_of(plain, tmp_path, 'read = "note://1"')
-    assert "came:     resources/read needs the capability resources" in outcome.failure.text()
+    assert "received: resources/read needs the capability resources" in outcome.failure.text()
 
 
 def test_a_target_is_found_beside_its_file(tmp_path):

@@ -36,7 +36,7 @@ def test_a_failure_is_shown_without_a_traceback(pytester: pytest.Pytester) -> No
     more = 'contract = false\n[[case]]\nname = "it counts"\ncall = "count"\narguments = { a = 3 }\n'
     written(pytester, "good", f"{more}expect = {{ text = 'three' }}\n")
     out = ran(pytester, failed=1)
-    assert 'sent:     count {"a": 3}\nexpected: the text "three"\ncame:     "{' in out
+    assert 'sent:     count {"a": 3}\nexpected: the text "three"\nreceived: "{' in out
     assert "again:    accord call count --unchecked --json" in out
     assert 'a.accord.toml::it counts - expected the text "three"; came' in out
     assert "runtest" not in out

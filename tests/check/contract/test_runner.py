@@ -165,11 +165,11 @@ def test_a_broken_contract_is_an_assertion_that_shows_every_failure():
         "completion of id of note://{id} answers\n"
         "  sent:     note://{id}, id, nothing typed\n"
         "  expected: a result, or an error other than an internal one\n"
-        "  came:     error -32603: boom\n\n"
+        "  received: error -32603: boom\n\n"
         "completion of name of prompt hello answers\n"
         "  sent:     prompt hello, name, nothing typed\n"
         "  expected: a result, or an error other than an internal one\n"
-        "  came:     error -32603: boom"
+        "  received: error -32603: boom"
     )
 
 

@@ -82,37 +82,37 @@ def _text_mismatches(expect: Expectation, text: str) -> Iterator[tuple[str, str]
         yield f"a text that matches {expect.matches}", format_json(text)
 
 
-def _structure_mismatches(expect: Expectation, came: object) -> Iterator[tuple[str, str]]:
-    received = "no structured content" if came is msgspec.UNSET else format_json(came)
-    if expect.structured is not msgspec.UNSET and not _is_equal(expect.structured, came):
-        yield f"the structured content {format_json(expect.structured)}", received
+def _structure_mismatches(expect: Expectation, received: object) -> Iterator[tuple[str, str]]:
+    shown = "no structured content" if received is msgspec.UNSET else format_json(received)
+    if expect.structured is not msgspec.UNSET and not _is_equal(expect.structured, received):
+        yield f"the structured content {format_json(expect.structured)}", shown
     if expect.partly is not msgspec.UNSET:
-        missing = _first_missing(expect.partly, came, "")
+        missing = _first_missing(expect.partly, received, "")
         if missing is not None:
-            yield f"structured content with {missing}", received
+            yield f"structured content with {missing}", shown
 
 
-def _is_equal(wanted: object, came: object) -> bool:
-    if isinstance(wanted, dict) and isinstance(came, dict):
-        return wanted.keys() == came.keys() and all(
-            _is_equal(wanted[key], came[key]) for key in wanted
+def _is_equal(wanted: object, received: object) -> bool:
+    if isinstance(wanted, dict) and isinstance(received, dict):
+        return wanted.keys() == received.keys() and all(
+            _is_equal(wanted[key], received[key]) for key in wanted
         )
-    if isinstance(wanted, list) and isinstance(came, list):
-        return len(wanted) == len(came) and all(map(_is_equal, wanted, came))
+    if isinstance(wanted, list) and isinstance(received, list):
+        return len(wanted) == len(received) and all(map(_is_equal, wanted, received))
     # In JSON 1 and 1.0 are the same number, and true is not a number.
-    return isinstance(wanted, bool) == isinstance(came, bool) and bool(wanted == came)
+    return isinstance(wanted, bool) == isinstance(received, bool) and bool(wanted == received)
 
 
-def _first_missing(wanted: object, came: object, place: str) -> str | None:
+def _first_missing(wanted: object, received: object, place: str) -> str | None:
     """Return the first member that is missing or different, as text."""
     if not isinstance(wanted, dict):
-        is_there = came is not msgspec.UNSET and _is_equal(wanted, came)
+        is_there = received is not msgspec.UNSET and _is_equal(wanted, received)
         return None if is_there else f"{place or 'the value'} = {format_json(wanted)}"
-    if not isinstance(came, dict):
+    if not isinstance(received, dict):
         return f"an object as {place or 'the whole'}"
     for key, value in wanted.items():
         inner = _first_missing(
-            value, came.get(key, msgspec.UNSET), f"{place}.{key}" if place else key
+            value, received.get(key, msgspec.UNSET), f"{place}.{key}" if place else key
         )
         if inner is not None:
             return inner

@@ -28,11 +28,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """Return it as one line."""
-        return " ".join(escape_unprintable(f"expected {self.expected}; came {self.came}").split())
+        return " ".join(
+            escape_unprintable(f"expected {self.expected}; received {self.came}").split()
+        )
 
     def text(self) -> str:
         """Return it as lines for people."""
-        lines = [("sent", self.given), ("expected", self.expected), ("came", self.came)]
+        lines = [("sent", self.given), ("expected", self.expected), ("received", self.came)]
         lines.append(("again", self.repeat))
         return "\n".join(
             f"{f'{name}:':<10}{escape_unprintable(said)}" for name, said in lines if said

@@ -382,7 +382,7 @@ class RawConnection:
                     await self._changed.wait()
             except TimeoutError:
                 raise MessageTimeout(
-                    f"{what} did not come within {patience:.3g} s", has_started=self._has_spoken
+                    f"{what} did not arrive within {patience:.3g} s", has_started=self._has_spoken
                 ) from None
 
     def point_at(self, *messages: object) -> None:
