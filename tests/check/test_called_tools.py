@@ -31,7 +31,7 @@ WRITING = words(
 READING = ["get_user", "listItems", "ReadFile", "search.notes", "describe-table", "count"]
 # With `readOnlyHint: true`: names with a noun that looks like a verb.
 ANNOTATED = ["get_book", "get_post", "get_run", "view_charge", "get_update", "get_set", "add"]
-# What a tool says of itself outweighs its name.
+# Annotations outweigh the name.
 DENIED = {
     "get_state": {"readOnlyHint": False},
     "list_state": {"destructiveHint": True},

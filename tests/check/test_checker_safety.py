@@ -1,4 +1,4 @@
-"""What a check never does: ask what a server has no business to name, show or lend a token."""
+"""A check never requests private addresses for a server, and never reveals a token."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CREDENTIALS = {"AccessKeyId": "id-of-this-machine", "SecretAccessKey": "secret-o
 
 
 def application(seen, status, headers, body):
-    """Return an application that answers everything alike and keeps the paths it was asked for."""
+    """Return an application that answers every request alike and keeps the paths."""
 
     async def app(scope, receive, send):
         if scope["type"] != "http":
@@ -56,7 +56,7 @@ def judged(report):
     return {result.id: result for result in report.results}
 
 
-# -- places that a server names
+# -- addresses that a server names
 
 
 def test_the_answer_of_another_service_is_not_in_the_report():
@@ -71,7 +71,7 @@ def test_the_answer_of_another_service_is_not_in_the_report():
 
 def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
     seen = []
-    # Nothing of this test leaves the machine: what is public would pass a proxy that is not there.
+    # Nothing leaves this machine: public requests would go through a proxy that does not exist.
     nowhere = f"http://127.0.0.1:{free_port()}"
 
     async def run(named):

@@ -1,4 +1,4 @@
-"""Questions of a server under check: which answers are wrong, and which modes were declared."""
+"""Requests of a server to the client: invalid answers and declared modes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def asking(kind: Any) -> Server:
 
     @server.tool(annotations={"readOnlyHint": True})
     async def get_answer(ctx: Context) -> str:
-        """Repeat what the user answers."""
+        """Repeat the answer of the user."""
         return str(await ctx.elicit("Well?", kind))
 
     return server
@@ -76,7 +76,7 @@ def test_a_form_without_known_constraints_gets_no_invalid_answer(schema: Any) ->
     assert _wrong_content(question) is None
 
 
-# -- what was not tried
+# -- untried requirements
 
 
 def test_a_requirement_without_a_probe_is_not_blamed_on_the_server() -> None:

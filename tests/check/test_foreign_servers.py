@@ -1,4 +1,4 @@
-"""Servers that behave as those of others do: what is allowed raises no alarm."""
+"""Servers that behave like those of other projects: allowed behaviour raises no alarm."""
 
 import asyncio
 import gc
@@ -46,7 +46,7 @@ def by_id(report):
     return {each.id: each for each in report.results}
 
 
-# -- a question that all calls wait for
+# -- a request to the client that all calls wait for
 
 
 def test_a_server_whose_calls_wait_for_its_own_request_is_not_reported_as_silent():

@@ -96,7 +96,7 @@ def test_a_protected_server_raises_no_alarm(revision):
 
 
 async def a_page(scope, receive, send):
-    """Answer as a web server does that knows nothing of the protocol."""
+    """Answer like a web server that does not know the protocol."""
     status = 200 if scope["method"] == "GET" else 405
     headers = [(b"content-type", b"text/html")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -130,7 +130,7 @@ def test_a_file_that_exits_while_starting_is_an_error_without_warnings(tmp_path,
                 pass
 
     async def run():
-        # Several, since it takes luck to look at a process between its end and the news of it.
+        # Several tries, because the moment between the end of a process and its report is short.
         async with asyncio.timeout(170), asyncio.TaskGroup() as group:
             for _ in range(6):
                 group.create_task(serve())
@@ -252,7 +252,7 @@ def test_a_failed_oauth_flow_is_reported_as_connect_failed():
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """Tools that fail on purpose log it."""
+    """Expect the logs of tools that fail on purpose."""
     log = logging.getLogger("accord")
     level = log.level
     log.setLevel(logging.CRITICAL)

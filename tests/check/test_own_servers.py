@@ -1,4 +1,4 @@
-"""Our own servers under our own check: nothing fails or warns; what is left untried is named."""
+"""Our own servers under check: nothing fails or warns, and untried requirements are listed."""
 
 import asyncio
 import sys
@@ -21,7 +21,7 @@ COMPLETE = Path(__file__).parent / "mutants" / "everything.py"
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 THOROUGH = pytest.mark.thorough
 
-# What a server with every feature and without a fault gives no occasion for.
+# Requirements that a complete server without a fault gives no occasion for.
 UNTRIED = {
     "errors.invalid-params.data-details": "our servers say what is wrong in the message",
     "meta.field.reserved": "our servers use no name that the protocol reserves for itself",
@@ -66,7 +66,7 @@ SILENT_PROCESS = {
     "tools.list-changed.sent": "the lounge stays open once it was opened",
 }
 
-# What else cannot be tried where the check only has tokens, and did not launch the server.
+# Further requirements that cannot be tried with tokens alone, without launching the server.
 GIVEN_TOKENS = {
     "auth.redirect.exact-match": "it takes a token that the check obtained itself",
     "auth.resource.case-tolerant": "it takes clients that a check does not have",
@@ -99,7 +99,7 @@ def alarms(report):
 
 
 def untried(report):
-    """Return what was left untried under each revision, with the reasons."""
+    """Return the untried requirements under each revision, with the reasons."""
     rows = catalogue()
     return {
         revision: {

@@ -1,4 +1,4 @@
-"""Lines to a server in memory: what is said, heard, answered and waited for."""
+"""Raw connections to a server in memory: sending, receiving, answering and waiting."""
 
 import asyncio
 

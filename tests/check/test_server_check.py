@@ -1,4 +1,4 @@
-"""Checks of whole servers: which revisions, which requirements, and what is said in the end."""
+"""Checks of whole servers: revisions, requirements and reports."""
 
 import asyncio
 from collections import Counter
@@ -275,7 +275,7 @@ def test_a_server_that_crashes_in_use_gets_a_verdict():
 def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
     def hook(wire):
         def from_client(message):
-            # Deaf from the first odd thing on.
+            # Ignores everything after the first odd message.
             wire.shared["deaf"] = wire.shared.get("deaf") or "no-such" in str(message.get("method"))
             return None if wire.shared["deaf"] else message
 

@@ -71,11 +71,11 @@ def test_only_chosen_requirements_of_a_recording_are_reported():
     assert [each.violation.requirement for each in report.violations] == ["ping.response.empty"]
 
 
-# -- a client that began anew
+# -- a client that began again
 
 
 def over_http(lines, session=None, status=200):
-    """Return lines as they travel over HTTP, those of the client with the session they name."""
+    """Return records over HTTP; those of the client have their session id."""
     headers = {"content-type": "application/json"}
     if session is not None:
         headers["mcp-session-id"] = session
@@ -92,7 +92,7 @@ def over_http(lines, session=None, status=200):
 
 
 def session_of(name, *lines):
-    """Return the lines of a session from its opening, which names no session yet."""
+    """Return the records of a session from its opening, which has no session id yet."""
     asked, answered, confirmed = opening()
     return [
         *over_http([asked]),

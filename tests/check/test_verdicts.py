@@ -1,4 +1,4 @@
-"""Reasons for what was not put to the test name the side that is to blame."""
+"""The reason for an untried requirement names the party that is responsible."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Arguments made from schemas: valid where they should be, invalid where they should be."""
+"""Arguments made from schemas: valid and invalid ones as intended."""
 
 import json
 
@@ -66,7 +66,7 @@ def test_generated_arguments_fit_the_schema(name):
         drawn.append(value)
 
     draw()
-    # The filter behind it drops a misfit; here hardly anything may depend on it.
+    # A later filter drops arguments that do not fit; hardly any may need it.
     fitting = [each for each in drawn if misfit(each) is None]
     assert len(fitting) == len(drawn)
     assert json.loads(json.dumps(drawn)) == drawn

@@ -1,4 +1,4 @@
-"""Files of cases: read, refused with the place of the mistake, and run."""
+"""Files of cases: read, refused with the line of the mistake, and run."""
 
 import sys
 from pathlib import Path
@@ -76,7 +76,7 @@ MISTAKES = {
         ":1: case 'n': arguments of a prompt must be strings",
     ),
 }
-# An expectation that does not hold, and what is said.
+# An expectation that does not hold, and the report.
 UNMET = {
     "text": ({"text": "3"}, 'expected: the text "3"', 'received: "{\\"n\\": 3}"'),
     "contains": ({"contains": ["n", "x"]}, 'a text that contains "x"', "received:"),

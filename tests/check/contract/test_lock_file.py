@@ -1,4 +1,4 @@
-"""Locked surfaces: what changed is named, entry by entry and member by member."""
+"""Lock files: changes are named, entry by entry and member by member."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Contract tests of whole servers: good ones pass, and each broken promise is found."""
+"""Contract tests of whole servers: good ones pass, and each broken contract is found."""
 
 import shlex
 import subprocess
@@ -19,7 +19,7 @@ from support.waiting import LONG
 
 LOOSE = Path(__file__).parent / "loose.py"
 VALID = "count answers valid arguments"
-# What each habit breaks: the test that says so, the smallest input, and what came.
+# For each habit: the test that fails, the smallest input, and the answer.
 BROKEN = {
     "faulty": (VALID, '{"a": 7}', "error -32603: boom"),
     "misfit": (VALID, '{"a": 40}', '"forty"'),
