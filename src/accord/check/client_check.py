@@ -107,8 +107,8 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
         ConnectFailed: the client cannot be launched, or never connects.
     """
     began = monotonic()
-    well, bad = _cast(plan)
-    slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(well) + len(bad)
+    good, faulty = _servers_of_runs(plan)
+    slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(good) + len(faulty)
     shows: list[Performance] = []
 
     async def run(actor: Actor, usual_exit: int | None = None) -> Performance:
@@ -116,20 +116,20 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
         async with slots:
             if step is not None:
                 step(actor.name, done, total)
-            show = await _perform(plan, actor, usual_exit)
+            show = await _run_against(plan, actor, usual_exit)
             shows.append(show)
             done += 1
         return show
 
     # The first run is alone: a client that cannot be launched is launched only once.
-    usual = {well[0].revision: await run(well[0])}
+    usual = {good[0].revision: await run(good[0])}
     if not shows[0].lines and not shows[0].requests:
         raise ConnectFailed(_never_connected(shows[0]))
     async with asyncio.TaskGroup() as group:
-        others = {actor.revision: group.create_task(run(actor)) for actor in well[1:]}
+        others = {actor.revision: group.create_task(run(actor)) for actor in good[1:]}
     usual |= {revision: task.result() for revision, task in others.items()}
     async with asyncio.TaskGroup() as group:
-        for actor in bad:
+        for actor in faulty:
             known = usual.get(actor.revision, shows[0])
             group.create_task(run(actor, known.exit_code))
     for conclude in CONCLUSIONS:
@@ -156,7 +156,7 @@ def _spoken_revisions(plan: ClientPlan, shows: Sequence[Performance]) -> tuple[R
     return sort_revisions(spoken or {shows[0].revision})[::-1]
 
 
-def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
+def _servers_of_runs(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
     """Return the servers of all runs: a good one for each revision, and the faulty ones."""
     from accord.check.scenarios.client import PLAYS
 
@@ -166,15 +166,15 @@ def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
         for row in REVISIONS.values()
         if row.handshake and (over != "http" or row.streamable_http)
     ]
-    well = [Actor(None), *(Actor(revision) for revision in sort_revisions(spoken)[::-1])]
-    bad = []
+    good = [Actor(None), *(Actor(revision) for revision in sort_revisions(spoken)[::-1])]
+    faulty = []
     for kind in PLAYS:
         if over in kind.on and _is_wanted(plan, kind):
             under: Sequence[RevisionId | None] = plan.revisions or (None,)
             if kind.revisions:
                 under = [each for each in kind.revisions if not plan.revisions or each in under]
-            bad += [kind(revision) for revision in under]
-    return (well[1:] if plan.revisions else well), bad
+            faulty += [kind(revision) for revision in under]
+    return (good[1:] if plan.revisions else good), faulty
 
 
 def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
@@ -186,7 +186,7 @@ def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
 # -- one run
 
 
-async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Performance:
+async def _run_against(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Performance:
     over = plan.played_over
     stage: Any = (
         PipeStage(actor, patience=plan.patience)
@@ -197,9 +197,9 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
     show.usual_exit = usual_exit
     actor.stage = stage
     async with stage:
-        place = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
-        await _run(plan, place, show)
-        show.path = urlsplit(place.url).path
+        address = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
+        await _run(plan, address, show)
+        show.path = urlsplit(address.url).path
         show.requests = list(getattr(stage, "requests", []))
         show.most_streams = getattr(stage, "most_streams", 0)
         _settle_revision(plan, show)
@@ -234,24 +234,24 @@ def _settle_revision(plan: ClientPlan, show: Performance) -> None:
             return
 
 
-def _fill_in(command: Sequence[str], place: ServerAddress) -> list[str]:
+def _fill_in(command: Sequence[str], address: ServerAddress) -> list[str]:
     """Put the address of the server into the command; `{server}` may become several words."""
     words: list[str] = []
     for word in command:
         if word == "{server}":
-            words += place.command
+            words += address.command
         else:
-            text = shlex.join(place.command)
-            words.append(word.replace("{server}", text).replace("{url}", place.url))
+            text = shlex.join(address.command)
+            words.append(word.replace("{server}", text).replace("{url}", address.url))
     return words
 
 
-async def _run(plan: ClientPlan, place: ServerAddress, show: Performance) -> None:
+async def _run(plan: ClientPlan, address: ServerAddress, show: Performance) -> None:
     """Run the client, and record how it ended."""
     if plan.client is not None:
-        await _await_end(plan, plan.client(place), show)
+        await _await_end(plan, plan.client(address), show)
     else:
-        await _run_client(plan, _fill_in(plan.command, place), show)
+        await _run_client(plan, _fill_in(plan.command, address), show)
 
 
 async def _await_end(plan: ClientPlan, work: Awaitable[int], show: Performance) -> None:
