@@ -38,7 +38,7 @@ def test_a_failure_is_shown_without_a_traceback(pytester: pytest.Pytester) -> No
     out = ran(pytester, failed=1)
     assert 'sent:     count {"a": 3}\nexpected: the text "three"\nreceived: "{' in out
     assert "again:    accord call count --unchecked --json" in out
-    assert 'a.accord.toml::it counts - expected the text "three"; came' in out
+    assert 'a.accord.toml::it counts - expected the text "three"; received' in out
     assert "runtest" not in out
 
 
