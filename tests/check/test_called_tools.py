@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.probing.tool_calls import refuse_tool, split_name
+from accord.check.probing.tool_calls import split_name, tool_refusal
 from support.http_server import serving
 
 
@@ -133,7 +133,7 @@ def test_the_plan_is_reported_before_the_first_call(command, tmp_path):
     done = run(COMMANDS[command], LOGGED, tools, tmp_path / "log")
     first, second = done.stderr.splitlines()
     assert first.startswith("will call, each at most 100 times (--calls): get_user")
-    assert second.startswith("will not call: add_user (nothing says that it only reads")
+    assert second.startswith("will not call: add_user (neither readOnlyHint nor its name")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -171,11 +171,11 @@ def test_the_report_names_the_tools_that_were_called_and_those_that_were_not(for
     if form == "json":
         shown = json.loads(done.stdout)
         assert (shown["calls"], shown["called"]) == (100, {"get_user": made})
-        assert "nothing says that it only reads" in shown["not_called"]["add_user"]
+        assert "neither readOnlyHint nor its name" in shown["not_called"]["add_user"]
     else:
         told = done.stdout.replace("\\_", "_")
         assert f"calls, at most 100 of each tool: get_user ({made})" in told
-        assert "not called: add_user (nothing says that it only reads" in told
+        assert "not called: add_user (neither readOnlyHint nor its name" in told
 
 
 # -- the number of calls
@@ -284,12 +284,12 @@ def test_a_tool_name_is_split_into_words(name, words):
     ["getAndLock", "get2lock", "findOrCreate", "listen", "getaway", "get_löschen", "gеt_user", ""],
 )
 def test_a_tool_whose_name_does_not_promise_reading_is_refused(name):
-    assert refuse_tool({"name": name}) is not None
+    assert tool_refusal({"name": name}) is not None
 
 
 @pytest.mark.parametrize("hint", ["true", 1, "", {}])
 def test_only_a_read_only_hint_of_true_allows_a_call(hint):
-    assert refuse_tool({"name": "get_user", "annotations": {"readOnlyHint": hint}}) is not None
+    assert tool_refusal({"name": "get_user", "annotations": {"readOnlyHint": hint}}) is not None
 
 
 def test_a_tool_that_is_listed_twice_is_refused_if_either_entry_is():

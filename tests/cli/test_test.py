@@ -51,7 +51,7 @@ def test_a_good_server_passes_with_exit_code_0(accord, small):
     assert done.stderr.startswith("will call, each at most 100 times (--calls): add\n")
     assert done.stdout.splitlines()[0] == str(small)
     assert "  ok   add answers valid arguments\n" in done.stdout
-    assert "  skip save is not called (nothing says that it only reads" in done.stdout
+    assert "  skip save is not called (neither readOnlyHint nor its name" in done.stdout
     assert "0 failed, 1 skipped; " in done.stdout
     left = {each.name for each in small.parent.iterdir()} - {"small.py", "__pycache__"}
     assert left == set()

@@ -9,7 +9,7 @@ import msgspec
 from accord.check.contract.arguments import Invalid, Shape
 from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, pass_, skip
 from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
-from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, refuse_tool
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, tool_refusal
 from accord.client import blocking
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
@@ -57,7 +57,7 @@ class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
             tool: as the server lists it.
             is_remote: whether the server is behind a URL, not launched by the test.
         """
-        why = refuse_tool(
+        why = tool_refusal(
             tool, allow_writes=self.allow_writes, chosen=self.tools, is_remote=is_remote
         )
         if why is None and not self.most_calls:

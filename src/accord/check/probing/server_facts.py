@@ -17,7 +17,7 @@ from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEn
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
-from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, refuse_tool
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, tool_refusal
 from accord.check.report import sort_revisions
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.monitor import Verdict
@@ -106,7 +106,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         names = list(dict.fromkeys(tool["name"] for tool in named))
         allowed = [name for name in names if name not in self.refused]
         if not self.rules.tools:
-            why = f"only {_TOOLS} of the tools that may be called are; choose it with --tool"
+            why = f"a check calls at most {_TOOLS} tools; choose it with --tool"
             self.refused |= dict.fromkeys(allowed[_TOOLS:], why)
         self.limit.decide(names, self.refused)
 
@@ -116,7 +116,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     def _refusal(self, tool: JsonObject) -> str | None:
         # Annotations of another revision count, because the tool is the same.
         notes = tool.get("annotations") or self.annotations.get(str(tool.get("name")))
-        why = refuse_tool(
+        why = tool_refusal(
             {**tool, "annotations": notes},
             allow_writes=self.rules.allow_writes,
             chosen=self.rules.tools,

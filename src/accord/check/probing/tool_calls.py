@@ -153,7 +153,7 @@ _ALLOW: Final = "allow it with --tool or --allow-writes"
 _CHOOSE: Final = "choose it with --tool"
 
 
-def refuse_tool(
+def tool_refusal(
     tool: Mapping[str, object],
     *,
     allow_writes: bool = False,
@@ -184,11 +184,13 @@ def refuse_tool(
         return None
     is_destructive = destroys is None and not _DESTROYS.isdisjoint(split_name(name))
     if allow_writes:
-        return f"its name speaks of destruction; {_CHOOSE}" if is_destructive else None
+        return (
+            f"its name suggests that it destroys something; {_CHOOSE}" if is_destructive else None
+        )
     if reads is not None:
         why = "it says that it changes something (readOnlyHint: false)"
     elif is_remote:
-        why = "over a URL only tools that say they read (readOnlyHint: true) are called"
+        why = "over a URL only tools with readOnlyHint: true are called"
     elif (reason := _why_may_change(name)) is not None:
         why = reason
     else:
@@ -199,7 +201,7 @@ def refuse_tool(
 def split_name(name: str) -> list[str]:
     """Return the words of a name in lower case.
 
-    >>> words_of("getHTTPResponse2_and-lock")
+    >>> split_name("getHTTPResponse2_and-lock")
     ['get', 'http', 'response', '2', 'and', 'lock']
     """
     return [word.lower() for word in _WORD.findall(name)]
@@ -210,6 +212,6 @@ def _why_may_change(name: str) -> str | None:
     words = split_name(name)
     # The lists hold ASCII words only.
     if not name.isascii() or not words or words[0] not in _READS:
-        return "nothing says that it only reads, neither readOnlyHint nor its name"
+        return "neither readOnlyHint nor its name says that it only reads"
     changing = next((word for word in words[1:] if word in _CHANGES), None)
     return None if changing is None else f"a word of its name ({changing}) may mean a change"
