@@ -1,4 +1,4 @@
-"""Checks of whole servers: which revisions, which requirements, and what is said in the end."""
+"""Checks of whole servers: revisions, requirements and reports."""
 
 import asyncio
 from collections import Counter
@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from accord.check.probing.subject import Subject
+from accord.check.revision_probe import spoken_revisions
 from accord.check.scenarios.server import SCENARIOS
-from accord.check.server_check import Plan, check_server, spoken
+from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
@@ -23,7 +24,7 @@ NEW, MIDDLE, OLD = "2025-06-18", "2025-03-26", "2024-11-05"
 def checked(subject, **plan):
     async def run():
         async with asyncio.timeout(170):
-            return await check_server(subject, Plan(**plan))
+            return await check_server(subject, ServerPlan(**plan))
 
     return asyncio.run(run())
 
@@ -42,18 +43,18 @@ def by_id(report):
     return {result.id: result for result in report.results}
 
 
-def test_a_plan_wants_ids_and_what_begins_with_them():
-    plan = Plan(only=["tools.list", "ping.*", "errors"])
+def test_a_plan_selects_ids_and_their_beginnings():
+    plan = ServerPlan(only=["tools.list", "ping.*", "errors"])
     assert plan.wants("tools.list.method")
     assert plan.wants("ping.response.empty")
     assert plan.wants("errors.code.parse-error")
     assert not plan.wants("tools.listing")
     assert not plan.wants("tools.call.method")
-    assert Plan().wants("anything")
+    assert ServerPlan().wants("anything")
 
 
 def test_the_revisions_that_a_server_speaks_are_found():
-    assert asyncio.run(spoken(awkward("none"))) == [OLD, MIDDLE, NEW]
+    assert asyncio.run(spoken_revisions(awkward("none"))) == [OLD, MIDDLE, NEW]
 
 
 def test_a_server_is_asked_what_it_speaks_and_checked_in_the_same_process(tmp_path):
@@ -80,7 +81,7 @@ def test_a_good_server_passes_and_every_requirement_on_servers_has_a_verdict():
     assert {row.id for row in rows} == set(by_id(report))
 
 
-def test_only_what_was_asked_for_is_reported():
+def test_only_the_chosen_requirements_are_reported():
     report = checked(in_process(), revisions=[NEW], only=["ping", "errors.code.parse-error"])
     assert {result.id.split(".")[0] for result in report.results} == {"ping", "errors"}
     assert by_id(report)["errors.code.parse-error"].verdict == "pass"
@@ -95,12 +96,14 @@ def test_only_what_was_asked_for_is_reported():
         "progress.value.increases-does-not-come-forward",
     ],
 )
-def test_a_breach_is_found_again_when_only_its_requirement_is_checked(name):
+def test_a_violation_is_found_again_when_only_its_requirement_is_checked(name):
     mutant = MUTANTS[name]
 
     async def run():
         async with mutant.making() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[mutant.revision], only=[mutant.id]))
+            return await check_server(
+                subject, ServerPlan(revisions=[mutant.revision], only=[mutant.id])
+            )
 
     report = asyncio.run(run())
     assert [(result.id, result.verdict in ("fail", "warn")) for result in report.results] == [
@@ -108,19 +111,19 @@ def test_a_breach_is_found_again_when_only_its_requirement_is_checked(name):
     ]
 
 
-def test_scenarios_that_decide_nothing_asked_for_are_not_run():
+def test_scenarios_for_other_requirements_are_not_run():
     tried = []
 
     async def run():
-        plan = Plan(revisions=[NEW], only=["errors.code.parse-error"])
+        plan = ServerPlan(revisions=[NEW], only=["errors.code.parse-error"])
         await check_server(in_process(), plan, step=lambda stage: tried.append(stage.scenario))
 
     asyncio.run(run())
-    assert tried == ["sends text that is no json", ""]
+    assert [each[:10] for each in tried] == ["sends text", ""]
 
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if each.is_once])
-def test_what_is_tried_once_holds_in_every_revision(name):
+def test_the_verdict_of_a_scenario_that_runs_once_holds_in_every_revision(name):
     (ids,) = {each.ids for each in SCENARIOS if each.name == name}
     rows = catalogue()
     handshake = [row.id for row in REVISIONS.values() if row.handshake]
@@ -153,12 +156,12 @@ def test_a_capability_that_was_not_declared_is_not_applicable():
     assert results["resources.list.array"].verdict == "not-applicable"
 
 
-def test_a_breach_comes_with_the_messages_that_show_it():
+def test_a_violation_has_the_messages_that_show_it():
     mutant = MUTANTS["errors.code.method-not-found-calls-an-unknown-method-an-internal-error"]
 
     async def run():
         async with mutant.making() as subject:
-            return await check_server(subject, Plan(revisions=[NEW], only=[mutant.id]))
+            return await check_server(subject, ServerPlan(revisions=[NEW], only=[mutant.id]))
 
     found = by_id(asyncio.run(run()))[mutant.id]
     assert "expected error -32601" in found.message
@@ -185,12 +188,14 @@ def test_a_breach_comes_with_the_messages_that_show_it():
         ),
     ],
 )
-def test_the_evidence_is_what_was_asked_and_what_is_blamed_and_nothing_else(name, proof):
+def test_the_evidence_is_the_request_and_its_wrong_answer_alone(name, proof):
     mutant = MUTANTS[name]
 
     async def run():
         async with mutant.making() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[mutant.revision], only=[mutant.id]))
+            return await check_server(
+                subject, ServerPlan(revisions=[mutant.revision], only=[mutant.id])
+            )
 
     (result,) = asyncio.run(run()).results
     shown = [each.message for each in result.evidence if each.message]
@@ -199,7 +204,7 @@ def test_the_evidence_is_what_was_asked_and_what_is_blamed_and_nothing_else(name
         assert part in text
 
 
-def test_what_is_wrong_in_one_way_everywhere_is_told_once():
+def test_the_same_mistake_on_many_connections_is_reported_once():
     def hook(wire):
         def from_server(message, request):
             if request.get("method") == "tools/list":
@@ -245,8 +250,8 @@ def test_a_tool_that_destroys_is_not_called():
     ("habit", "patience", "reason"),
     [
         ("exits", 30, r"exit code 1.*no configuration"),
-        ("floods", 30, "floods the line"),
-        ("hangs", 1, "did not come within"),
+        ("floods", 30, "floods the connection"),
+        ("hangs", 1, "did not arrive within"),
         ("speaks on stderr", 1, "it answers on standard error, not on standard output"),
     ],
 )
@@ -270,7 +275,7 @@ def test_a_server_that_crashes_in_use_gets_a_verdict():
 def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
     def hook(wire):
         def from_client(message):
-            # Deaf from the first odd thing on.
+            # Ignores everything after the first odd message.
             wire.shared["deaf"] = wire.shared.get("deaf") or "no-such" in str(message.get("method"))
             return None if wire.shared["deaf"] else message
 
@@ -278,14 +283,14 @@ def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
 
     async def run():
         async with in_memory(hook, patience=3)() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[NEW]))
+            return await check_server(subject, ServerPlan(revisions=[NEW]))
 
     results = by_id(asyncio.run(run()))
     assert results["jsonrpc.request.answered"].verdict == "fail"
     assert len(results) > 200
 
 
-def test_a_scenario_that_falls_over_odd_answers_is_left_open():
+def test_a_scenario_that_crashes_on_an_odd_answer_is_not_exercised():
     def hook(wire):
         def from_server(message, request):
             if "error" in message:

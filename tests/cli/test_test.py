@@ -51,7 +51,7 @@ def test_a_good_server_passes_with_exit_code_0(accord, small):
     assert done.stderr.startswith("will call, each at most 100 times (--calls): add\n")
     assert done.stdout.splitlines()[0] == str(small)
     assert "  ok   add answers valid arguments\n" in done.stdout
-    assert "  skip save is not called (nothing says that it only reads" in done.stdout
+    assert "  skip save is not called (neither readOnlyHint nor its name" in done.stdout
     assert "0 failed, 1 skipped; " in done.stdout
     left = {each.name for each in small.parent.iterdir()} - {"small.py", "__pycache__"}
     assert left == set()
@@ -88,13 +88,13 @@ def test_json_and_junit_tell_the_same(accord, tmp_path):
     report = json.loads(plain.read_text())
     assert (report["passed"], report["failed"], report["skipped"]) == (13, 1, 1)
     (failed,) = (each for each in report["tests"] if each["verdict"] == "fail")
-    assert failed["name"] == "prompt hello refuses to go without who"
+    assert failed["name"] == "prompt hello refuses a request without name"
     assert failed["expected"] == "a refusal: error -32602"
     root = ET.parse(xml).getroot()
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")
     (case,) = (each for each in root.iter("testcase") if each.find("failure") is not None)
     assert case.get("name") == failed["name"]
-    assert "came:" in case.find("failure").text
+    assert "received:" in case.find("failure").text
 
 
 def test_the_report_has_the_requested_format(accord):

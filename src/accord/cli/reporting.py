@@ -104,7 +104,7 @@ def demand_requirements(only: "Iterable[str]") -> None:
     Raises:
         UsageError: one names nothing; the message says what may have been meant.
     """
-    from accord.check.outcomes import is_chosen
+    from accord.check.verdicts import is_chosen
     from accord.protocol.catalogue import catalogue
 
     known = catalogue()

@@ -20,7 +20,7 @@ VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-
 
 
 class Tally(msgspec.Struct):
-    """How one requirement fared: how often it was tested and broken, and the first breaches.
+    """How often one requirement was tested and broken, with the first violations.
 
     `hint` is the first breach of something that is only recommended.
     """
@@ -39,7 +39,7 @@ class Tally(msgspec.Struct):
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a breach was seen."""
+    """A message that shows a violation, and why."""
 
     why: str
     party: Party

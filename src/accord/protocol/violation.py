@@ -14,7 +14,7 @@ FAIL: Final[Severity] = "fail"
 WARN: Final[Severity] = "warn"
 
 Reaction: TypeAlias = int | None
-"""What a breach by the peer leads to: accept the message, ignore it, or answer with a code."""
+"""What an endpoint does on a violation: accept the message, ignore it, or answer with a code."""
 ACCEPT: Final = None
 IGNORE: Final = 0
 

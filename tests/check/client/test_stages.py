@@ -59,7 +59,7 @@ def test_a_bridge_joins_the_client_to_the_actor_and_ends_with_its_input():
                 assert await process.wait() == 0
             await until(lambda: "gone" in actor.events)
         assert actor.events == ["input ended", "gone"]
-        assert [each["method"] for each in actor.lines[0].heard] == ["initialize", "tools/list"]
+        assert [each["method"] for each in actor.lines[0].received] == ["initialize", "tools/list"]
 
     asyncio.run(scene())
 

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.subject import Subject
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 from accord.transports.memory import MemoryWire
 from check.mutants.everything import server as everything
 
@@ -70,11 +70,11 @@ class Between:
         self.from_server: Change = lambda message, request: message
         self.from_client: Callable[[Message], Sent] = lambda message: message
         self.requests: dict[Any, Message] = {}
-        self.line: Line
+        self.line: RawConnection
         self._wire = MemoryWire(server)
         self._timers: list[asyncio.TimerHandle] = []
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         self.line = line
         await self._wire.open(self._hear, line.end)
 
@@ -287,7 +287,7 @@ def in_memory(
 async def found(making: Making, revision: str, only: Sequence[str] = ()) -> dict[str, str]:
     """Check a subject under one revision and return its breaches, with what was said of them."""
     async with making() as subject, asyncio.timeout(170):
-        report = await check_server(subject, Plan(revisions=[revision], only=only))
+        report = await check_server(subject, ServerPlan(revisions=[revision], only=only))
     return {
         result.id: f"{result.verdict}: {result.message}"
         for result in report.results

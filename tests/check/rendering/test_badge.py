@@ -3,7 +3,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from accord.check.rendering.badge import as_badge
-from accord.check.report import build
+from accord.check.report import build_report
 from check.reports import NEW, hostile_report, server_report, verdict
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -11,7 +11,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def of(name, level="MUST"):
     results = [] if name is None else [verdict("tools.item.title", name, level=level)]
-    return build(results, target="x", revision=NEW, judged_by=NEW, decidable=())
+    return build_report(results, target="x", revision=NEW, judged_by=NEW, decidable=())
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def of(name, level="MUST"):
         (None, "not tested", "#5c6370"),
     ],
 )
-def test_the_badge_tells_score_and_coverage_in_the_colour_of_the_verdict(name, value, colour):
+def test_the_badge_has_score_and_coverage_in_the_colour_of_the_verdict(name, value, colour):
     root = ET.fromstring(as_badge(of(name)))
     assert root.get("aria-label") == f"MCP conformance: {value}"
     assert [each.text for each in root.iter(f"{SVG}text")] == ["MCP conformance", value]
@@ -37,7 +37,7 @@ def test_coverage_is_rounded_down():
     assert exercised < applicable
 
 
-def test_the_target_stands_escaped_in_the_title():
+def test_the_target_is_escaped_in_the_title():
     root = ET.fromstring(as_badge(hostile_report()))
     assert root.findtext(f"{SVG}title").startswith('x\\x1b[2J\\x9b31m\\u202e\\x00\\n\\ud800"<b>|')
     assert [each.tag for each in root] == [f"{SVG}{e}" for e in ("title", "clipPath", "g", "g")]

@@ -2,7 +2,7 @@ import json
 
 from accord import __version__
 from accord.check.rendering.json import as_json
-from accord.check.report import SCORE_RULE, build
+from accord.check.report import SCORE_RULE, build_report
 from check.reports import NASTY, NEW, OLD, hostile_report, server_report
 
 
@@ -21,7 +21,7 @@ def test_json_has_the_agreed_members():
     assert shown["results"][2]["repeat"] is None
 
 
-def test_json_tells_how_a_server_was_checked():
+def test_json_has_how_a_server_was_checked():
     shown = json.loads(as_json(server_report()))
     assert (shown["party"], shown["transport"]) == ("server", "stdio")
     assert shown["revisions"] == [OLD, NEW]
@@ -34,7 +34,7 @@ def test_json_tells_how_a_server_was_checked():
     )
 
 
-def test_json_says_null_where_nothing_is_known():
-    report = build([], target="x", revision=None, judged_by=NEW, decidable=())
+def test_json_has_null_for_unknown_values():
+    report = build_report([], target="x", revision=None, judged_by=NEW, decidable=())
     shown = json.loads(as_json(report))
     assert (shown["revision"], shown["score"]) == (None, None)

@@ -2,7 +2,7 @@ import pytest
 
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
-from accord.check.report import SCORE_RULE, Findings, build
+from accord.check.report import SCORE_RULE, ViolationGroups, build_report
 from accord.protocol.violation import Violation
 from check.reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
 
@@ -17,7 +17,7 @@ def spotless():
     return spotless_report()
 
 
-def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
+def test_text_shows_violations_first_then_areas_coverage_and_score(report):
     text = as_text(report)
     places = [
         text.index(each)
@@ -41,13 +41,13 @@ def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
     assert places == sorted(places)
 
 
-def test_text_without_breaches_says_so(spotless):
+def test_text_without_violations_says_so(spotless):
     text = as_text(spotless)
     assert f"session.jsonl: revision not named (judged by {NEW})\n\nno violations\n" in text
     assert "result: passed (0 requirements failed, 0 warned)" in text
 
 
-def test_quiet_text_is_the_breaches_and_one_line(report, spotless):
+def test_quiet_text_is_the_violations_and_one_line(report, spotless):
     text = as_text(report, quiet=True)
     assert text.startswith("FAIL tools.call.content-array")
     assert text.endswith(f"\n{summary(report)}\n")
@@ -67,25 +67,30 @@ def test_text_is_painted_by_the_given_painter(report):
 
 
 def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
-    findings = Findings()
-    findings.add(Violation("tools.item.title", "server", "omits it", severity="warn", number=1))
-    report = build(
+    groups = ViolationGroups()
+    groups.add(Violation("tools.item.title", "server", "omits it", severity="warn", number=1))
+    report = build_report(
         [verdict("tools.item.title", "warn")],
         target="x",
         revision=NEW,
         judged_by=NEW,
         decidable=(),
-        findings=findings.sorted(),
+        violations=groups.failures_first(),
     )
     assert "result: passed with warnings (0 requirements failed, 1 warned)" in as_text(report)
 
 
 def test_many_repetitions_name_only_the_first_records():
-    findings = Findings()
+    groups = ViolationGroups()
     for number in range(1, 9):
-        findings.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
-    report = build(
-        [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
+        groups.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
+    report = build_report(
+        [],
+        target="x",
+        revision=NEW,
+        judged_by=NEW,
+        decidable=(),
+        violations=groups.failures_first(),
     )
     text = as_text(report)
     assert "FAIL no.such.row (unknown, server) 8 times: records 1, 2, 3, 4, 5, ...\n" in text
@@ -94,12 +99,17 @@ def test_many_repetitions_name_only_the_first_records():
 
 
 def test_a_long_message_is_cut(report):
-    findings = Findings()
-    findings.add(
+    groups = ViolationGroups()
+    groups.add(
         Violation("ping.response.empty", "server", "x", severity="fail", evidence="a" * 1000)
     )
-    report = build(
-        [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
+    report = build_report(
+        [],
+        target="x",
+        revision=NEW,
+        judged_by=NEW,
+        decidable=(),
+        violations=groups.failures_first(),
     )
     assert f"message: {'a' * 200} ...\n" in as_text(report)
 

@@ -62,7 +62,7 @@ class Enough(BaseException):
 
 def smallest_failure(
     schema: JsonObject,
-    attempt: Callable[[object], Found | None],
+    attempt: Callable[[JsonObject], Found | None],
     *,
     is_valid: Callable[[object], bool],
     examples: int,
@@ -96,7 +96,7 @@ def smallest_failure(
         @hypothesis.seed(seed)
         @settings
         @hypothesis.given(strategy)
-        def attempt_once(arguments: object) -> None:
+        def attempt_once(arguments: JsonObject) -> None:
             search.step(arguments)
 
         attempt_once()
@@ -130,13 +130,13 @@ def smallest_value(schema: JsonObject, is_valid: Callable[[object], bool]) -> ob
 
 
 class _Search:
-    def __init__(self, attempt: Callable[[object], Found | None]) -> None:
+    def __init__(self, attempt: Callable[[JsonObject], Found | None]) -> None:
         self.best: Found | None = None
         self._attempt = attempt
         self._tries = 0
         self._failing = 0
 
-    def step(self, arguments: object) -> None:
+    def step(self, arguments: JsonObject) -> None:
         if self.best is not None:
             self._tries += 1
             if self._tries > _TRIES or self._failing > _COSTLY.get(self.best.kind, _TRIES):

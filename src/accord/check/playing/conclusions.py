@@ -39,7 +39,7 @@ def _takes_both_forms(shows: Sequence[Performance]) -> None:
         if any(each.has_gone_on for each in same):
             show.holds(id, show.has_gone_on, "does not go on where answers come as event streams")
         elif show.has_gone_on:
-            show.broken(id, "does not go on where answers come as JSON")
+            show.fail(id, "does not go on where answers come as JSON")
 
 
 CONCLUSIONS: Final[tuple[Callable[[Sequence[Performance]], None], ...]] = (

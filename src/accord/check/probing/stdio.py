@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.line import Line, LineEnded
+from accord.check.probing.raw_carrier import ConnectionEnded
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed
 from accord.transports.process_group import signal_group
 
@@ -72,7 +73,7 @@ class StdioCarrier:
         self._env = {**os.environ, **(env or {})}
         self._cwd = cwd
         self._leaving = leaving
-        self._line: Line
+        self._line: RawConnection
         self._process: Process
         self._readers: list[asyncio.Task[None]] = []
         self._launched: float | None = None
@@ -82,7 +83,7 @@ class StdioCarrier:
         """The process, for signals."""
         return self._process.pid
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Launch the server.
 
         Raises:
@@ -165,9 +166,9 @@ class StdioCarrier:
             async with asyncio.timeout(self._line.patience):
                 await stdin.drain()
         except TimeoutError:
-            raise LineEnded(_DEAF) from None
+            raise ConnectionEnded(_DEAF) from None
         except (OSError, RuntimeError):
-            raise LineEnded(await self._why_deaf()) from None
+            raise ConnectionEnded(await self._why_deaf()) from None
 
     async def _why_deaf(self) -> str:
         """Say why the server cannot be written to; that it has ended may not be known yet."""

@@ -1,7 +1,7 @@
-"""Reports as one page for a browser: readable without scripts, searchable with them.
+"""Reports as one HTML page: readable without scripts, searchable with them.
 
-The page holds all it needs and may fetch nothing: its policy allows the one style sheet and the one
-script written here, by their digests, so that hostile text could not run even if it got through.
+The page is complete and may fetch nothing. Its content security policy allows only the style sheet
+and the script of this package, by their digests, so injected text could not run.
 """
 
 from base64 import b64encode
@@ -12,15 +12,13 @@ from importlib.resources import files
 from typing import Final
 
 from accord.check.rendering import wording
-from accord.check.rendering.wording import area_of, harmless
-from accord.check.report import SCORE_RULE, VERDICTS, Report, Result
+from accord.check.rendering.wording import area_of, escape_unprintable
+from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.revisions import in_order
 from accord.protocol.verdict import Evidence
 
-__all__ = ["as_html"]
-
-# Colours are never the only sign.
+# Signs repeat what colours say.
 _SIGNS: Final = {
     "fail": "\u2715",
     "warn": "!",
@@ -42,13 +40,13 @@ _HEADINGS: Final = {
     "not-exercised": "Not exercised",
     "not-applicable": "Not applicable",
 }
-# So few breaches are read at once; more are chosen from.
+# Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 _RADIUS: Final = 44
 
 
 def as_html(report: Report) -> str:
-    """Return the report as one page that needs nothing else."""
+    """Return the report as one complete page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
@@ -76,7 +74,7 @@ def as_html(report: Report) -> str:
             *_sections(report),
             "</main>",
             *_footer(report),
-            '<div id="heard" class="unseen" role="status"></div>',
+            '<div id="announcer" class="unseen" role="status"></div>',
             f"<script>{script}</script>",
             "</body>",
             "</html>",
@@ -94,7 +92,7 @@ def _digest(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return escape(harmless(text))
+    return escape(escape_unprintable(text))
 
 
 # -- the summary
@@ -103,15 +101,15 @@ def _safe(text: str) -> str:
 def _header(report: Report) -> Iterator[str]:
     state = wording.state(report)
     word, _ = wording.outcome(report)
-    told = {"pass": ": no breach was found", "not-exercised": ""}.get(
-        state, f": {wording.broken(report)}"
+    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(
+        state, f": {wording.breach_counts(report)}"
     )
     yield '<header><div class="card"><div class="top"><div class="what">'
     yield '<p class="kicker">MCP conformance report</p>'
     yield f"<h1>{_safe(report.target)}</h1>"
     yield (
         f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
-        f" {word.capitalize()}{told}</p>"
+        f" {word.capitalize()}{summary}</p>"
     )
     yield from _facts(report)
     yield "</div>"
@@ -162,7 +160,7 @@ def _gauges(report: Report) -> Iterator[str]:
 def _ring(style: str, percent: float, shown: str, caption: str) -> str:
     circle = f'<circle class="{{}}" cx="50" cy="50" r="{_RADIUS}" pathLength="100"{{}}/>'
     track = circle.format("track", "")
-    # A dash of no length would still show as a dot.
+    # A dash of length 0 would still show as a dot.
     part = f' stroke-dasharray="{percent:g} 100" transform="rotate(-90 50 50)"'
     arc = circle.format(style, part) if percent else ""
     return (
@@ -201,15 +199,15 @@ def _score_rule(report: Report) -> Iterator[str]:
     yield '<details class="more"><summary>How coverage and score are made</summary>'
     yield (
         f"<p><b>Coverage</b>: {coverage.applicable} requirements apply here and can be decided by"
-        f" this kind of check; {coverage.exercised} of them were put to the test. What the other"
-        " side did not declare does not apply.</p>"
+        f" this kind of check; {coverage.exercised} of them were put to the test. A feature"
+        " that the other side did not declare does not apply.</p>"
     )
-    for told in (wording.called(report), wording.not_called(report)):
-        if told:
-            yield f"<p><b>Tools</b> {_safe(told)}.</p>"
+    for line in (wording.calls_line(report), wording.not_called_line(report)):
+        if line:
+            yield f"<p><b>Tools</b> {_safe(line)}.</p>"
     for note in report.setting.notes:
         yield f"<p><b>Note</b>: {_safe(note)}.</p>"
-    yield f"<p><b>Score</b>: {SCORE_RULE}. It is rounded down, so 100 means no breach at all.</p>"
+    yield f"<p><b>Score</b>: {SCORE_RULE}. Rounded down: 100 means no violation.</p>"
     yield "</details>"
 
 
@@ -280,12 +278,12 @@ def _sections(report: Report) -> Iterator[str]:
     yield '<p id="unmatched" class="card empty" hidden>No requirement fits these filters.</p>'
 
 
-def _result(result: Result, *, is_open: bool) -> Iterator[str]:
+def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     id, verdict = _safe(result.id), result.verdict
     is_broken = verdict in ("fail", "warn")
-    told = _safe(result.message if is_broken else result.clause)
+    summary = _safe(result.message if is_broken else result.clause)
     if verdict in ("not-exercised", "not-applicable") and result.message:
-        told += f" <i>({_safe(result.message)})</i>"
+        summary += f" <i>({_safe(result.message)})</i>"
     yield (
         f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'
         f' data-area="{_safe(area_of(result.id))}" data-party="{_safe(result.party)}"'
@@ -295,7 +293,7 @@ def _result(result: Result, *, is_open: bool) -> Iterator[str]:
     yield (
         f'<summary>{_mark(verdict)}<span class="id">{id}</span>'
         f'<span class="tag">{result.level}, {_safe(result.party)}</span>'
-        f'<span class="told{quiet}">{told}</span></summary>'
+        f'<span class="summary{quiet}">{summary}</span></summary>'
     )
     yield '<div class="inside">'
     yield f'<h3>Clause</h3><p class="clause"><b>{result.level}</b>: {_safe(result.clause)}'
@@ -313,7 +311,7 @@ def _result(result: Result, *, is_open: bool) -> Iterator[str]:
     yield "</div></details>"
 
 
-def _source(result: Result) -> str:
+def _source(result: RequirementResult) -> str:
     if result.anchor is None:
         return ""
     page = wording.page_of(result.anchor)
@@ -323,7 +321,7 @@ def _source(result: Result) -> str:
     return f'<br><span class="quiet">Specification {shown}</span>'
 
 
-def _by_revision(result: Result) -> Iterator[str]:
+def _by_revision(result: RequirementResult) -> Iterator[str]:
     yield '<h3>By revision</h3><ul class="by">'
     for revision in reversed(in_order(result.by_revision)):
         yield f"<li>{_safe(revision)} {_mark(result.by_revision[revision])}</li>"
@@ -337,17 +335,17 @@ def _evidence(evidence: Iterable[Evidence]) -> Iterator[str]:
     yield "<h3>Evidence</h3><ol>"
     for each in shown:
         place = "" if each.number is None else f" (record {each.number})"
-        told = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
-        yield f'<li><span class="speaker">{told}</span>'
-        lines = _laid_out(each.message or "")
+        speaker = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
+        yield f'<li><span class="speaker">{speaker}</span>'
+        lines = _indent_json(each.message or "")
         yield f"<pre>{chr(10).join(_safe(line) for line in lines)}</pre></li>"
     yield "</ol>"
 
 
-def _laid_out(text: str) -> list[str]:
-    """Break a message into indented lines; nothing else of it changes, and it may be cut off.
+def _indent_json(text: str) -> list[str]:
+    """Break a message into indented lines; it may be cut off.
 
-    It is read sign by sign, since evidence is exact: numbers stay as they were written.
+    It is not parsed, so that numbers and everything else stay exactly as they were sent.
     """
     if not text.lstrip().startswith(("{", "[")):
         return text.split("\n")
@@ -379,6 +377,6 @@ def _laid_out(text: str) -> list[str]:
 def _footer(report: Report) -> Iterator[str]:
     yield (
         f"<footer><p>Made by accord {_safe(report.version)}. A breach of a MUST fails, of a SHOULD"
-        " warns. Not applicable: what the other side did not declare. Not exercised: what no"
-        " occasion came up for.</p></footer>"
+        " warns. Not applicable: the other side did not declare it. Not exercised: there was no"
+        " occasion to see it.</p></footer>"
     )

@@ -1,4 +1,4 @@
-"""Reports for terminals: the breaches first, then the areas, coverage and score."""
+"""Reports as text: the violations first, then the areas, coverage and score."""
 
 import textwrap
 from collections import Counter
@@ -6,39 +6,38 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from accord.check.rendering import wording
-from accord.check.report import SCORE_RULE, Finding, Report
-
-__all__ = ["as_text"]
+from accord.check.report import SCORE_RULE, Report, ViolationGroup
 
 Painter = Callable[[str, str], str]
 
 _STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
 
 
-def _plain(_style: str, text: str) -> str:
+def no_style(_style: str, text: str) -> str:
+    """Return a text without any style."""
     return text
 
 
 def as_text(
-    report: Report, *, width: int | None = None, paint: Painter = _plain, quiet: bool = False
+    report: Report, *, width: int | None = None, paint: Painter = no_style, quiet: bool = False
 ) -> str:
-    """Return the report for people: breaches first, then the areas, coverage and score.
+    """Return the report as text: violations first, then the areas, coverage and score.
 
     Args:
-        report: what to render.
-        width: the columns to wrap at; without it lines are as long as they are.
-        paint: gives a text a style, as (style, text).
-        quiet: leave out everything but the breaches and the summary line.
+        report: the report.
+        width: the columns to wrap at; None does not wrap.
+        paint: styles a text, as (style, text).
+        quiet: only the violations and the summary line.
     """
-    lines = [f"{wording.harmless(report.target)}: {wording.revision(report)}", ""]
+    lines = [f"{wording.escape_unprintable(report.target)}: {wording.revision(report)}", ""]
     repeats = {result.id: result.repeat for result in report.results}
-    for finding in report.findings:
-        lines += _finding_lines(finding, report, width=width, paint=paint)
-        if (repeat := repeats.get(finding.requirement)) is not None:
-            # A command is copied, so it is never wrapped.
-            lines.append(f"     again:   {wording.harmless(repeat)}")
+    for group in report.violations:
+        lines += _group_lines(group, report, width=width, paint=paint)
+        if (repeat := repeats.get(group.violation.requirement)) is not None:
+            # Users copy the command, so it is never wrapped.
+            lines.append(f"     again:   {wording.escape_unprintable(repeat)}")
         lines.append("")
-    if not report.findings:
+    if not report.violations:
         lines += [paint(_STYLES["pass"], "no violations"), ""]
     if quiet:
         return "\n".join([*lines[2:-1], wording.summary(report)]) + "\n"
@@ -46,30 +45,33 @@ def as_text(
     lines += [
         "",
         wording.coverage(report),
-        *(told for told in (wording.called(report), wording.not_called(report)) if told),
-        *(f"note: {wording.harmless(note)}" for note in report.setting.notes),
+        *(line for line in (wording.calls_line(report), wording.not_called_line(report)) if line),
+        *(f"note: {wording.escape_unprintable(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _finding_lines(
-    finding: Finding, report: Report, *, width: int | None, paint: Painter
+def _group_lines(
+    group: ViolationGroup, report: Report, *, width: int | None, paint: Painter
 ) -> Iterator[str]:
-    severity = finding.severity
-    level = wording.level(finding.requirement, report)
+    severity = group.severity
+    violation = group.violation
+    level = wording.level(violation.requirement, report)
     yield (
-        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', finding.requirement)}"
-        f" ({level}, {finding.party}){wording.where(finding, report)}"
+        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', violation.requirement)}"
+        f" ({level}, {violation.party}){wording.where(group, report)}"
     )
-    yield from _wrapped("clause:  ", wording.clause(finding.requirement), width)
-    yield from _wrapped("why:     ", f"{finding.party} {wording.harmless(finding.why)}", width)
-    for message in wording.proof(finding, report):
-        yield from _wrapped("message: ", wording.excerpt(message), width)
+    yield from _wrap("clause:  ", wording.clause(violation.requirement), width)
+    yield from _wrap(
+        "why:     ", f"{violation.party} {wording.escape_unprintable(violation.why)}", width
+    )
+    for message in wording.evidence_messages(group, report):
+        yield from _wrap("message: ", wording.excerpt(message), width)
 
 
-def _wrapped(label: str, text: str, width: int | None) -> list[str]:
+def _wrap(label: str, text: str, width: int | None) -> list[str]:
     first = f"     {label}"
     if width is None:
         return [first + text]
@@ -98,5 +100,5 @@ def _table(report: Report, paint: Painter) -> Iterator[str]:
 
 
 def _outcome(report: Report, paint: Painter) -> str:
-    word, told = wording.outcome(report)
-    return f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({told})"
+    word, counts = wording.outcome(report)
+    return f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({counts})"

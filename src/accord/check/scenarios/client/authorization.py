@@ -256,7 +256,7 @@ class WantsTokenWithoutMetadata(GuardedActor):
             show.holds("auth.fallback.default-paths", not odd, why)
         elif self.asked_for and self.asked_for[0] in self.revisions:
             why = "gives up where there is no metadata, without trying the default paths"
-            show.broken("auth.fallback.default-paths", why)
+            show.fail("auth.fallback.default-paths", why)
 
 
 @play("auth.state.verified", on=("http", "sse"))

@@ -4,7 +4,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play, revisions_of
-from accord.check.probing.line import Line, Reply, Silence
+from accord.check.probing.raw_carrier import MessageTimeout
+from accord.check.probing.raw_connection import RawConnection, Reply
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 
@@ -53,18 +54,18 @@ _THINKING: Final = 20.0
 _MOST_REPORTS: Final = 200
 
 
-def knows_forms(line: Line) -> bool:
+def knows_forms(line: RawConnection) -> bool:
     """Tell whether the revision of a line has forms at all."""
     row = catalogue()["elicitation.capability.declared"]
     return line.revision is not None and row.holds_in(line.revision)
 
 
-def can_elicit(line: Line) -> bool:
+def can_elicit(line: RawConnection) -> bool:
     """Tell whether the client may be asked to show a form."""
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
-async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float | None:
+async def asks_model(actor: Actor, line: RawConnection, request: dict[str, Any]) -> float | None:
     """Ask the client to ask its model; returns the seconds it took, None where it did not."""
     began = monotonic()
     reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
@@ -72,7 +73,7 @@ async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float
 
 
 async def _thought(
-    actor: Actor, line: Line, method: str, params: Any, request: dict[str, Any]
+    actor: Actor, line: RawConnection, method: str, params: Any, request: dict[str, Any]
 ) -> Reply | None:
     """Ask what a person or a model answers: to wait longer than we do is no breach."""
     reply = await actor.ask(line, method, params, beside=request, patience=_THINKING)
@@ -99,7 +100,7 @@ class AsksEverything(Actor):
         self.roots: list[Any] = []
         self.forms: list[tuple[dict[str, Any], Reply]] = []
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
         await self._tell(line, request)
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
@@ -114,7 +115,7 @@ class AsksEverything(Actor):
                 self.forms.append((form, reply))
         await self._list_roots(line, request)
 
-    async def _list_roots(self, line: Line, request: dict[str, Any]) -> None:
+    async def _list_roots(self, line: RawConnection, request: dict[str, Any]) -> None:
         if self.declares(line, "roots"):
             reply = await self.ask(line, "roots/list", beside=request)
             if reply is not None and reply.is_error:
@@ -122,12 +123,12 @@ class AsksEverything(Actor):
             elif reply is not None:
                 changes = sum(
                     1
-                    for each in line.heard
+                    for each in line.received
                     if each.get("method") == "notifications/roots/list_changed"
                 )
                 self.roots.append((reply.result.get("roots"), changes))
 
-    async def _tell(self, line: Line, request: dict[str, Any]) -> None:
+    async def _tell(self, line: RawConnection, request: dict[str, Any]) -> None:
         params = request.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
@@ -166,7 +167,7 @@ class AsksEverything(Actor):
                 show.kept("errors.invalid-params.data-details")
 
     def _judge_reports(self, show: "Performance") -> None:
-        id, reports = "progress.rate-limited", len(show.heard("notifications/progress"))
+        id, reports = "progress.rate-limited", len(show.received("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
             show.holds(id, reports <= _MOST_REPORTS, why)
@@ -175,7 +176,7 @@ class AsksEverything(Actor):
 
     def _judge_roots(self, show: "Performance") -> None:
         id = "roots.list-changed.sent"
-        if show.heard("notifications/roots/list_changed"):
+        if show.received("notifications/roots/list_changed"):
             show.kept(id)
         line = show.line
         declared = line.client_capabilities.get("roots") if line is not None else None
@@ -213,7 +214,7 @@ class AsksTheImpossible(Actor):
         super().__init__(revision)
         self.replies: dict[str, Reply] = {}
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
         asked: tuple[tuple[str, str, Any] | None, ...] = (
             ("unknown", "accord-check/nothing", {}),
             ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
@@ -274,7 +275,7 @@ class SendsBatches(Actor):
         super().__init__(revision)
         self.answered: int | None = None
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
         ids = ("batch-1", "batch-2")
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
         await self.say(line, batch, beside=request)
@@ -282,7 +283,7 @@ class SendsBatches(Actor):
         for id in ids:
             try:
                 await line.reply_to(id, what="a ping in a batch")
-            except Silence:
+            except MessageTimeout:
                 return
             self.answered += 1
 

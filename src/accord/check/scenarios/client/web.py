@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings import headers as names
 from accord.check.playing.actor import Actor, play
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.lists import Pages
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DropsStreams(Actor):
         super().__init__(revision)
         self.dropped_at: float | None = None
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
         await self.say(line, _LOG, beside=request)
         # Once the event has left.
         await asyncio.sleep(0.05)
@@ -100,7 +100,7 @@ class DropsListeners(Actor):
         super().__init__(revision)
         self.is_dropped = False
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
         for _ in range(_LOOKS):
             if self.stage.streaming:
                 await line.say(_LOG)

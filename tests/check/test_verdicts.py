@@ -1,4 +1,4 @@
-"""Reasons for what was not put to the test name the side that is to blame."""
+"""The reason for an untried requirement names the party that is responsible."""
 
 import inspect
 import re
@@ -7,7 +7,7 @@ import pytest
 
 from accord.check.playing import observations
 from accord.check.scenarios.client import PLAYS
-from accord.check.untried import NO_PROBE, untried_reason
+from accord.check.verdicts import NO_PROBE, explain_untried
 from accord.protocol.catalogue import catalogue
 
 ROWS = catalogue()
@@ -29,13 +29,13 @@ def test_every_requirement_that_observations_name_is_listed():
         ("elicitation.complete.same-client", (), NO_PROBE),
     ],
 )
-def test_a_requirement_that_is_never_tried_says_so(id, probed, reason):
-    assert untried_reason(ROWS[id], probed, "server").startswith(reason)
+def test_the_reason_for_an_untried_requirement_names_the_cause(id, probed, reason):
+    assert explain_untried(ROWS[id], probed, "server").startswith(reason)
 
 
 def test_a_requirement_that_no_play_tries_is_not_blamed_on_the_client():
     probed = observations.OBSERVED | {id for play in PLAYS for id in play.ids}
-    assert untried_reason(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
-    assert untried_reason(ROWS["tools.call.method"], probed, "client") == (
+    assert explain_untried(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
+    assert explain_untried(ROWS["tools.call.method"], probed, "client") == (
         "the client gave no occasion for it"
     )

@@ -1,4 +1,4 @@
-"""The way to a server under test: a client that is made again when the server has ended."""
+"""A server under test: a client that connects again when the server has ended."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
+from accord.check.probing.tool_calls import CallLimit
 from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,
@@ -22,51 +22,49 @@ from accord.errors import (
     RequestTimeout,
     TransportError,
 )
-from accord.types import AudioContent, ImageContent
+from accord.types import AudioContent, ImageContent, JsonObject
 
-__all__ = ["Answer", "Contact", "Way", "shown"]
-
-Kind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
+AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
 _SHOWN: Final = 400
-# A ping that a living server would have answered.
+# Seconds for the ping that tells whether the server is still alive.
 _ALIVE: Final = 2.0
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one request.
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one request, or why it is missing.
 
     Attributes:
-        kind: a result, a JSON-RPC error, silence, the end of the server, a breach of the protocol:
-            in its answer, or in asking it at all.
+        kind: a result, a JSON-RPC error, silence, the end of the server, or a breach of the
+            protocol in the request or the answer.
         result: as the client returns it.
         code: of the error.
-        text: what the error, the end or the breach says.
-        seconds: how long it took.
+        text: the message of the error, the end or the breach.
+        seconds: the duration.
     """
 
-    kind: Kind
+    kind: AnswerKind
     result: Any = None
     code: int | None = None
     text: str = ""
     seconds: float = 0.0
 
-    def told(self) -> str:
-        """Say it in one line."""
+    def summary(self) -> str:
+        """Return the answer in one line."""
         if self.kind == "result":
-            return shown(msgspec.to_builtins(self.result))
+            return format_json(msgspec.to_builtins(self.result))
         if self.kind == "error":
             return f"error {self.code}: {self.text}"[:_SHOWN]
         return self.text[:_SHOWN]
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How `accord call` reaches the same server: the words before and after what is called."""
+class CallCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """How `accord call` reaches the same server: the words before and after the arguments."""
 
     before: str = ""
     after: str = ""
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the command that calls a tool with just these arguments."""
+    def call(self, name: str, arguments: JsonObject) -> str:
+        """Return the command that calls a tool with exactly these arguments."""
         sent = json.dumps(arguments, ensure_ascii=False)
         if not sent.isprintable():
             sent = json.dumps(arguments)
@@ -85,18 +83,20 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
         return f"accord call {self.before}{words}{self.after}" if self.before + self.after else ""
 
 
-class Contact:
+class TestedServer:
     """A server under test, asked one thing at a time.
 
     Args:
         target: what `accord.connect` takes.
         options: those of `accord.connect`.
         patience: seconds to wait for each answer.
-        way: how the command line reaches the same server.
+        command: how the command line reaches the same server.
 
     Attributes:
         limit: which tools may be called, and how often.
     """
+
+    __test__ = False  # pytest collects classes of this name
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class Contact:
         options: ConnectOptions | None = None,
         *,
         patience: float = 5.0,
-        way: Way | None = None,
+        command: CallCommand | None = None,
     ) -> None:
         self.patience = patience
-        self.way = way or Way()
+        self.command = command or CallCommand()
         self.limit = CallLimit()
         self._target = target
         self._options: ConnectOptions = options or {}
@@ -121,7 +121,7 @@ class Contact:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the server was there before the test, behind a URL."""
+        """Whether the server is behind a URL, not launched by the test."""
         return isinstance(self._target, str)
 
     @property
@@ -138,13 +138,15 @@ class Contact:
         return self._client
 
     def close(self) -> None:
-        """End the connection; may be repeated."""
+        """Close the connection; may be repeated."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    def ask(self, request: Callable[..., Any], *args: Any, patience: float | None = None) -> Answer:
-        """Make one request with a method of the blocking client, and see what comes of it."""
+    def ask(
+        self, request: Callable[..., Any], *args: Any, patience: float | None = None
+    ) -> ServerAnswer:
+        """Make one request with a method of the blocking client, and return its answer."""
         client = self.client
         patience = self.patience if patience is None else patience
         start = monotonic()
@@ -152,25 +154,25 @@ class Contact:
             result = request(client, *args, timeout=patience, cap=patience)
         except RequestTimeout:
             self._recover()
-            return Answer(kind="silence", text=f"no answer within {patience:g} s")
+            return ServerAnswer(kind="silence", text=f"no answer within {patience:g} s")
         except RequestError as error:
-            answer = Answer(kind="error", code=error.code, text=str(error.message))
+            answer = ServerAnswer(kind="error", code=error.code, text=str(error.message))
         except (LocalProtocolError, RemoteProtocolError) as error:
-            answer = Answer(kind="breach", text=str(error))
+            answer = ServerAnswer(kind="breach", text=str(error))
         except (ConnectionClosed, TransportError) as error:
             self.close()
-            return Answer(kind="end", text=f"the connection ended: {error}")
+            return ServerAnswer(kind="end", text=f"the connection ended: {error}")
         else:
-            answer = Answer(kind="result", result=result)
+            answer = ServerAnswer(kind="result", result=result)
         return msgspec.structs.replace(answer, seconds=monotonic() - start)
 
-    def call(self, name: str, arguments: Mapping[str, Any], *, is_reserved: bool = False) -> Answer:
-        """Call a tool; media that are no base64 are a breach.
+    def call(self, name: str, arguments: JsonObject, *, is_reserved: bool = False) -> ServerAnswer:
+        """Call a tool; media that are not base64 are a breach.
 
         Args:
             name: the tool.
-            arguments: what it is given.
-            is_reserved: whether the user asked for this call, and one was reserved for it.
+            arguments: its arguments.
+            is_reserved: whether the call was reserved for a case of the user.
 
         Raises:
             CallRefused: the tool may not be called, or not again.
@@ -183,11 +185,13 @@ class Contact:
         if answer.kind == "result":
             for block in answer.result.content:
                 if isinstance(block, ImageContent | AudioContent) and not _is_base64(block.data):
-                    return Answer(kind="breach", text=f"{block.mime_type} content is no base64")
+                    return ServerAnswer(
+                        kind="breach", text=f"{block.mime_type} content is not base64"
+                    )
         return answer
 
     def is_alive(self) -> bool:
-        """Whether the server still answers after what it was sent."""
+        """Return whether the server still answers a ping."""
         if self._client is None:
             return False
         try:
@@ -201,7 +205,7 @@ class Contact:
         return True
 
     def _recover(self) -> None:
-        """Leave a server that hangs: the next request shall not suffer for this one."""
+        """Disconnect from a server that hangs, so that the next request is not affected."""
         with contextlib.suppress(AccordError):
             self.is_alive()
 
@@ -214,7 +218,7 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-def shown(value: Any) -> str:
-    """Return JSON in one line, cut where it becomes unreadable."""
+def format_json(value: object) -> str:
+    """Return JSON in one line; a long value is cut."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

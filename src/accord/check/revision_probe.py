@@ -1,0 +1,272 @@
+"""Finds out which revisions a server speaks, and whether several copies of it can run at once."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, Self, TypeAlias
+
+import msgspec
+
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, Reply
+from accord.check.probing.subject import OWN_WORDS, Subject
+from accord.errors import ConnectFailed
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
+from accord.protocol.revisions import REVISIONS, SPOKEN
+from accord.types import RevisionId
+
+_LONGEST: Final = 1000
+_META_INFO: Final = "io.modelcontextprotocol/clientInfo"
+
+Opening: TypeAlias = Reply | str | None
+"""The answer to initialize, or why it is missing; None if authorization comes first."""
+
+
+async def spoken_revisions(subject: Subject) -> list[RevisionId]:
+    """Ask which revisions with a handshake the server speaks over this transport.
+
+    Raises:
+        ConnectFailed: it speaks none of them, or cannot be reached.
+    """
+    async with RevisionProbe(subject) as probe:
+        return await probe.find_revisions()
+
+
+class RevisionProbe:
+    """Connects to a server under each revision, and keeps the connections for the check.
+
+    Launching a server is slow, so launched ones are used again.
+
+    Attributes:
+        subject: the server; `one_at_a_time` is set if a second copy does not start.
+        notes: remarks for the report.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.notes: list[str] = []
+        self._kept: dict[RevisionId, list[RawConnection]] = {}
+        self._has_run_twice = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close_kept()
+
+    async def _close_kept(self) -> None:
+        kept, self._kept = self._kept, {}
+        await asyncio.gather(*(line.close() for lines in kept.values() for line in lines))
+
+    async def find_revisions(self) -> list[RevisionId]:
+        """Ask which revisions with a handshake the server speaks."""
+        revisions = _reachable(self.subject)
+        answers = await self._ask(revisions)
+        if None in answers.values():
+            # Without a token only refusals are checked, which hardly differ between revisions.
+            return [revisions[-1]]
+        found = _agreed_revisions(answers)
+        if not found:
+            raise ConnectFailed(await self._explain_failure(answers))
+        return found
+
+    async def agree(self, wanted: Sequence[RevisionId]) -> list[RevisionId]:
+        """Return the wanted revisions, if the server agrees to each of them.
+
+        Raises:
+            ConnectFailed: it does not speak one of them; the message names those it speaks.
+        """
+        answers = await self._ask(wanted)
+        if None in answers.values() or all(_may_speak(answers[each], each) for each in wanted):
+            return list(wanted)
+        others = [each for each in _reachable(self.subject) if each not in answers]
+        if any(isinstance(answer, Reply) for answer in answers.values()):
+            answers |= await self._ask(others)
+        found = _agreed_revisions(answers)
+        if not found:
+            raise ConnectFailed(await self._explain_failure(answers))
+        missing = [each for each in wanted if each not in found]
+        if missing:
+            raise ConnectFailed(
+                f"{self.subject.name} does not speak {', '.join(missing)}; it speaks"
+                f" {', '.join(found)}: choose one of these with --revision, or leave it out"
+            )
+        # It answers with another revision although it speaks this one: the check judges that.
+        return list(wanted)
+
+    async def lines(self, revision: RevisionId) -> list[RawConnection]:
+        """Return the open connections of a revision, or a new one."""
+        kept = self._kept.pop(revision, [])
+        if self.subject.one_at_a_time:
+            await self._close_kept()
+        ended = [line for line in kept if line.ended is not None]
+        await asyncio.gather(*(line.close() for line in ended))
+        return [line for line in kept if line.ended is None] or [self.subject.line()]
+
+    # -- asking
+
+    async def _ask(self, revisions: Sequence[RevisionId]) -> dict[RevisionId, Opening]:
+        """Connect under each revision, at once if possible."""
+        if self.subject.one_at_a_time:
+            return {each: await self._open(each) for each in revisions}
+        copies = list(revisions)
+        if self.subject.command and len(copies) == 1 and not self._has_run_twice:
+            # The check has to know whether a second copy runs beside the first.
+            copies *= 2
+        # One failure must not leave other copies behind that are still launching.
+        answers = await asyncio.gather(*map(self._open, copies), return_exceptions=True)
+        opened: dict[RevisionId, Opening] = {}
+        failed: list[tuple[RevisionId, str]] = []
+        for revision, answer in zip(copies, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, str):
+                failed.append((revision, answer))
+            if not isinstance(opened.get(revision), Reply):
+                opened[revision] = answer
+        self._has_run_twice = True
+        if failed and self.subject.command:
+            opened |= await self._ask_alone(failed)
+        return opened
+
+    async def _ask_alone(
+        self, failed: Sequence[tuple[RevisionId, str]]
+    ) -> dict[RevisionId, Opening]:
+        """Try again, one copy at a time, the revisions that failed when several copies ran."""
+        await self._close_kept()
+        opened: dict[RevisionId, Opening] = {}
+        before = self.subject
+        self.subject = msgspec.structs.replace(before, one_at_a_time=True, at_once=1)
+        for revision, why in reversed(failed):
+            answer = await self._open(revision)
+            if isinstance(answer, str):
+                # It fails alone as well, so other copies are not the reason.
+                break
+            if not opened:
+                self.notes.append(
+                    "a second copy of the server did not start beside the first, but one copy"
+                    f" alone does, so the copies were launched one at a time ({why})"
+                )
+            opened[revision] = answer
+        if not opened:
+            self.subject = before
+        return opened
+
+    async def _open(self, revision: RevisionId) -> Opening:
+        line = self.subject.line(is_judged=False)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(line)
+                answer = await line.initialize(revision)
+            except AuthorizationRequired:
+                return None
+            except (MessageTimeout, ConnectionEnded) as error:
+                return add_stderr(str(error), line)
+            is_kept = self.subject.command and not self.subject.one_at_a_time
+            if is_kept and _version(answer) == revision and line.log.judge():
+                stack.pop_all()
+                self._kept.setdefault(revision, []).append(line)
+            return answer
+
+    async def _explain_failure(self, opened: Mapping[RevisionId, Opening]) -> str:
+        """Return why the server speaks none of these revisions."""
+        answers = [each for each in opened.values() if each is not None]
+        known = _named_revisions(answers)
+        if not known and all(isinstance(each, Reply) and each.is_error for each in answers):
+            known = await self._discover()
+        if known:
+            return (
+                f"{self.subject.name} speaks {', '.join(known)}, but none of the revisions that"
+                f" can be checked: {', '.join(_reachable(self.subject))}"
+            )
+        return describe_failure(self.subject, answers)
+
+    async def _discover(self) -> list[str]:
+        """Ask a server that refuses every handshake which revisions it speaks without one."""
+        newest = [row.id for row in REVISIONS.values() if not row.handshake][-1]
+        meta = {META_VERSION: newest, META_CAPABILITIES: {}, _META_INFO: CLIENT_INFO}
+        line = self.subject.line(is_judged=False)
+        try:
+            async with line:
+                if hasattr(line.carrier, "version"):
+                    line.carrier.version = newest
+                reply = await line.ask("server/discover", {"_meta": meta})
+        except (MessageTimeout, ConnectionEnded, ConnectFailed):
+            return []
+        return _strings(reply.result.get("supportedVersions")) or _named_revisions([reply])
+
+
+def describe_failure(subject: Subject, answers: Iterable[Reply | str]) -> str:
+    """Return why the handshake with a server failed."""
+    answers = list(answers)
+    reasons = "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
+    if reasons.startswith(OWN_WORDS):
+        # `accord run` launched it, and its own message is the best one.
+        return reasons.removeprefix(OWN_WORDS)
+    if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
+        return f"{subject.name} speaks no revision that accord knows: {reasons}"
+    other = {"http": "sse", "sse": "http"}.get(subject.transport)
+    hint = f"; is it another path, or --transport {other}?" if other else ""
+    return f"{subject.name}: {reasons}{hint}"
+
+
+def add_stderr(text: str, line: RawConnection) -> str:
+    """Add the last lines of a launched server's standard error to a message."""
+    stderr: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
+    if stderr and stderr[-1].startswith(OWN_WORDS):
+        return stderr[-1]
+    if any('"jsonrpc"' in each and '"result"' in each for each in stderr):
+        text = f"{text}; it answers on standard error, not on standard output"
+    return f"{text} (stderr: {' | '.join(stderr)})" if stderr else text
+
+
+def _describe(answer: Reply | str) -> str:
+    if isinstance(answer, str):
+        return answer
+    if not answer.is_error:
+        return f"it answers initialize with {answer}"
+    error = answer.message["error"]
+    text = error.get("message") if isinstance(error, dict) else error
+    code = "" if answer.code is None else f"error {answer.code}, "
+    return f"it answers initialize with {code}{text}"
+
+
+def _named_revisions(answers: Iterable[Reply | str]) -> list[str]:
+    """Return the revisions that refusals of initialize name as supported."""
+    found: list[str] = []
+    for answer in answers:
+        error = answer.message.get("error") if isinstance(answer, Reply) else None
+        data = error.get("data") if isinstance(error, dict) else None
+        found += _strings(data.get("supported")) if isinstance(data, dict) else []
+    return sorted(set(found))
+
+
+def _strings(value: object) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _agreed_revisions(opened: Mapping[RevisionId, Opening]) -> list[RevisionId]:
+    """Return the revisions that a server agreed to, even if another one was asked for."""
+    agreed = {_version(answer) for answer in opened.values()}
+    return [row.id for row in REVISIONS.values() if row.id in agreed and row.handshake]
+
+
+def _may_speak(answer: Opening, revision: RevisionId) -> bool:
+    """Return whether a server agreed to a revision, or named none in the handshake."""
+    if not isinstance(answer, Reply) or answer.is_error:
+        return False
+    named = _version(answer)
+    return named == revision or not isinstance(named, str)
+
+
+def _version(answer: Opening) -> object:
+    return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
+
+
+def _reachable(subject: Subject) -> list[RevisionId]:
+    """Return the revisions that exist over the transport of a server."""
+    return [
+        row.id
+        for row in REVISIONS.values()
+        if row.handshake and (subject.transport != "http" or row.streamable_http)
+    ]
