@@ -31,7 +31,7 @@ from accord.types import EmptyParams, Implementation, InitializeParams, Initiali
 from accord.version import __version__
 
 if TYPE_CHECKING:
-    from accord.transports.http import HttpWire
+    from accord.transports.http_wire import HttpWire
 
 __all__ = ["Connecting", "Target", "connect", "http_wire"]
 
@@ -195,7 +195,7 @@ async def _wire(target: Target, settings: Settings) -> Wire:
 
 def http_wire(url: str, settings: Settings) -> "HttpWire":
     """Return the wire to a URL."""
-    from accord.transports.http import HttpTarget, HttpWire
+    from accord.transports.http_wire import HttpTarget, HttpWire
 
     return HttpWire(
         HttpTarget(
