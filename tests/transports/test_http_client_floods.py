@@ -7,9 +7,9 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.wire import HttpClientOptions
 from accord.transports.http_answers import Answers
-from accord.transports.http_events import EventReader
-from accord.transports.http_wire import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -190,7 +190,7 @@ def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
 
     async def main():
         async with server, connect(server.url, http=QUIET) as client:
-            monkeypatch.setattr("accord.transports.http_streamable.asyncio.sleep", sleep)
+            monkeypatch.setattr("accord.transports.http.client.streamable.asyncio.sleep", sleep)
             await client.call_tool("x")
             monkeypatch.undo()
         waits = [each for each in slept if each]

@@ -14,10 +14,10 @@ from httptools import HttpResponseParser
 
 from accord import connect
 from accord.errors import ConnectFailed
-from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_sender import AiohttpSender, Cut, NotSent, proxy_for
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import AiohttpSender, Cut, NotSent, proxy_for
+from accord.transports.http.client.sockets import SocketSender
 from accord.transports.http_senders import sender_for
-from accord.transports.http_sockets import SocketSender
 from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer
 from support.waiting import run, until
@@ -225,7 +225,7 @@ def test_a_connection_is_not_used_again(first):
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("accord.transports.http_sockets._IDLE", 0.0)
+    monkeypatch.setattr("accord.transports.http.client.sockets._IDLE", 0.0)
 
     async def main():
         async with answering(OK, OK) as (server, sender):

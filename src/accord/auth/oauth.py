@@ -38,7 +38,7 @@ from accord.auth.tokens import (
 )
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
-from accord.transports.http_authorization import Challenge
+from accord.transports.http.client.auth import Challenge
 
 __all__ = ["OAuth"]
 

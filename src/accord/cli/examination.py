@@ -34,7 +34,7 @@ from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
-from accord.transports.http_authorization import Auth, Bearer
+from accord.transports.http.client.auth import Auth, Bearer
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

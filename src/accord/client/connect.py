@@ -23,15 +23,15 @@ from accord.errors import (
     RequestTimeout,
 )
 from accord.keywords import refuse_unknown
-from accord.transports.http_authorization import Auth, Authorizer, Bearer
-from accord.transports.http_client_options import HttpClientOptions
+from accord.transports.http.client.auth import Auth, Authorizer, Bearer
+from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
 from accord.version import __version__
 
 if TYPE_CHECKING:
-    from accord.transports.http_wire import HttpWire
+    from accord.transports.http.client.wire import HttpWire
 
 __all__ = ["Connecting", "Target", "connect", "http_wire"]
 
@@ -195,7 +195,7 @@ async def _wire(target: Target, settings: Settings) -> Wire:
 
 def http_wire(url: str, settings: Settings) -> "HttpWire":
     """Return the wire to a URL."""
-    from accord.transports.http_wire import HttpTarget, HttpWire
+    from accord.transports.http.client.wire import HttpTarget, HttpWire
 
     return HttpWire(
         HttpTarget(

@@ -34,7 +34,7 @@ from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
-from accord.transports.http_authorization import paused
+from accord.transports.http.client.auth import paused
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import LoggingLevel, ProgressParams, SetLevelParams, SubscribeParams
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
 from accord.transports.child import StderrSink
-from accord.transports.http_authorization import Auth
-from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.auth import Auth
+from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -11,7 +11,7 @@ from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.testing.recording import Recording
 from accord.trace import HttpFacts
-from accord.transports.http_sender import NotSent, Response, Sender
+from accord.transports.http.client.sender import NotSent, Response, Sender
 
 __all__ = ["TappedSender"]
 

@@ -2,9 +2,9 @@
 
 from typing import Any, TypeAlias
 
-from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_sender import AiohttpSender, proxy_for, require_aiohttp
-from accord.transports.http_sockets import SocketSender
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import AiohttpSender, proxy_for, require_aiohttp
+from accord.transports.http.client.sockets import SocketSender
 
 __all__ = ["OwnSender", "require_sender", "sender_for"]
 

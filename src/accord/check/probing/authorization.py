@@ -52,7 +52,7 @@ async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | No
     """
     try:
         from accord.auth import MemoryStore, OAuth
-        from accord.transports.http_authorization import Challenge
+        from accord.transports.http.client.auth import Challenge
     except ImportError:
         raise MissingExtra("auth", needed_for="obtaining a token") from None
     if oauth is None:

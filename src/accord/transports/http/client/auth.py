@@ -16,7 +16,7 @@ import msgspec
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.shown import plain
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
-from accord.transports.http_sender import NotSent, Response
+from accord.transports.http.client.sender import NotSent, Response
 
 __all__ = [
     "CHALLENGES",

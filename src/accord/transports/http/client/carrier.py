@@ -24,8 +24,7 @@ from accord.errors import (
     RequestError,
 )
 from accord.protocol.codec import Limits
-from accord.transports.http_answers import Answers
-from accord.transports.http_authorization import (
+from accord.transports.http.client.auth import (
     CHALLENGES,
     Authorization,
     Authorizer,
@@ -34,11 +33,12 @@ from accord.transports.http_authorization import (
     refusal,
     with_token,
 )
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.http_events import EventReader
-from accord.transports.http_messages import Message, Session
-from accord.transports.http_sender import Cut, NotSent, Response, Sender
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.messages import Message, Session
+from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.sender import Cut, NotSent, Response, Sender
+from accord.transports.http_answers import Answers
 from accord.transports.wire import Receive, Watcher
 
 __all__ = ["LULL", "OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]

@@ -13,12 +13,12 @@ from accord.bindings import headers as names
 from accord.bindings.answers import endpoint_url, explain
 from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
-from accord.transports.http_authorization import Denied
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_carrier import OK, Carrier, Message, Session
-from accord.transports.http_events import EventReader
-from accord.transports.http_sender import Cut, NotSent, Response
-from accord.transports.http_streamable import Renew, Spawn, begin_anew, is_stream
+from accord.transports.http.client.auth import Denied
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.carrier import OK, Carrier, Message, Session
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.sender import Cut, NotSent, Response
+from accord.transports.http.client.streamable import Renew, Spawn, begin_anew, is_stream
 from accord.transports.wire import Lost
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.bindings.sse import Decoder, Event
+from accord.transports.http.client.sender import Response
 from accord.transports.http_answers import Answers
-from accord.transports.http_sender import Response
 
 __all__ = ["EventReader"]
 

@@ -17,19 +17,19 @@ from accord.errors import (
     InternalError,
 )
 from accord.protocol.exchange import Exchange
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_carrier import (
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.carrier import (
     LULL,
     Carrier,
     HttpTarget,
     Message,
     Session,
 )
-from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.http_sender import Response, Sender
+from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.sender import Response, Sender
+from accord.transports.http.client.streamable import Streamable, Unfit
+from accord.transports.http.client.two_endpoints import TwoEndpoints
 from accord.transports.http_senders import OwnSender, require_sender, sender_for
-from accord.transports.http_sse import TwoEndpoints
-from accord.transports.http_streamable import Streamable, Unfit
 from accord.transports.wire import CALL_HEADERS, Lost, Receive, Watcher
 from accord.types._base import RequestId
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
-from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_cookies import CookieJar
+from accord.transports.http.client.cookies import CookieJar
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import Cut, NotSent, probe, tls_failure
 from accord.transports.http_heads import Place, place_of, write_head
-from accord.transports.http_sender import Cut, NotSent, probe, tls_failure
 
 __all__ = ["SocketSender"]
 

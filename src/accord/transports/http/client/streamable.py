@@ -14,11 +14,11 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
-from accord.transports.http_authorization import Denied
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_carrier import OK, PASSING, Carrier, Message, Session
-from accord.transports.http_events import EventReader
-from accord.transports.http_sender import Cut, NotSent, Response
+from accord.transports.http.client.auth import Denied
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.carrier import OK, PASSING, Carrier, Message, Session
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.sender import Cut, NotSent, Response
 from accord.transports.wire import CALL_HEADERS
 
 __all__ = ["Renew", "Spawn", "Streamable", "Unfit", "is_stream"]

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from accord.bindings.answers import explain
 from accord.errors import MissingExtra
-from accord.transports.http_client_options import SPOKEN, HttpClientOptions
-from accord.transports.http_cookies import CookieJar
+from accord.transports.http.client.cookies import CookieJar
+from accord.transports.http.client.options import SPOKEN, HttpClientOptions
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
