@@ -10,8 +10,8 @@ from accord.auth.discovery import (
     metadata_urls,
     resource_metadata_urls,
 )
-from accord.auth.http import HttpResponse, NoResponse
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import HttpResponse, NoResponse
 from support.flows import drive, reply
 
 SERVER = "https://example.com/team/mcp"

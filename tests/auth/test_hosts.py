@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.hosts import host_fault, source_of
+from accord.bindings.hosts import host_fault, source_of
 
 
 @pytest.mark.parametrize(

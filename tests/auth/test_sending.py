@@ -7,8 +7,8 @@ import ssl
 import pytest
 from aiohttp import web
 
-from accord.auth.http import HttpRequest, HttpResponse, NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender, address_kind, is_loopback
+from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
 from support.certificates import self_signed, serving_with
 from support.waiting import run
 

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth import resource
-from accord.auth.hosts import source_of
 from accord.auth.resource import METADATA, Refusal
 from accord.auth.turns import SOURCE
 from accord.auth.verifiers import (
@@ -25,6 +24,7 @@ from accord.auth.verifiers import (
     digest_of,
     for_audience,
 )
+from accord.bindings.hosts import source_of
 from accord.errors import AuthError
 from accord.principal import Principal
 

@@ -8,7 +8,7 @@ from urllib.parse import quote_plus
 import msgspec
 
 from accord.auth.discovery import ServerMetadata
-from accord.auth.http import HttpRequest, form_request
+from accord.transports.http.client.requests import HttpRequest, form_request
 
 __all__ = ["AuthMethod", "ClientIdentity", "choose_method", "token_request"]
 

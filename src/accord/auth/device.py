@@ -8,9 +8,9 @@ from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
 from accord.auth.discovery import Discovered
 from accord.auth.flow import TokenRefused, request_token
-from accord.auth.http import Flow, NoResponse
 from accord.auth.tokens import Grant
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import Flow, NoResponse
 
 __all__ = ["DEVICE_GRANT", "DeviceCode", "poll_device", "start_device"]
 

@@ -12,10 +12,10 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS
+from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
 
 __all__ = [
     "Discovered",

@@ -10,11 +10,11 @@ import msgspec
 from accord.auth.client_key import ClientKey, proof_of
 from accord.auth.credentials import ClientIdentity, token_request
 from accord.auth.discovery import Discovered, ServerMetadata
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import Grant
 from accord.bindings.shown import plain, shown_url
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
 
 __all__ = [
     "AuthorizationRequest",

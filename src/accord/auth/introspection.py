@@ -9,13 +9,13 @@ from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
-from accord.auth.http import HttpResponse, NoResponse, Send, form_request
 from accord.auth.jwt_tokens import claims_fault, principal_of
 from accord.auth.turns import SOURCE, NoTurn, Turns
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError
 from accord.principal import Principal
+from accord.transports.http.client.requests import HttpResponse, NoResponse, Send, form_request
 
 __all__ = ["IntrospectionVerifier"]
 

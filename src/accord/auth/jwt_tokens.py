@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.http import Send
 from accord.auth.keys import FetchedKeys, FixedKeys, KeySource, read_keys, require_jwt
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, digest_of
 from accord.principal import Principal
+from accord.transports.http.client.requests import Send
 
 __all__ = ["ASYMMETRIC", "JwtVerifier", "claims_fault", "header_fault", "principal_of"]
 

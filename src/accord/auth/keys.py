@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeGuard
 
 from accord.auth.discovery import metadata_urls
-from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
 from accord.bindings.shown import shown_url
 from accord.errors import AuthError, MissingExtra
+from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse, Send, run_flow
 
 __all__ = [
     "FetchedKeys",
@@ -232,7 +232,7 @@ class FetchedKeys:
 
     async def _fetch_now(self) -> None:
         try:
-            keys = await carried(published_keys(self._issuer, self._url), self._send)
+            keys = await run_flow(published_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
             self._why = str(error)
             if isinstance(error, NoResponse) and error.is_refused:

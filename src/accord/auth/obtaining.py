@@ -24,12 +24,12 @@ from accord.auth.flow import (
     exchange_code,
     request_client_credentials,
 )
-from accord.auth.http import NoResponse
 from accord.auth.pkce import new_pkce
 from accord.auth.registration import ClientDescription, given_client, register
 from accord.auth.sending import GuardedSender
 from accord.auth.tokens import Grant, TokenStore, client_key
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import NoResponse
 
 __all__ = ["Obtaining", "Wishes"]
 

@@ -15,11 +15,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from accord.auth.hosts import ends_in_number, host_fault
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse, carried
 from accord.bindings.answers import redirect_url
+from accord.bindings.hosts import ends_in_number, host_fault
 from accord.bindings.shown import plain, shown_url
 from accord.errors import MissingExtra
+from accord.transports.http.client.requests import (
+    Flow,
+    HttpRequest,
+    HttpResponse,
+    NoResponse,
+    run_flow,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -222,9 +228,9 @@ class GuardedSender:
         """
         kept = self._session
         if kept is not None:
-            return await carried(flow, lambda request: self._send(request, kept))
+            return await run_flow(flow, lambda request: self._send(request, kept))
         async with self._open() as session:
-            return await carried(flow, lambda request: self._send(request, session))
+            return await run_flow(flow, lambda request: self._send(request, session))
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send one request.

@@ -18,7 +18,7 @@ from accord.auth.authorization_server.metadata import (
 from accord.auth.authorization_server.records import Client, Refusal
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
-from accord.auth.hosts import source_of
+from accord.bindings.hosts import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

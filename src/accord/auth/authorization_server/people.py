@@ -20,7 +20,7 @@ from accord.auth.authorization_server.secrets import (
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 from accord.auth.authorization_server.urls import with_query
-from accord.auth.hosts import source_of
+from accord.bindings.hosts import source_of
 
 __all__ = ["People"]
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from accord.auth.http import HttpRequest, NoResponse
 from accord.auth.sending import GuardedSender
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
@@ -25,6 +24,7 @@ from accord.check.scenarios.server._discovery import (
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
 from accord.check.untried import NO_PROBE
 from accord.protocol.catalogue import catalogue
+from accord.transports.http.client.requests import HttpRequest, NoResponse
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe

@@ -14,9 +14,9 @@ from math import inf
 from typing import Any, Final, cast
 
 from accord.transports.http.client.cookies import CookieJar
+from accord.transports.http.client.heads import Place, place_of, write_head
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.sender import Cut, NotSent, probe, tls_failure
-from accord.transports.http_heads import Place, place_of, write_head
 
 __all__ = ["SocketSender"]
 

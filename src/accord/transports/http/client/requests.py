@@ -18,7 +18,7 @@ __all__ = [
     "HttpResponse",
     "NoResponse",
     "Send",
-    "carried",
+    "run_flow",
     "form_request",
 ]
 
@@ -118,7 +118,7 @@ def _kind(response: HttpResponse) -> str:
     return f" with {plain(kind)}" if kind else ""
 
 
-async def carried(flow: Flow[Value], send: Send) -> Value:
+async def run_flow(flow: Flow[Value], send: Send) -> Value:
     """Carry a flow to its end."""
     try:
         request = next(flow)
