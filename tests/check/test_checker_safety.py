@@ -3,9 +3,10 @@
 import asyncio
 import json
 
+from accord.transports.http.client.addresses import AddressPolicy
+from accord.transports.http.client.guarded import GuardedSender
 from msgspec.structs import replace
 
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import parse_challenges
 from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json

@@ -10,14 +10,14 @@ import zlib
 from contextlib import asynccontextmanager
 
 import pytest
+from accord.transports.http.client.aiohttp_sender import AiohttpSender
 from httptools import HttpResponseParser
 
 from accord import connect
 from accord.errors import ConnectFailed
 from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import AiohttpSender, Cut, NotSent, proxy_for
+from accord.transports.http.client.sender import Cut, NotSent, proxy_for, sender_for
 from accord.transports.http.client.sockets import SocketSender
-from accord.transports.http_senders import sender_for
 from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer
 from support.waiting import run, until

@@ -26,7 +26,6 @@ from accord.auth.flow import (
     refresh,
 )
 from accord.auth.obtaining import Obtaining
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import (
     FileStore,
     Grant,
@@ -38,7 +37,9 @@ from accord.auth.tokens import (
 )
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
+from accord.transports.http.client.addresses import AddressPolicy
 from accord.transports.http.client.auth import Challenge
+from accord.transports.http.client.guarded import GuardedSender
 
 __all__ = ["OAuth"]
 

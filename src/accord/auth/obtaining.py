@@ -26,9 +26,9 @@ from accord.auth.flow import (
 )
 from accord.auth.pkce import new_pkce
 from accord.auth.registration import ClientDescription, given_client, register
-from accord.auth.sending import GuardedSender
 from accord.auth.tokens import Grant, TokenStore, client_key
 from accord.errors import FlowFailed
+from accord.transports.http.client.guarded import GuardedSender
 from accord.transports.http.client.requests import NoResponse
 
 __all__ = ["Obtaining", "Wishes"]

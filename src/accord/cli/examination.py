@@ -23,7 +23,6 @@ from accord.auth.discovery import (
     discover,
     find_resource_metadata,
 )
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
@@ -33,7 +32,9 @@ from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
+from accord.transports.http.client.addresses import AddressPolicy
 from accord.transports.http.client.auth import Auth, Bearer
+from accord.transports.http.client.guarded import GuardedSender
 from accord.transports.http.client.requests import NoResponse
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from typing import Any, TypeAlias
 
+from accord.transports.http.client.aiohttp_sender import AiohttpSender
 from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import AiohttpSender, proxy_for, require_aiohttp
+from accord.transports.http.client.sender import proxy_for, require_aiohttp
 from accord.transports.http.client.sockets import SocketSender
 
 __all__ = ["OwnSender", "require_sender", "sender_for"]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from accord.auth.sending import GuardedSender
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
@@ -24,6 +23,7 @@ from accord.check.scenarios.server._discovery import (
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
 from accord.check.untried import NO_PROBE
 from accord.protocol.catalogue import catalogue
+from accord.transports.http.client.guarded import GuardedSender
 from accord.transports.http.client.requests import HttpRequest, NoResponse
 
 if TYPE_CHECKING:

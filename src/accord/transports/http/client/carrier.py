@@ -35,10 +35,9 @@ from accord.transports.http.client.auth import (
 )
 from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import Message, Session
+from accord.transports.http.client.messages import Message, PendingAnswers, Session
 from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
 from accord.transports.http.client.sender import Cut, NotSent, Response, Sender
-from accord.transports.http_answers import Answers
 from accord.transports.wire import Receive, Watcher
 
 __all__ = ["LULL", "OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
@@ -105,7 +104,7 @@ class Carrier:
         self.target = target
         self.sender = sender
         self.watcher = watcher
-        self.answers = Answers()
+        self.answers = PendingAnswers()
         self._receive = receive
         self._asked: Message | None = None
         self._authorization: Authorization | None = None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.bindings.sse import Decoder, Event
+from accord.transports.http.client.messages import PendingAnswers
 from accord.transports.http.client.sender import Response
-from accord.transports.http_answers import Answers
 
 __all__ = ["EventReader"]
 
@@ -26,7 +26,9 @@ class EventReader:
     if there was one.
     """
 
-    def __init__(self, deliver: Callable[[bytes], None], limit: int, answers: Answers) -> None:
+    def __init__(
+        self, deliver: Callable[[bytes], None], limit: int, answers: PendingAnswers
+    ) -> None:
         self.place: bytes | None = None
         self._deliver = deliver
         self._answers = answers

@@ -27,9 +27,9 @@ __all__ = [
     "NotSent",
     "Response",
     "Sender",
-    "probe",
+    "enable_keepalive",
     "proxy_for",
-    "tls_failure",
+    "describe_tls_failure",
 ]
 
 log = logging.getLogger("accord.http")
@@ -150,7 +150,7 @@ class AiohttpSender:
                 self._cookies.note(text, **_cookie_place(url))
         if method == "GET" and response.connection is not None:
             transport = response.connection.transport
-            probe(None if transport is None else transport.get_extra_info("socket"))
+            enable_keepalive(None if transport is None else transport.get_extra_info("socket"))
         return _AiohttpResponse(response, aiohttp)
 
     def _with_cookies(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -254,7 +254,7 @@ def _reason(error: BaseException, aiohttp: Any) -> str:
     """Say in a few words what went wrong."""
     inner = getattr(error, "os_error", None)
     if isinstance(error, aiohttp.ClientSSLError):
-        return f"TLS failed: {tls_failure(inner or error)}"
+        return f"TLS failed: {describe_tls_failure(inner or error)}"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return "no connection in time"
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(inner, OSError):
@@ -269,7 +269,7 @@ def _reason(error: BaseException, aiohttp: Any) -> str:
     return _first_line(error) or type(error).__name__
 
 
-def tls_failure(error: object) -> str:
+def describe_tls_failure(error: object) -> str:
     """Say what is wrong with TLS, and what may help."""
     why = getattr(error, "verify_message", None)
     if why:
@@ -284,7 +284,7 @@ def _first_line(error: object) -> str:
     return text.strip().split("\n", 1)[0][:160]
 
 
-def probe(sock: Any) -> None:
+def enable_keepalive(sock: Any) -> None:
     """Let the system notice a peer that is gone, on a stream that may be silent for long."""
     if sock is None:
         return

@@ -16,7 +16,12 @@ from typing import Any, Final, cast
 from accord.transports.http.client.cookies import CookieJar
 from accord.transports.http.client.heads import Place, place_of, write_head
 from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import Cut, NotSent, probe, tls_failure
+from accord.transports.http.client.sender import (
+    Cut,
+    NotSent,
+    describe_tls_failure,
+    enable_keepalive,
+)
 
 __all__ = ["SocketSender"]
 
@@ -67,7 +72,7 @@ class SocketSender:
         connection.place = place
         response = await connection.exchange(head, body)
         if method == "GET":
-            probe(connection.transport.get_extra_info("socket"))
+            enable_keepalive(connection.transport.get_extra_info("socket"))
         return response
 
     def _head(self, method: str, place: Place, headers: Mapping[str, str]) -> bytes:
@@ -127,7 +132,7 @@ class SocketSender:
                     **self._at_once(place.host),
                 )
         except ssl.SSLError as error:
-            raise NotSent(f"TLS failed: {tls_failure(error)}", is_lasting=True) from None
+            raise NotSent(f"TLS failed: {describe_tls_failure(error)}", is_lasting=True) from None
         except TimeoutError:
             raise NotSent("no connection in time") from None
         except OSError as error:

@@ -26,10 +26,15 @@ from accord.transports.http.client.carrier import (
     Session,
 )
 from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
-from accord.transports.http.client.sender import Response, Sender
+from accord.transports.http.client.sender import (
+    OwnSender,
+    Response,
+    Sender,
+    require_sender,
+    sender_for,
+)
 from accord.transports.http.client.streamable import Streamable, Unfit
 from accord.transports.http.client.two_endpoints import TwoEndpoints
-from accord.transports.http_senders import OwnSender, require_sender, sender_for
 from accord.transports.wire import CALL_HEADERS, Lost, Receive, Watcher
 from accord.types._base import RequestId
 
