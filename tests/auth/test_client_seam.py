@@ -9,7 +9,7 @@ import accord
 from accord import Server, connect
 from accord.client.blocking import connect as connect_blocking
 from accord.errors import FlowFailed, Forbidden, Unauthorized
-from accord.transports.http.client.auth import Authorization, Bearer, Challenge
+from accord.transports.http.client.auth import Bearer, Challenge, RequestAuthorization
 from support.http_server import serving
 from support.waiting import run, until
 
@@ -327,7 +327,9 @@ def test_a_token_goes_to_no_other_origin():
     ],
 )
 def test_a_token_goes_to_the_origin_it_is_for(home, there, goes):
-    authorization = Authorization(Bearer("good"), home, lambda: pytest.fail("nobody is asked"))
+    authorization = RequestAuthorization(
+        Bearer("good"), home, lambda: pytest.fail("nobody is asked")
+    )
     assert asyncio.run(authorization.token(there)) == ("good" if goes else None)
 
 

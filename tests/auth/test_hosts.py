@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.hosts import host_fault, source_of
+from accord.bindings.addresses import client_network, host_fault
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_a_host_is_a_name_or_a_canonical_address(host, fault):
     ],
 )
 def test_an_ipv6_network_of_one_customer_counts_as_one_source(address, source):
-    assert source_of(address) == source
+    assert client_network(address) == source

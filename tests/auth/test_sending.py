@@ -5,10 +5,10 @@ import socket
 import ssl
 
 import pytest
-from accord.transports.http.client.addresses import AddressPolicy, address_kind, is_loopback
-from accord.transports.http.client.guarded import GuardedSender
 from aiohttp import web
 
+from accord.bindings.addresses import address_kind, is_loopback
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
 from support.certificates import self_signed, serving_with
 from support.waiting import run

@@ -3,8 +3,6 @@
 import asyncio
 import json
 
-from accord.transports.http.client.addresses import AddressPolicy
-from accord.transports.http.client.guarded import GuardedSender
 from msgspec.structs import replace
 
 from accord.bindings.challenge import parse_challenges
@@ -12,6 +10,7 @@ from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
 from accord.check.scenarios.server._discovery import discover
 from accord.check.server_check import Plan, check_server
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
 from support.waiting import LONG

@@ -9,7 +9,7 @@ from accord.client import connect
 from accord.errors import ConnectionClosed
 from accord.transports.http.client.events import EventReader
 from accord.transports.http.client.messages import PendingAnswers
-from accord.transports.http.client.wire import HttpClientOptions
+from accord.transports.http.client.options import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 

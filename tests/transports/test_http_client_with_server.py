@@ -13,7 +13,7 @@ from accord import Context, Server
 from accord.client import connect
 from accord.protocol.revisions import REVISIONS
 from accord.transports.asgi import HttpApp
-from accord.transports.http.client.wire import HttpClientOptions
+from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http_options import HttpOptions
 from accord.types import TextContent
 from support.waiting import LONG, run, until

@@ -10,11 +10,10 @@ import zlib
 from contextlib import asynccontextmanager
 
 import pytest
-from accord.transports.http.client.aiohttp_sender import AiohttpSender
-from httptools import HttpResponseParser
 
 from accord import connect
 from accord.errors import ConnectFailed
+from accord.transports.http.client.aiohttp_sender import AiohttpSender
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.sender import Cut, NotSent, proxy_for, sender_for
 from accord.transports.http.client.sockets import SocketSender
@@ -66,7 +65,7 @@ async def answering(*answers, options=None, tls=None):
     server = Answering(*answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
     server.port = listening.sockets[0].getsockname()[1]
-    sender = SocketSender(HttpResponseParser, options or HttpClientOptions())
+    sender = SocketSender(options or HttpClientOptions())
     try:
         yield server, sender
     finally:
@@ -265,7 +264,7 @@ def test_a_request_that_met_a_closing_server_counts_as_not_sent():
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         await whole(await ask(sender, url))
         asking = asyncio.create_task(ask(sender, url))
         await asyncio.sleep(0.05)
@@ -297,7 +296,7 @@ def test_a_request_that_was_read_before_a_reset_counts_as_sent(answers):
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         for _ in answers[1:]:
             await whole(await ask(sender, url))
         asking = asyncio.create_task(ask(sender, url))
@@ -335,7 +334,7 @@ def test_an_answer_without_length_that_is_reset_is_not_taken_for_whole():
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         response = await ask(sender, url)
         assert await response.chunk()
         may_reset.set()
@@ -382,7 +381,7 @@ def test_an_answer_that_comes_before_the_request_was_read_ends_its_connection():
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         for body in (b"x" * 24_000_000, b"{}"):
             assert await whole(await ask(sender, url, body)) == b"ok"
         assert len(heads) == 2
@@ -548,7 +547,7 @@ def test_a_header_cannot_smuggle_another(value):
 
 def test_what_is_not_there_says_so():
     async def main():
-        sender = SocketSender(HttpResponseParser, HttpClientOptions(connect=0.2))
+        sender = SocketSender(HttpClientOptions(connect=0.2))
         with pytest.raises(NotSent, match="connection refused"):
             await ask(sender, "http://127.0.0.1:1/")
         with pytest.raises(NotSent) as caught:
@@ -642,7 +641,7 @@ def test_proxies_of_other_kinds_are_refused(monkeypatch, caplog):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
     assert proxy_for("http://example.com/mcp") is None
-    assert "socks5, which is not spoken" in caplog.text
+    assert "socks5, which is not supported" in caplog.text
 
 
 def test_a_trailer_never_becomes_a_header():
@@ -709,7 +708,7 @@ def test_cookies_are_bounded_in_number_and_bytes(kind):
     async def main():
         async with answering(*[setting(n) for n in range(80)], OK) as (server, sender):
             if kind is AiohttpSender:
-                sender = AiohttpSender(server.url, HttpClientOptions())
+                sender = AiohttpSender(HttpClientOptions())
             for _ in range(80):
                 await whole(await ask(sender, server.url))
             await whole(await ask(sender, server.url))

@@ -24,7 +24,7 @@ from accord.auth.verifiers import (
     digest_of,
     for_audience,
 )
-from accord.bindings.hosts import source_of
+from accord.bindings.addresses import client_network
 from accord.errors import AuthError
 from accord.principal import Principal
 
@@ -172,7 +172,7 @@ class Guard:
             return
         shown = scope["headers"], scope.get("query_string", b"")
         client = scope.get("client")
-        SOURCE.set("" if client is None else source_of(str(client[0])))
+        SOURCE.set("" if client is None else client_network(str(client[0])))
         admitted = self._recall(scope, place) or await self._admit(*shown, place)
         if isinstance(admitted, Refusal):
             await self._refuse(admitted, place, scope, receive, send)

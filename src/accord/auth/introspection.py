@@ -196,7 +196,6 @@ def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
 
 
 def _sender(url: str) -> Send:
-    from accord.transports.http.client.addresses import AddressPolicy
-    from accord.transports.http.client.guarded import GuardedSender
+    from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
     return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send

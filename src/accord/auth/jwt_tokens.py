@@ -208,8 +208,7 @@ def _checked_secret(secret: str | bytes) -> bytes:
 
 
 def _sender(url: str) -> Send:
-    from accord.transports.http.client.addresses import AddressPolicy
-    from accord.transports.http.client.guarded import GuardedSender
+    from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
     # The operator named this URL, so that it may be anywhere; what it redirects to may not.
     return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send

@@ -37,9 +37,8 @@ from accord.auth.tokens import (
 )
 from accord.bindings.shown import plain
 from accord.errors import FlowFailed
-from accord.transports.http.client.addresses import AddressPolicy
 from accord.transports.http.client.auth import Challenge
-from accord.transports.http.client.guarded import GuardedSender
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
 __all__ = ["OAuth"]
 

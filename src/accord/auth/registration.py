@@ -8,8 +8,8 @@ import msgspec
 
 from accord.auth.credentials import METHODS, AuthMethod, ClientIdentity, choose_method
 from accord.auth.discovery import ServerMetadata
+from accord.bindings.addresses import is_loopback
 from accord.errors import FlowFailed
-from accord.transports.http.client.addresses import is_loopback
 from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse
 
 __all__ = ["ClientDescription", "check_redirect_uri", "given_client", "register"]

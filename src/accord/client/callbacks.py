@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
+from accord.client.options import ClientSettings, Elicited, OnElicit, OnSample, RootList, Roots
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
 from accord.protocol.endpoint import NotificationReceived, Refused
 from accord.protocol.exchange import Exchange
@@ -37,8 +37,6 @@ from accord.types import (
     RootsCapability,
     SamplingCapability,
 )
-
-__all__ = ["Callbacks", "Feed"]
 
 log = logging.getLogger("accord.client")
 Value = TypeVar("Value")
@@ -102,7 +100,7 @@ class Callbacks:
     start it often says why on the wrong stream.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._on_sample = settings.on_sample
         self._on_elicit = settings.on_elicit
         self.roots = settings.roots

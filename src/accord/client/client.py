@@ -49,8 +49,6 @@ from accord.types import (
     UnsubscribeParams,
 )
 
-__all__ = ["Client"]
-
 Output = TypeVar("Output")
 Entry = TypeVar("Entry")
 Page = TypeVar("Page", bound=Any)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from accord.client.client import Client
 from accord.client.link import Link
-from accord.client.options import ConnectOptions, Settings
+from accord.client.options import ClientSettings, ConnectOptions
 from accord.errors import (
     AccordError,
     AuthError,
@@ -32,8 +32,6 @@ from accord.version import __version__
 
 if TYPE_CHECKING:
     from accord.transports.http.client.wire import HttpWire
-
-__all__ = ["Connecting", "Target", "connect", "http_wire"]
 
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
 """A command as a list, a file with a server, a URL, or a server object."""
@@ -85,7 +83,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
     """
     _refuse_several(target)
     refuse_unknown("connect()", options, ConnectOptions.__annotations__)
-    settings = Settings(**options)
+    settings = ClientSettings(**options)
     settings.offered()
     return Connecting(target, settings)
 
@@ -108,7 +106,7 @@ def _refuse_several(target: object) -> None:
 class Connecting:
     """A connection that is made when it is awaited or entered."""
 
-    def __init__(self, target: Target, settings: Settings) -> None:
+    def __init__(self, target: Target, settings: ClientSettings) -> None:
         self._target = target
         self._settings = settings
         self._client: Client | None = None
@@ -148,7 +146,7 @@ class Connecting:
             await client.close()
 
 
-async def _connect(target: Target, settings: Settings) -> Client:
+async def _connect(target: Target, settings: ClientSettings) -> Client:
     wire = await _wire(target, settings)
     link = Link(wire, settings)
     try:
@@ -174,7 +172,7 @@ async def _connect(target: Target, settings: Settings) -> Client:
 # -- finding the transport
 
 
-async def _wire(target: Target, settings: Settings) -> Wire:
+async def _wire(target: Target, settings: ClientSettings) -> Wire:
     if hasattr(target, "connect_memory"):
         wire: Wire = await target.connect_memory()
         return wire
@@ -193,9 +191,10 @@ async def _wire(target: Target, settings: Settings) -> Wire:
     )
 
 
-def http_wire(url: str, settings: Settings) -> "HttpWire":
+def http_wire(url: str, settings: ClientSettings) -> "HttpWire":
     """Return the wire to a URL."""
-    from accord.transports.http.client.wire import HttpTarget, HttpWire
+    from accord.transports.http.client.carrier import HttpTarget
+    from accord.transports.http.client.wire import HttpWire
 
     return HttpWire(
         HttpTarget(

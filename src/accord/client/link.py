@@ -17,7 +17,7 @@ from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
-from accord.client.options import CallOptions, OnProgress, Settings, check_seconds
+from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
 from accord.errors import (
     AccordError,
     ConnectFailed,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from accord.types._base import RequestId
-
-__all__ = ["Link"]
 
 log = logging.getLogger("accord.client")
 
@@ -71,7 +69,7 @@ def _abort_all() -> None:
 class Link:
     """A connection from its opening to its end, on the loop it was made on."""
 
-    def __init__(self, wire: Wire, settings: Settings) -> None:
+    def __init__(self, wire: Wire, settings: ClientSettings) -> None:
         self.wire = wire
         self.settings = settings
         self.callbacks = Callbacks(settings)

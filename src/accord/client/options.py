@@ -23,16 +23,6 @@ from accord.types import (
     Root,
 )
 
-__all__ = [
-    "CallOptions",
-    "ConnectOptions",
-    "OnElicit",
-    "OnProgress",
-    "OnSample",
-    "Roots",
-    "Settings",
-]
-
 Sampled: TypeAlias = CreateMessageResult | Literal[False] | None
 OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
 """Asks the model; None and False refuse.
@@ -119,7 +109,7 @@ def check_seconds(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ClientSettings:
     """The options of a connection with their defaults."""
 
     revision: RevisionId | None = None

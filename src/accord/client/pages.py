@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from accord.errors import RemoteProtocolError
 
-__all__ = ["Pages"]
-
 # At ten entries a page this is a list of 100,000; nobody has a use for more.
 MOST_PAGES: Final = 10_000
 

@@ -10,8 +10,6 @@ from accord.protocol.json_schema import UNDECIDED, Validate, compile_schema
 from accord.protocol.violation import SERVER, Violation
 from accord.types import CallToolResult, JsonObject, TextContent
 
-__all__ = ["OutputSchema", "decode_output"]
-
 Output = TypeVar("Output")
 
 

@@ -5,14 +5,14 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from accord.client.connect import http_wire
-from accord.client.options import Settings
+from accord.client.options import ClientSettings
 from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
 from accord.testing.http_tap import TappedSender
 from accord.testing.recording import Recording
 from accord.transports.asgi import HttpApp
 from accord.transports.http_two_endpoints import STREAM
-from accord.transports.wire import Lost, Receive, Watcher
+from accord.transports.wire import Lost, Receive, WireListener
 
 if TYPE_CHECKING:
     from accord.transports.http.client.wire import HttpWire
@@ -33,7 +33,9 @@ class TappedHttpWire:
         settings: how the client was told to connect.
     """
 
-    def __init__(self, target: str | HttpApp, recording: Recording, settings: Settings) -> None:
+    def __init__(
+        self, target: str | HttpApp, recording: Recording, settings: ClientSettings
+    ) -> None:
         recording.transport = settings.transport or "http"
         self.inner: HttpWire | None = None
         self._target = target
@@ -41,9 +43,9 @@ class TappedHttpWire:
         self._settings = settings
         self._served = None if isinstance(target, str) else _Served(target)
         self._loop: asyncio.AbstractEventLoop
-        self._watcher: Watcher
+        self._watcher: WireListener
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: WireListener) -> None:
         """Serve this party."""
         self._watcher = watcher
 

@@ -2,7 +2,7 @@
 
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import Recording
-from accord.transports.wire import Lost, Receive, Watcher, Wire
+from accord.transports.wire import Lost, Receive, Wire, WireListener
 
 __all__ = ["TappedWire"]
 
@@ -14,7 +14,7 @@ class TappedWire:
         self.inner = inner
         self._recording = recording
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: WireListener) -> None:
         """Serve this party, where the wire wants to know."""
         if hasattr(self.inner, "watch"):
             self.inner.watch(watcher)

@@ -12,7 +12,7 @@ from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
 from accord.protocol.exchange import Exchange
 from accord.transports.child import Child, StderrSink
 from accord.transports.pipes import Pipes
-from accord.transports.wire import Lost, Receive, Watcher
+from accord.transports.wire import Lost, Receive, WireListener
 
 log = logging.getLogger("accord.client")
 
@@ -122,14 +122,14 @@ class Process:
         self._pipes: Pipes | None = None
         self._receive: Receive
         self._lost: Lost
-        self._watcher: Watcher | None = None
+        self._watcher: WireListener | None = None
         # Bytes ever queued; for each answer among them, where it ends and how long it is.
         self._queued = 0
         self._answers: deque[tuple[int, int]] = deque()
         self._unread = 0
         self._resuming: asyncio.Task[None] | None = None
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: WireListener) -> None:
         """Report to this listener."""
         self._watcher = watcher
 

@@ -14,8 +14,6 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Revision
 from accord.types._base import RequestId
 
-__all__ = ["CALL_HEADERS", "Lost", "Receive", "WatchedWire", "Watcher", "Wire"]
-
 Receive: TypeAlias = Callable[[bytes], None]
 """Takes one message; must not raise."""
 
@@ -54,7 +52,7 @@ CALL_HEADERS: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("call_hea
 """Headers for what is written in this context; transports without headers ignore them."""
 
 
-class Watcher(Protocol):
+class WireListener(Protocol):
     """The party that a wire serves, as seen by a wire on which each message has a way of its own.
 
     There a single request may fail while the connection goes on, and the connection may begin anew
@@ -84,8 +82,8 @@ class Watcher(Protocol):
         """Let no time run out meanwhile: a person is asked to authorize us."""
 
 
-class WatchedWire(Wire, Protocol):
+class ReportingWire(Wire, Protocol):
     """A wire that wants to know whom it serves."""
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: WireListener) -> None:
         """Serve this party; to be said before the wire is opened."""

@@ -18,7 +18,7 @@ from accord.auth.authorization_server.metadata import (
 from accord.auth.authorization_server.records import Client, Refusal
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
-from accord.bindings.hosts import source_of
+from accord.bindings.addresses import client_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,7 @@ class Endpoints:
         """
         name = claimed_client(request.headers, form)
         known = name is not None and self._clients.find(name) is not None
-        with self._limited(f"{source_of(request.address)} {name if known else ''}", now):
+        with self._limited(f"{client_network(request.address)} {name if known else ''}", now):
             yield authenticated(request.headers, form, self._clients.find)
 
     def _sweep(self, now: float) -> None:
@@ -185,14 +185,14 @@ class Endpoints:
         if kind != "application/json":
             raise Refusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
-        with self._limited(f"{source_of(request.address)} /register", now):
+        with self._limited(f"{client_network(request.address)} /register", now):
             told = self._clients.register(request.body, authorization, now)
         return json_answer(told, status=201)
 
 
 def _count(requests: Attempts, request: Request, now: float) -> None:
     """Count what anybody may ask for and what is kept for a while."""
-    if requests.reserve(source_of(request.address), now) > 0:
+    if requests.reserve(client_network(request.address), now) > 0:
         raise Refusal("slow_down", "too many requests of this kind; wait a minute", status=429)
 
 

@@ -20,7 +20,7 @@ from accord.auth.authorization_server.secrets import (
 from accord.auth.authorization_server.settings import Settings
 from accord.auth.authorization_server.store import Store
 from accord.auth.authorization_server.urls import with_query
-from accord.bindings.hosts import source_of
+from accord.bindings.addresses import client_network
 
 __all__ = ["People"]
 
@@ -147,7 +147,7 @@ class People:
     def _counts(self, request: Request, name: str, now: float) -> list[tuple[Attempts, str]]:
         """Return what an attempt to log in is counted by, the first of them also when refused."""
         # What is remembered of a name is short, however long it is.
-        tried, source = digest(name), source_of(request.address)
+        tried, source = digest(name), client_network(request.address)
         known = self._known_browser(request, name, now)
         if known is not None:
             return [(self._by_person, f"{tried} {known}")]

@@ -4,7 +4,7 @@ import re
 from typing import Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from accord.bindings.hosts import host_fault
+from accord.bindings.addresses import host_fault
 
 __all__ = [
     "canonical",

@@ -102,8 +102,7 @@ async def _stored(oauth: "OAuth", url: str) -> "Grant | None":
 async def _renewed(url: str, grant: "Grant", *, may_ask: bool) -> Granted:
     """Renew a token before anything rests on it: an older one may be revoked by that."""
     from accord.auth.flow import refresh
-    from accord.transports.http.client.addresses import AddressPolicy
-    from accord.transports.http.client.guarded import GuardedSender
+    from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
     is_rotated = None
     lifetime = grant.lifetime if grant.expires_at is not None else None

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
-from accord.check.probing.http import HttpCarrier, heads_of
+from accord.check.probing.http import HttpCarrier, lower_headers
 from accord.check.probing.line import Line
 from accord.protocol.monitor import Evidence
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
-
-__all__ = ["Heard", "exchanging", "posted"]
+    from accord.transports.http.client.aiohttp_sender import AiohttpResponse
 
 _MOST: Final = 16 * 1024 * 1024
-_CHUNK: Final = 64 * 1024
 
 
 class Heard:
@@ -39,9 +36,9 @@ class Heard:
         has_ended: whether the server ended it.
     """
 
-    def __init__(self, line: Line, response: "ClientResponse") -> None:
+    def __init__(self, line: Line, response: "AiohttpResponse") -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = heads_of(response)
+        self.headers: Mapping[str, str] = lower_headers(response)
         self.body = b""
         self.messages: list[Any] = []
         self.names: list[str] = []
@@ -126,7 +123,7 @@ class Heard:
     async def _read(self, deadline: float) -> bool:
         try:
             async with asyncio.timeout_at(deadline):
-                chunk = await self._response.content.read(_CHUNK)
+                chunk = await self._response.chunk()
         except TimeoutError:
             return False
         if not chunk:

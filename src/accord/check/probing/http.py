@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from errno import ECONNREFUSED
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -12,21 +11,21 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.probing.line import Line, LineEnded, Locked, Silence
-from accord.errors import ConnectFailed, MissingExtra
+from accord.errors import ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import Cut, NotSent, require_aiohttp
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-
-__all__ = ["HttpCarrier", "HttpReply", "SseCarrier"]
+    from accord.transports.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
 
 CONTENT_JSON: Final = "application/json"
 ACCEPT: Final = f"{CONTENT_JSON}, {CONTENT_TYPE}"
 _MOST: Final = 64 * 1024 * 1024
-_CHUNK: Final = 64 * 1024
 _CLOSING: Final = 2.0
 # Servers close idle connections, some after 2 s. A request that meets such an end would look like a
 # server that breaks.
@@ -76,23 +75,16 @@ class _Web:
         self.url = url
         self.headers = dict(headers or {})
         self.line: Line
-        self._session: ClientSession
+        self._sender: AiohttpSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
 
-    async def _open_session(self, line: Line) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise MissingExtra("http", needed_for="checking over HTTP") from None
+    def _open_sender(self, line: Line) -> None:
+        require_aiohttp("http", "checking over HTTP")
+        from accord.transports.http.client.aiohttp_sender import AiohttpSender
+
         self.line = line
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
-            skip_auto_headers=("Accept", "Content-Type", "User-Agent", "Accept-Encoding"),
-            raise_for_status=False,
-            auto_decompress=True,
-        )
+        self._sender = AiohttpSender(HttpClientOptions(proxy=""), idle=_IDLE, is_raw=True)
 
     @asynccontextmanager
     async def response(
@@ -102,40 +94,32 @@ class _Web:
         url: str | None = None,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> "AsyncIterator[ClientResponse]":
+    ) -> "AsyncIterator[AiohttpResponse]":
         """Send a raw request with these headers alone and yield its response, head read.
 
         Raises:
-            LineEnded: there is no connection, or it broke.
-            Silence: the head did not come in time.
+            ConnectFailed: there is no connection.
+            LineEnded: the connection broke.
+            Silence: the head did not arrive in time.
         """
-        import aiohttp
-
+        assert self._sender is not None
         wait = self.line.longest
         try:
             async with asyncio.timeout(wait) as limit:
-                sent = await self._session.request(
-                    method,
-                    url or self.url,
-                    headers=headers,
-                    data=body,
-                    allow_redirects=False,
-                )
+                response = await self._sender.send(method, url or self.url, headers or {}, body)
                 limit.reschedule(None)
         except TimeoutError:
             raise Silence(f"no response to HTTP {method} within {wait:.3g} s") from None
-        except aiohttp.ClientConnectorError as error:
-            raise ConnectFailed(f"{self.url}: {_unreached(error)}") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise LineEnded(f"the connection broke: {str(error) or type(error).__name__}") from None
+        except NotSent as error:
+            raise ConnectFailed(f"{self.url}: {error.reason}") from None
+        except Cut as error:
+            raise LineEnded(f"the connection broke: {error}") from None
         try:
-            yield sent
-        except (aiohttp.ClientError, OSError) as error:
-            raise LineEnded(
-                f"the response broke off: {str(error) or type(error).__name__}"
-            ) from None
+            yield response
+        except Cut as error:
+            raise LineEnded(f"the response broke off: {error}") from None
         finally:
-            sent.close()
+            response.close()
 
     async def request(
         self,
@@ -150,22 +134,22 @@ class _Web:
         Of an event stream only what comes within the line's patience is read.
         """
         async with self.response(method, url=url, headers=headers, body=body) as response:
-            held = bytearray()
+            body_read = bytearray()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.line.patience):
-                    while len(held) < _MOST and (chunk := await response.content.read(_CHUNK)):
-                        held += chunk
-            return HttpReply(response.status, heads_of(response), bytes(held))
+                    while len(body_read) < _MOST and (chunk := await response.chunk()):
+                        body_read += chunk
+            return HttpReply(response.status, lower_headers(response), bytes(body_read))
 
     async def events(
-        self, response: "ClientResponse", patience: float | None = None
+        self, response: "AiohttpResponse", patience: float | None = None
     ) -> AsyncIterator[Event]:
         """Yield the events of a stream as they come; ends with it, or after so much silence."""
         decoder = Decoder(_MOST)
         while True:
             try:
                 async with asyncio.timeout(patience):
-                    chunk = await response.content.read(_CHUNK)
+                    chunk = await response.chunk()
             except TimeoutError:
                 return
             if not chunk:
@@ -219,7 +203,7 @@ class HttpCarrier(_Web):
 
     async def open(self, line: Line) -> None:
         """Get ready; the first message makes the connection."""
-        await self._open_session(line)
+        self._open_sender(line)
 
     def heads(self, **more: str) -> dict[str, str]:
         """Return the headers of a POST in this conversation."""
@@ -263,8 +247,8 @@ class HttpCarrier(_Web):
             if response.status in _OK:
                 await self._hear(response, HttpFacts(stream=stream))
                 return
-            body = await response.content.read(_MOST)
-            facts = HttpFacts(status=response.status, headers=heads_of(response))
+            body = await read_body(response)
+            facts = HttpFacts(status=response.status, headers=lower_headers(response))
             self.line.refused(data, body, facts)
 
     def agree(self, revision: Any) -> None:
@@ -277,15 +261,14 @@ class HttpCarrier(_Web):
         """Listen for what belongs to no request, if the server offers it."""
         self._spawn(self._listen())
 
-    async def _hear(self, response: "ClientResponse", facts: HttpFacts) -> None:
-        facts = replace(facts, status=response.status, headers=heads_of(response))
-        kind = response.content_type if "content-type" in response.headers else ""
-        if kind == CONTENT_TYPE:
+    async def _hear(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
+        facts = replace(facts, status=response.status, headers=lower_headers(response))
+        if media_type(response.header("content-type")) == CONTENT_TYPE:
             async for event in self.events(response):
                 if event.name == "message":
                     self.line.hear(event.data, facts)
             return
-        body = await response.content.read(_MOST)
+        body = await read_body(response)
         if body.strip():
             self.line.hear(body, replace(facts, stream=None))
 
@@ -301,14 +284,14 @@ class HttpCarrier(_Web):
 
     async def close(self) -> None:
         """End the session and all connections."""
-        if not hasattr(self, "_session"):
+        if self._sender is None:
             return
         await self._end_tasks()
         if self.session is not None:
             with contextlib.suppress(LineEnded, Silence, ConnectFailed, TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self.request("DELETE", headers=self.heads())
-        await self._session.close()
+        await self._sender.close()
 
 
 class SseCarrier(_Web):
@@ -336,7 +319,7 @@ class SseCarrier(_Web):
         Raises:
             ConnectFailed: there is none.
         """
-        await self._open_session(line)
+        self._open_sender(line)
         self._spawn(self._listen())
         try:
             async with asyncio.timeout(line.longest):
@@ -355,18 +338,16 @@ class SseCarrier(_Web):
             async with self.response(
                 "GET", headers={"accept": CONTENT_TYPE, **self.headers}
             ) as response:
-                if response.status not in _OK or response.content_type != CONTENT_TYPE:
+                kind = media_type(response.header("content-type"))
+                if response.status not in _OK or kind != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED
-                    kind = (
-                        response.content_type if "content-type" in response.headers else "nothing"
-                    )
                     self.line.end(
-                        f"HTTP GET is answered with status {response.status} and {kind},"
-                        " not with a stream of events"
+                        f"HTTP GET is answered with status {response.status} and "
+                        f"{kind or 'nothing'}, not with a stream of events"
                     )
                     return
                 facts = HttpFacts(
-                    status=response.status, headers=heads_of(response), stream="stream-1"
+                    status=response.status, headers=lower_headers(response), stream="stream-1"
                 )
                 async for event in self.events(response):
                     self._take(event, facts)
@@ -397,17 +378,20 @@ class SseCarrier(_Web):
 
     async def close(self) -> None:
         """End the stream."""
-        if not hasattr(self, "_session"):
+        if self._sender is None:
             return
         await self._end_tasks()
-        await self._session.close()
+        await self._sender.close()
 
 
-def _unreached(error: OSError) -> str:
-    """Say why nobody is reached, in words of the system rather than of a library."""
-    return "nobody listens there" if error.errno == ECONNREFUSED else str(error.strerror or error)
+async def read_body(response: "AiohttpResponse") -> bytes:
+    """Read a body, up to a bound."""
+    body = bytearray()
+    while len(body) < _MOST and (chunk := await response.chunk()):
+        body += chunk
+    return bytes(body[:_MOST])
 
 
-def heads_of(response: "ClientResponse") -> dict[str, str]:
+def lower_headers(response: "AiohttpResponse") -> dict[str, str]:
     """Return the headers of a response, names in lower case."""
     return {name.lower(): value for name, value in response.headers.items()}

@@ -21,8 +21,6 @@ from accord.trace import Transport
 from accord.transports.child import Child
 from accord.types import RevisionId
 
-__all__ = ["OWN_WORDS", "Form", "Subject", "served"]
-
 Form: TypeAlias = Literal["http", "sse"]
 # How this program begins what it says on standard error.
 OWN_WORDS: Final = "accord: "

@@ -15,8 +15,7 @@ from accord.bindings.challenge import AuthChallenge
 from accord.bindings.shown import shown_url
 from accord.check.probing.line import Line
 from accord.trace import HttpFacts
-from accord.transports.http.client.addresses import AddressPolicy
-from accord.transports.http.client.guarded import GuardedSender
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
 
 __all__ = ["Published", "discover", "guarded_sender", "is_oauth", "quoted_place"]

@@ -16,20 +16,7 @@ import msgspec
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.shown import plain
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
-from accord.transports.http.client.sender import NotSent, Response
-
-__all__ = [
-    "CHALLENGES",
-    "Auth",
-    "Authorization",
-    "Authorizer",
-    "Bearer",
-    "Challenge",
-    "Denied",
-    "paused",
-    "refusal",
-    "with_token",
-]
+from accord.transports.http.client.sender import NotSent, SenderResponse
 
 log = logging.getLogger("accord.http")
 
@@ -117,7 +104,7 @@ class Denied(NotSent):
         self.error = error
 
 
-class Authorization:
+class RequestAuthorization:
     """Puts tokens into the requests of one connection."""
 
     def __init__(self, authorizer: Authorizer, url: str, pausing: Pausing) -> None:
@@ -138,7 +125,9 @@ class Authorization:
         except Exception as error:  # whatever an authorizer raises
             raise self._denied(error) from None
 
-    async def answer(self, url: str, response: Response, token: str | None, repeats: int) -> bool:
+    async def answer(
+        self, url: str, response: SenderResponse, token: str | None, repeats: int
+    ) -> bool:
         """See to a challenge; true where the request should be repeated.
 
         Raises:
@@ -190,7 +179,7 @@ def with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, st
     return {**others, "Authorization": f"Bearer {token}"}  # auth.token.bearer-header
 
 
-def challenge_values(response: Response) -> tuple[str, ...]:
+def challenge_values(response: SenderResponse) -> tuple[str, ...]:
     """Return the WWW-Authenticate headers of a response."""
     several = getattr(response, "headers_named", None)
     if several is not None:
@@ -199,7 +188,7 @@ def challenge_values(response: Response) -> tuple[str, ...]:
     return () if only is None else (only,)
 
 
-def refusal(place: str, response: Response, why: str, *, has_auth: bool) -> AuthError | None:
+def refusal(place: str, response: SenderResponse, why: str, *, has_auth: bool) -> AuthError | None:
     """Make the error for a request that was not let in; None where it is about something else."""
     values = challenge_values(response)
     challenge = bearer_challenge(values)

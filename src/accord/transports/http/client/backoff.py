@@ -3,8 +3,6 @@
 import random
 from typing import Final
 
-__all__ = ["Backoff"]
-
 _FIRST: Final = 0.2
 _MOST: Final = 30.0
 # What a server may ask for. Less would be a flood of requests, more a stream that never comes back.

@@ -26,21 +26,19 @@ from accord.errors import (
 from accord.protocol.codec import Limits
 from accord.transports.http.client.auth import (
     CHALLENGES,
-    Authorization,
     Authorizer,
     Denied,
+    RequestAuthorization,
     paused,
     refusal,
     with_token,
 )
 from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import Message, PendingAnswers, Session
+from accord.transports.http.client.messages import HttpClientSession, Message, PendingAnswers
 from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
-from accord.transports.http.client.sender import Cut, NotSent, Response, Sender
-from accord.transports.wire import Receive, Watcher
-
-__all__ = ["LULL", "OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
+from accord.transports.http.client.sender import Cut, NotSent, Sender, SenderResponse
+from accord.transports.wire import Receive, WireListener
 
 log = logging.getLogger("accord.http")
 
@@ -95,11 +93,11 @@ class HttpTarget:
         return shown_url(self.url)
 
 
-class Carrier:
+class RequestCarrier:
     """Sends requests for a party and tells it what became of them."""
 
     def __init__(
-        self, target: HttpTarget, sender: Sender, watcher: Watcher, receive: Receive
+        self, target: HttpTarget, sender: Sender, watcher: WireListener, receive: Receive
     ) -> None:
         self.target = target
         self.sender = sender
@@ -107,9 +105,9 @@ class Carrier:
         self.answers = PendingAnswers()
         self._receive = receive
         self._asked: Message | None = None
-        self._authorization: Authorization | None = None
+        self._authorization: RequestAuthorization | None = None
         if target.authorizer is not None:
-            self._authorization = Authorization(target.authorizer, target.url, self._pausing)
+            self._authorization = RequestAuthorization(target.authorizer, target.url, self._pausing)
         # Of a renewal; stands still while somebody is asked to authorize us.
         self.deadline: asyncio.Timeout | None = None
         # Where the server has sent us last.
@@ -206,7 +204,7 @@ class Carrier:
             return self.fail(message, ConnectFailed(f"{self.place}: {text}", phase="initialize"))
         return self.fail(message, ConnectionClosed(f"{message.name}: {text}"))
 
-    def refuse(self, message: Message, response: Response, body: bytes) -> None:
+    def refuse(self, message: Message, response: SenderResponse, body: bytes) -> None:
         """Fail a message that was answered by something else than an answer."""
         message.is_postponed = response.status in PASSING
         denied = self.refusal(response, body)
@@ -224,7 +222,7 @@ class Carrier:
             self._refuse_plainly(message, response, body)
         return None
 
-    def refusal(self, response: Response, body: bytes) -> AuthError | None:
+    def refusal(self, response: SenderResponse, body: bytes) -> AuthError | None:
         """Make the error for a request that was not let in; None for any other."""
         if response.status not in _DENIALS:
             return None
@@ -232,7 +230,7 @@ class Carrier:
         has_auth = self._authorization is not None
         return refusal(self.place, response, why, has_auth=has_auth)
 
-    def _refuse_plainly(self, message: Message, response: Response, body: bytes) -> None:
+    def _refuse_plainly(self, message: Message, response: SenderResponse, body: bytes) -> None:
         content_type = names.media_type(response.header("content-type"))
         retry_after = response.header("retry-after")
         why = explain(response.status, content_type, body, retry_after=retry_after)
@@ -246,7 +244,7 @@ class Carrier:
 
     # -- requests
 
-    async def post(self, session: Session, message: Message) -> Response:
+    async def post(self, session: HttpClientSession, message: Message) -> SenderResponse:
         """Send a message; tries again as long as the server cannot have seen it.
 
         Raises:
@@ -269,7 +267,7 @@ class Carrier:
             response.close()
             await asyncio.sleep(wait)
 
-    async def tell(self, session: Session, message: Message) -> None:
+    async def tell(self, session: HttpClientSession, message: Message) -> None:
         """Send a notification and make sure that it was taken.
 
         Raises:
@@ -287,8 +285,8 @@ class Carrier:
             raise ConnectionClosed(f"{message.name} was answered with {why}")
 
     async def get(
-        self, session: Session, last_event: str | None = None, *, is_patient: bool = False
-    ) -> Response:
+        self, session: HttpClientSession, last_event: str | None = None, *, is_patient: bool = False
+    ) -> SenderResponse:
         """Ask for an event stream, from the beginning or after an event.
 
         Raises:
@@ -303,7 +301,7 @@ class Carrier:
             headers["Last-Event-ID"] = last_event
         return await self._send("GET", session, headers, None, is_patient=is_patient)
 
-    async def delete(self, session: Session) -> None:
+    async def delete(self, session: HttpClientSession) -> None:
         """End a session; whether the server wants that is its business."""
         headers = await self._headers(session, None)
         response = await self._send("DELETE", session, headers, None, is_patient=False)
@@ -312,12 +310,12 @@ class Carrier:
     async def _send(
         self,
         method: str,
-        session: Session,
+        session: HttpClientSession,
         headers: Mapping[str, str],
         message: Message | None,
         *,
         is_patient: bool,
-    ) -> Response:
+    ) -> SenderResponse:
         authorization, repeats = self._authorization, 0
         while True:
             response, token = await self._follow(
@@ -335,12 +333,12 @@ class Carrier:
     async def _follow(
         self,
         method: str,
-        session: Session,
+        session: HttpClientSession,
         headers: Mapping[str, str],
         message: Message | None,
         *,
         is_patient: bool,
-    ) -> tuple[Response, str | None]:
+    ) -> tuple[SenderResponse, str | None]:
         """Send a request to where it is wanted; returns the token that was sent as well."""
         authorization, token, sent = self._authorization, None, headers
         redirects = 0
@@ -372,7 +370,7 @@ class Carrier:
         message: Message | None,
         *,
         is_patient: bool,
-    ) -> Response:
+    ) -> SenderResponse:
         backoff, waited, patience = Backoff(most=LULL), 0.0, self.target.options.patience
         body = None if message is None else message.data
         while True:
@@ -390,7 +388,9 @@ class Carrier:
             waited += delay
             await asyncio.sleep(delay)
 
-    async def _headers(self, session: Session, more: Mapping[str, str] | None) -> Mapping[str, str]:
+    async def _headers(
+        self, session: HttpClientSession, more: Mapping[str, str] | None
+    ) -> Mapping[str, str]:
         given = self.target.headers
         if given is None and not more:
             return session.headers
@@ -407,7 +407,7 @@ class Carrier:
 
     # -- bodies
 
-    async def body(self, response: Response) -> bytes | None:
+    async def body(self, response: SenderResponse) -> bytes | None:
         """Read a whole body; None where it is larger than a message may be.
 
         Raises:
@@ -427,7 +427,7 @@ class Carrier:
             chunk = await response.chunk()
         return b"".join(chunks)
 
-    async def beginning(self, response: Response) -> bytes:
+    async def beginning(self, response: SenderResponse) -> bytes:
         """Read what an error says, as far as it comes."""
         found = b""
         with contextlib.suppress(Cut, TimeoutError):

@@ -11,8 +11,6 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Final, NamedTuple
 
-__all__ = ["CookieJar"]
-
 # What RFC 6265, section 6.1, asks of clients: 50 cookies of 4,096 bytes for a domain.
 _MOST: Final = 50
 _MOST_BYTES: Final = 4_096

@@ -7,9 +7,7 @@ from typing import Final
 
 from accord.bindings.sse import Decoder, Event
 from accord.transports.http.client.messages import PendingAnswers
-from accord.transports.http.client.sender import Response
-
-__all__ = ["EventReader"]
+from accord.transports.http.client.sender import SenderResponse
 
 # How far back a server may repeat itself when a stream is taken up again; ids are usually short.
 _REMEMBERED: Final = 1_000
@@ -59,7 +57,7 @@ class EventReader:
         self._decoder.restart()
         self._known = frozenset(self._seen)
 
-    async def read(self, response: Response) -> bool:
+    async def read(self, response: SenderResponse) -> bool:
         """Read what comes next; false at the end of the response.
 
         Raises:

@@ -6,8 +6,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["Place", "place_of", "write_head"]
-
 _REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 

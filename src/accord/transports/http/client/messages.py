@@ -1,17 +1,18 @@
 """What a client sends over HTTP: its messages, and what goes with all of a session."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from accord.bindings import headers as names
 from accord.types._base import RequestId
 
 if TYPE_CHECKING:
-    import asyncio
-
     from accord.bindings.answers import Answer
 
-__all__ = ["Message", "Session"]
+# Each answer takes a connection. Servers that ask a client in parallel ask a handful of questions.
+_ANSWERS_MOST: Final = 64
+_ANSWER_BYTES_MOST: Final = 4 * 1024 * 1024
 
 
 class Message:
@@ -57,7 +58,7 @@ class Message:
         return self.name == "initialize"
 
 
-class Session:
+class HttpClientSession:
     """What the server wants to be told with each request, from one `initialize` to the next."""
 
     __slots__ = ("headers", "id", "url")
@@ -70,3 +71,41 @@ class Session:
             self.headers["Mcp-Session-Id"] = id
         if version is not None:
             self.headers["MCP-Protocol-Version"] = version
+
+
+class PendingAnswers:
+    """Counts the answers that are on their way, and lets readers of streams wait for room.
+
+    `is_full` is an attribute, because readers look at it after every message.
+    """
+
+    __slots__ = ("_bytes", "_count", "_room", "is_full")
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self._count = 0
+        self._bytes = 0
+        self._room: asyncio.Event | None = None
+
+    def begin(self, size: int) -> None:
+        """Count an answer of so many bytes."""
+        self._change(1, size)
+
+    def end(self, size: int) -> None:
+        """Stop counting an answer: it arrived, or never will."""
+        self._change(-1, -size)
+
+    def _change(self, count: int, size: int) -> None:
+        self._count += count
+        self._bytes += size
+        self.is_full = self._count >= _ANSWERS_MOST or self._bytes >= _ANSWER_BYTES_MOST
+        if not self.is_full and self._room is not None:
+            self._room.set()
+            self._room = None
+
+    async def room(self) -> None:
+        """Wait until there is room for another answer."""
+        while self.is_full:
+            if self._room is None:
+                self._room = asyncio.Event()
+            await self._room.wait()

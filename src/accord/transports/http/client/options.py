@@ -8,10 +8,7 @@ import msgspec
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["SPOKEN", "HttpClientOptions", "HttpHeaders"]
-
-SPOKEN: Final = ("http://", "https://")
-"""How the URLs of proxies begin."""
+PROXY_SCHEMES: Final = ("http://", "https://")
 
 HttpHeaders: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -44,6 +41,6 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 15.0
 
     def __post_init__(self) -> None:
-        if self.proxy and not self.proxy.startswith(SPOKEN):
+        if self.proxy and not self.proxy.startswith(PROXY_SCHEMES):
             scheme = self.proxy.partition("://")[0][:20]  # the rest may have a password in it
             raise ValueError(f"proxy begins with {scheme!r}, expected http://host:port")

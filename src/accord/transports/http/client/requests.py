@@ -12,16 +12,6 @@ import msgspec
 
 from accord.bindings.shown import plain, shown_url
 
-__all__ = [
-    "Flow",
-    "HttpRequest",
-    "HttpResponse",
-    "NoResponse",
-    "Send",
-    "run_flow",
-    "form_request",
-]
-
 Value = TypeVar("Value")
 
 _FORM: Final = "application/x-www-form-urlencoded"

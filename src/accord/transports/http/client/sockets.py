@@ -5,7 +5,6 @@ No proxies, no redirects, no caches; who needs the first of these gets aiohttp.
 
 import asyncio
 import contextlib
-import os
 import select
 import ssl
 import zlib
@@ -13,17 +12,18 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
+from httptools import HttpResponseParser
+
 from accord.transports.http.client.cookies import CookieJar
 from accord.transports.http.client.heads import Place, place_of, write_head
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.sender import (
     Cut,
     NotSent,
-    describe_tls_failure,
+    describe_os_error,
     enable_keepalive,
+    tls_failure,
 )
-
-__all__ = ["SocketSender"]
 
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
@@ -44,12 +44,10 @@ class SocketSender:
     """Sends requests over connections of its own; to be made and closed on the loop it is used on.
 
     Args:
-        parser: `httptools.HttpResponseParser`.
         options: how requests are sent.
     """
 
-    def __init__(self, parser: Any, options: HttpClientOptions) -> None:
-        self._parser = parser
+    def __init__(self, options: HttpClientOptions) -> None:
         self._connect_within = options.connect
         self._verify = options.verify
         self._tls: ssl.SSLContext | None = None
@@ -132,11 +130,11 @@ class SocketSender:
                     **self._at_once(place.host),
                 )
         except ssl.SSLError as error:
-            raise NotSent(f"TLS failed: {describe_tls_failure(error)}", is_lasting=True) from None
+            raise tls_failure(error) from None
         except TimeoutError:
             raise NotSent("no connection in time") from None
         except OSError as error:
-            raise NotSent(_first_line(error)) from None
+            raise NotSent(describe_os_error(error)) from None
         return connection
 
     def _at_once(self, host: str) -> dict[str, Any]:
@@ -159,12 +157,8 @@ class SocketSender:
                 self._tls.verify_mode = ssl.CERT_NONE
         return self._tls
 
-    def parser_for(self, connection: "_Connection") -> Any:
-        """Make what reads responses."""
-        return self._parser(connection)
-
-    def joined(self, connection: "_Connection") -> None:
-        """Take note of a new connection."""
+    def add(self, connection: "_Connection") -> None:
+        """Keep a new connection in mind, to close it at the end."""
         self._open.add(connection)
 
     async def close(self) -> None:
@@ -184,12 +178,6 @@ class SocketSender:
                 connection.transport._call_connection_lost(None)  # type: ignore[attr-defined]  # asyncio's own
 
 
-def _first_line(error: OSError) -> str:
-    number = error.errno or 0
-    text = os.strerror(number) if number > 0 else str(error.strerror or error)
-    return text.strip().split("\n", 1)[0][:160].lower()
-
-
 class _Connection(asyncio.Protocol):
     """One connection, with one request under way or none."""
 
@@ -202,7 +190,7 @@ class _Connection(asyncio.Protocol):
         self.is_lost = False
         self.transport: asyncio.Transport
         self._response: _Response | None = None
-        self._parser = sender.parser_for(self)
+        self._parser = HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._cookies: list[bytes] = []
         # Of the head, then of what comes between two parts of the body.
@@ -221,7 +209,7 @@ class _Connection(asyncio.Protocol):
         self._fd = transport.get_extra_info("socket").fileno()
         if self._news is not None:
             self._news.register(self._fd, select.POLLIN)
-        self.sender.joined(self)
+        self.sender.add(self)
 
     def data_received(self, data: bytes) -> None:
         response = self._response

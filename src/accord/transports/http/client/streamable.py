@@ -16,19 +16,18 @@ from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
 from accord.transports.http.client.auth import Denied
 from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import OK, PASSING, Carrier, Message, Session
+from accord.transports.http.client.carrier import OK, PASSING, RequestCarrier
 from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.sender import Cut, NotSent, Response
+from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.sender import Cut, NotSent, SenderResponse
 from accord.transports.wire import CALL_HEADERS
-
-__all__ = ["Renew", "Spawn", "Streamable", "Unfit", "is_stream"]
 
 log = logging.getLogger("accord.http")
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Runs a task until it is done or the wire is closed."""
 
-Renew = Callable[[Session], Coroutine[Any, Any, None]]
+Renew = Callable[[HttpClientSession], Coroutine[Any, Any, None]]
 """Begins a new session in place of one that the server has ended; raises ConnectionClosed."""
 
 # When a server ends a stream without saying when to come back.
@@ -47,7 +46,7 @@ _CLIENT_ERRORS: Final = range(400, 500)
 class Unfit(Exception):
     """The server refused `initialize` with a status that servers of the older form answer with."""
 
-    def __init__(self, response: Response, body: bytes) -> None:
+    def __init__(self, response: SenderResponse, body: bytes) -> None:
         super().__init__(response.status)
         self.response = response
         self.body = body
@@ -60,11 +59,11 @@ class _Unresumable(Exception):
 class Streamable:
     """The newer form: everything goes to one URL."""
 
-    def __init__(self, carrier: Carrier, spawn: Spawn, renew: Renew) -> None:
+    def __init__(self, carrier: RequestCarrier, spawn: Spawn, renew: Renew) -> None:
         self._carrier = carrier
         self._spawn = spawn
         self._renew = renew
-        self.session = Session(carrier.target.url)
+        self.session = HttpClientSession(carrier.target.url)
         self._listener: asyncio.Task[None] | None = None
         self._has_given_up = False
 
@@ -77,7 +76,7 @@ class Streamable:
             Unfit: the server may speak the older form.
         """
         carrier = self._carrier
-        blank = Session(self.session.url)
+        blank = HttpClientSession(self.session.url)
         try:
             response = await carrier.post(blank, message)
         except NotSent as error:
@@ -90,14 +89,14 @@ class Streamable:
             id = response.header(names.SESSION)
             if id is not None and not names.is_session_id(id):
                 return carrier.cut(message, "its session id has characters that are not allowed")
-            self.session = Session(blank.url, id)
+            self.session = HttpClientSession(blank.url, id)
             return await self._take(message, response)
 
     def settle(self) -> None:
         """Take note of the revision that was agreed on."""
         revision = self._carrier.watcher.revision
         version = revision.id if revision.version_header else None
-        self.session = Session(self.session.url, self.session.id, version)
+        self.session = HttpClientSession(self.session.url, self.session.id, version)
 
     def ready(self) -> None:
         """Listen to what the server says by itself, now that the opening is over."""
@@ -141,7 +140,7 @@ class Streamable:
             await self._take(message, response)
         return None
 
-    async def _take(self, message: Message, response: Response) -> None:
+    async def _take(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier
         kind = names.media_type(response.header("content-type"))
         if response.status not in OK:
@@ -155,7 +154,7 @@ class Streamable:
         else:
             carrier.refuse(message, response, await carrier.beginning(response))
 
-    async def _take_json(self, message: Message, response: Response) -> None:
+    async def _take_json(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier
         try:
             body = await carrier.body(response)
@@ -171,7 +170,7 @@ class Streamable:
 
     # -- the stream of a request
 
-    async def _follow(self, message: Message, response: Response) -> None:
+    async def _follow(self, message: Message, response: SenderResponse) -> None:
         """Read the stream that answers a request, and take it up again where it breaks."""
         carrier, session = self._carrier, self.session
         events = carrier.events()
@@ -198,7 +197,7 @@ class Streamable:
                 return carrier.cut(message, f"{end}, and {error}")
             events.begin()
 
-    async def _read(self, message: Message, events: EventReader, response: Response) -> str:
+    async def _read(self, message: Message, events: EventReader, response: SenderResponse) -> str:
         """Read a response to its end; returns how it ended."""
         try:
             while self._carrier.is_waiting(message):
@@ -214,7 +213,9 @@ class Streamable:
             return str(error)
         return "the stream ended"
 
-    async def _resume(self, session: Session, events: EventReader, backoff: Backoff) -> Response:
+    async def _resume(
+        self, session: HttpClientSession, events: EventReader, backoff: Backoff
+    ) -> SenderResponse:
         """Take up a stream after the last event that came."""
         waited, patience = 0.0, self._carrier.target.options.patience
         while True:
@@ -235,7 +236,7 @@ class Streamable:
 
     # -- the stream that belongs to no request
 
-    async def _listen(self, session: Session) -> None:
+    async def _listen(self, session: HttpClientSession) -> None:
         CALL_HEADERS.set(None)  # what is answered here belongs to no call
         carrier = self._carrier
         events = carrier.events()
@@ -272,7 +273,7 @@ class Streamable:
         return None
 
     async def _not_offered(
-        self, session: Session, response: Response, *, was_offered: bool
+        self, session: HttpClientSession, response: SenderResponse, *, was_offered: bool
     ) -> None:
         if response.status == 404 and session.id is not None and was_offered:
             with contextlib.suppress(ConnectionClosed):
@@ -281,7 +282,9 @@ class Streamable:
             log.info("listening was answered with HTTP %d", response.status)
 
 
-async def begin_anew(carrier: Carrier, message: Message, session: Session, renew: Renew) -> bool:
+async def begin_anew(
+    carrier: RequestCarrier, message: Message, session: HttpClientSession, renew: Renew
+) -> bool:
     """See to a message whose session is gone; true where it should be sent once more.
 
     A server that does not know the session has not looked at the message.
@@ -317,7 +320,7 @@ def _has_cursor(message: Message) -> bool:
     return isinstance(params, dict) and params.get("cursor") is not None
 
 
-def is_stream(response: Response) -> bool:
+def is_stream(response: SenderResponse) -> bool:
     """Whether a response is an event stream."""
     return response.status == 200 and (
         names.media_type(response.header("content-type")) == CONTENT_TYPE

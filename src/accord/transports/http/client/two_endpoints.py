@@ -15,16 +15,15 @@ from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
 from accord.transports.http.client.auth import Denied
 from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import OK, Carrier, Message, Session
+from accord.transports.http.client.carrier import OK, RequestCarrier
 from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.sender import Cut, NotSent, Response
+from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.sender import Cut, NotSent, SenderResponse
 from accord.transports.http.client.streamable import Renew, Spawn, begin_anew, is_stream
 from accord.transports.wire import Lost
 
 if TYPE_CHECKING:
     from accord.types._base import RequestId
-
-__all__ = ["TwoEndpoints"]
 
 log = logging.getLogger("accord.http")
 
@@ -38,17 +37,17 @@ _BRIEF_STREAMS: Final = 5
 class TwoEndpoints:
     """The older form: messages go to the place that the stream names first."""
 
-    def __init__(self, carrier: Carrier, spawn: Spawn, renew: Renew, lost: Lost) -> None:
+    def __init__(self, carrier: RequestCarrier, spawn: Spawn, renew: Renew, lost: Lost) -> None:
         self._carrier = carrier
         self._spawn = spawn
         self._renew = renew
         self._lost = lost
-        self.session = Session(carrier.target.url)
+        self.session = HttpClientSession(carrier.target.url)
         self._reader: asyncio.Task[None] | None = None
         self._posting: set[RequestId] = set()
         self._opening: Message | None = None
         self._backoff = Backoff()
-        self._broken: Session | None = None
+        self._broken: HttpClientSession | None = None
 
     # -- opening and ending
 
@@ -60,7 +59,7 @@ class TwoEndpoints:
             AuthError: the server does not let us in.
         """
         carrier = self._carrier
-        stream = Session(carrier.target.url)
+        stream = HttpClientSession(carrier.target.url)
         try:
             response = await carrier.get(stream, is_patient=is_patient)
         except Denied as error:
@@ -81,8 +80,8 @@ class TwoEndpoints:
         self._reader = self._spawn(self._read(self.session, response, events))
 
     async def _find_place(
-        self, stream: Session, response: Response, events: EventReader
-    ) -> Session:
+        self, stream: HttpClientSession, response: SenderResponse, events: EventReader
+    ) -> HttpClientSession:
         carrier = self._carrier
         if not is_stream(response):
             kind = names.media_type(response.header("content-type"))
@@ -108,7 +107,7 @@ class TwoEndpoints:
         if url is None:
             why = f"the stream names an endpoint elsewhere, {named[:100]!r}"
             raise ConnectFailed(f"{carrier.place}: {why}", phase="starting")
-        return Session(url)
+        return HttpClientSession(url)
 
     async def initialize(self, message: Message) -> None:
         """Begin a session, on a new stream where there is none yet."""
@@ -183,7 +182,9 @@ class TwoEndpoints:
             if not await begin_anew(carrier, message, session, self._renew):
                 return None
 
-    async def _read(self, session: Session, response: Response, events: EventReader) -> None:
+    async def _read(
+        self, session: HttpClientSession, response: SenderResponse, events: EventReader
+    ) -> None:
         why = "the server ended the stream"
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -200,7 +201,7 @@ class TwoEndpoints:
             self._broken = session
             self._spawn(self._dropped(session, why))
 
-    async def _dropped(self, session: Session, why: str) -> None:
+    async def _dropped(self, session: HttpClientSession, why: str) -> None:
         """Fail what waits for an answer that cannot come any more, and begin anew."""
         carrier = self._carrier
         if self._opening is not None:

@@ -18,34 +18,18 @@ from accord.errors import (
 )
 from accord.protocol.exchange import Exchange
 from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import (
-    LULL,
-    Carrier,
-    HttpTarget,
-    Message,
-    Session,
-)
-from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.carrier import LULL, HttpTarget, RequestCarrier
+from accord.transports.http.client.messages import HttpClientSession, Message
 from accord.transports.http.client.sender import (
     OwnSender,
-    Response,
     Sender,
     require_sender,
     sender_for,
 )
 from accord.transports.http.client.streamable import Streamable, Unfit
 from accord.transports.http.client.two_endpoints import TwoEndpoints
-from accord.transports.wire import CALL_HEADERS, Lost, Receive, Watcher
+from accord.transports.wire import CALL_HEADERS, Lost, Receive, WireListener
 from accord.types._base import RequestId
-
-__all__ = [
-    "HttpClientOptions",
-    "HttpHeaders",
-    "HttpTarget",
-    "HttpWire",
-    "Response",
-    "Sender",
-]
 
 log = logging.getLogger("accord.http")
 
@@ -86,11 +70,11 @@ class HttpWire:
             require_sender(target.url, target.options)
         self.target = target
         self._loop: asyncio.AbstractEventLoop
-        self._watcher: Watcher
+        self._watcher: WireListener
         # Put around the sender before anything is sent, by whoever wants to see what travels.
         self.tap: Callable[[Sender], Sender] | None = None
         self._own_sender: OwnSender | None = None
-        self._carrier: Carrier
+        self._carrier: RequestCarrier
         self._form: Streamable | TwoEndpoints
         self._lost: Lost | None = None
         self._is_open = False
@@ -112,7 +96,7 @@ class HttpWire:
         """Where the server is, for people."""
         return self.target.place
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: WireListener) -> None:
         """Serve this party."""
         self._watcher = watcher
 
@@ -132,7 +116,7 @@ class HttpWire:
             sender = self._own_sender = sender_for(target.url, target.options)
         if self.tap is not None:
             sender = self.tap(sender)
-        self._carrier = Carrier(target, sender, self._watcher, receive)
+        self._carrier = RequestCarrier(target, sender, self._watcher, receive)
         self._lost = lost
         self._is_open = True
         if target.form != "sse":
@@ -324,7 +308,7 @@ class HttpWire:
 
     # -- beginning anew
 
-    async def _renew(self, stale: Session) -> None:
+    async def _renew(self, stale: HttpClientSession) -> None:
         """Begin a new session in place of a stale one, once for all who ask.
 
         Raises:
