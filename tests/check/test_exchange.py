@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from accord.check.probing.exchange import exchanging, posted
+from accord.check.probing.exchange import exchange, post_message
 from accord.check.probing.line import Locked
 from accord.check.probing.subject import Subject
 from accord.check.server_check import spoken
@@ -45,7 +45,7 @@ async def line_to(app):
 def heard_of(app, message=PING):
     async def run():
         async with line_to(app) as line:
-            return await posted(line, message)
+            return await post_message(line, message)
 
     return asyncio.run(run())
 
@@ -66,7 +66,7 @@ def test_an_id_that_comes_with_data_primes_nothing():
 def test_a_stream_that_stays_open_is_left_once_it_has_answered():
     async def run():
         app = answering(200, "text/event-stream", b"data: " + ANSWER + b"\n\n", stays=True)
-        async with line_to(app) as line, exchanging(line, PING) as heard:
+        async with line_to(app) as line, exchange(line, PING) as heard:
             await heard.until(lambda heard: bool(heard.answers()), 2)
             await heard.rest(0.05)
             return heard

@@ -116,12 +116,12 @@ def test_a_server_that_stays_is_waited_for_in_vain_only_once():
 def test_the_times_of_a_check_suit_the_speed_of_the_server():
     async def run():
         subject = awkward("none", settling=0.1, leaving=2)
-        assert (subject.paced().settling, subject.paced().leaving) == (0.1, 2)
+        assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (0.1, 2)
         async with subject.line(is_judged=False) as line:
             await line.initialize(NEW)
         assert subject.habits.starting > 0
         subject.habits.starting = 10
-        assert (subject.paced().settling, subject.paced().leaving) == (1, 20)
+        assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (1, 20)
 
     asyncio.run(run())
 

@@ -6,7 +6,7 @@ import json
 class Loopback:
     """A target for `connect`, and the wire to it."""
 
-    congested = False
+    is_congested = False
 
     def __init__(self, answer):
         self.answer = answer

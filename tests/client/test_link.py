@@ -26,7 +26,7 @@ def test_a_request_that_the_server_does_not_read_is_given_up_unsent(run):
     async def main():
         wire = Clogged(obliging)
         async with connect(wire) as client:
-            wire.congested = True
+            wire.is_congested = True
             with pytest.raises(RequestTimeout, match="not sent"):
                 await client.call_tool("any", timeout=0.05)
         assert wire.sent[-1]["method"] == "notifications/initialized"

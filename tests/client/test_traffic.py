@@ -22,7 +22,7 @@ SAMPLE = {
 class Tapped:
     """A target whose wire is listened to."""
 
-    congested = False
+    is_congested = False
 
     def __init__(self, command):
         self.inner = Process(Launch(command=command))

@@ -92,7 +92,7 @@ class RawServer:
     says what it likes. The opening is answered by itself unless `answers` does.
     """
 
-    congested = False
+    is_congested = False
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ def test_a_process_that_reads_nothing_makes_writers_wait():
 
     async def main():
         async with Peer(program, exit_grace=0.1) as peer:
-            while not peer.wire.congested:
+            while not peer.wire.is_congested:
                 peer.wire.write(b"x" * 100_000)
                 await asyncio.sleep(0)
             with pytest.raises(TimeoutError):
@@ -177,9 +177,9 @@ def test_writers_go_on_when_the_process_has_caught_up(pipes):
         async with Peer(program) as peer:
             for _ in range(30):
                 peer.wire.write(b"x" * 100_000)
-            assert peer.wire.congested
+            assert peer.wire.is_congested
             await peer.wire.writable()
-            assert not peer.wire.congested
+            assert not peer.wire.is_congested
             assert HIGH_WATER < 3_000_000
 
     run(main)
@@ -361,7 +361,7 @@ def test_closing_what_was_never_opened_does_nothing():
         wire.abort()
         wire.write(b"lost")
         await wire.writable()
-        assert (wire.child.exit_code, wire.child.pid, wire.congested) == (None, None, False)
+        assert (wire.child.exit_code, wire.child.pid, wire.is_congested) == (None, None, False)
 
     run(main)
 

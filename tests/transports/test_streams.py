@@ -232,7 +232,7 @@ def test_a_slow_reader_slows_down_who_waits_for_it():
         stream.append(b"1" * 50_000)
         await until(lambda: not stream.unread)  # it is being written, and not read
         await stream.writable()
-        while not stream.congested:
+        while not stream.is_congested:
             stream.append(b"1" * 50_000)
         assert stream.backlog > 64 * 1024
         waiting = asyncio.create_task(stream.writable())

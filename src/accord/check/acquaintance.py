@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeAlias
 import msgspec
 
 from accord.check.probing.line import CLIENT_INFO, Line, LineEnded, Locked, Reply, Silence
-from accord.check.probing.subject import OWN_WORDS, Subject
+from accord.check.probing.subject import MESSAGE_PREFIX, Subject
 from accord.errors import ConnectFailed
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import REVISIONS
@@ -203,9 +203,9 @@ def unspoken(subject: Subject, answers: Iterable[Reply | str]) -> str:
     """Say why no conversation can be had with a server."""
     answers = list(answers)
     told = "; ".join(dict.fromkeys(_told(answer) for answer in answers))[:_TOLD]
-    if told.startswith(OWN_WORDS):
+    if told.startswith(MESSAGE_PREFIX):
         # It was launched by this program, which says best what is wrong.
-        return told.removeprefix(OWN_WORDS)
+        return told.removeprefix(MESSAGE_PREFIX)
     if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
         return f"{subject.name} speaks no revision that is known here: {told}"
     other = {"http": "sse", "sse": "http"}.get(subject.transport)
@@ -216,7 +216,7 @@ def unspoken(subject: Subject, answers: Iterable[Reply | str]) -> str:
 def with_stderr(text: str, line: Line) -> str:
     """Return what happened, and the last words of a launched server."""
     said: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
-    if said and said[-1].startswith(OWN_WORDS):
+    if said and said[-1].startswith(MESSAGE_PREFIX):
         return said[-1]
     if any('"jsonrpc"' in each and '"result"' in each for each in said):
         text = f"{text}; it answers on standard error, not on standard output"

@@ -16,7 +16,7 @@ from accord.client.client import Client as AsyncClient
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions, Roots
-from accord.client.pages import Pages
+from accord.client.pages import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import (
     CallToolResult,
@@ -212,8 +212,8 @@ class Client:
     ) -> None:
         self.close()
 
-    def _pages(self, method: str) -> Pages:
-        return Pages(method, self._client._link.settings.empty_pages)
+    def _pages(self, method: str) -> PageGuard:
+        return PageGuard(method, self._client._link.settings.empty_pages)
 
     # -- tools
 
@@ -365,7 +365,7 @@ class Client:
 
 
 def _all(
-    pages: Pages,
+    pages: PageGuard,
     fetch: Callable[[str | None], Page],
     entries: Callable[[Page], list[Entry]],
 ) -> Iterator[Entry]:

@@ -145,7 +145,7 @@ class Callbacks:
         else:
             feed.task.add_done_callback(lambda _: self._progress.discard(feed))
 
-    def renewed(self) -> None:
+    def session_renewed(self) -> None:
         """Pass on that a new session has begun."""
         feed = self._feeds.get(_RENEWED)
         if feed is not None:

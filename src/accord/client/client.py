@@ -10,7 +10,7 @@ import msgspec
 from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
-from accord.client.pages import Pages
+from accord.client.pages import PageGuard
 from accord.client.results import OutputSchema, decode_output
 from accord.protocol import shape
 from accord.types import (
@@ -140,8 +140,8 @@ class Client:
     ) -> None:
         await self.close()
 
-    def _pages(self, method: str) -> Pages:
-        return Pages(method, self._link.settings.empty_pages)
+    def _pages(self, method: str) -> PageGuard:
+        return PageGuard(method, self._link.settings.empty_pages)
 
     # -- tools
 
@@ -353,7 +353,7 @@ class Client:
         """
         callbacks = self._link.callbacks
         fresh = roots if roots is None or callable(roots) else to_roots(roots)
-        self._link.tell("notifications/roots/list_changed", EmptyParams())
+        self._link.notify("notifications/roots/list_changed", EmptyParams())
         if fresh is not None:
             callbacks.roots = fresh
 
@@ -405,7 +405,7 @@ def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
 
 
 async def _all(
-    pages: Pages,
+    pages: PageGuard,
     fetch: Callable[[str | None], Awaitable[Page]],
     entries: Callable[[Page], list[Entry]],
 ) -> AsyncIterator[Entry]:

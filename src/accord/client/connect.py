@@ -84,7 +84,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
     _refuse_several(target)
     refuse_unknown("connect()", options, ConnectOptions.__annotations__)
     settings = ClientSettings(**options)
-    settings.offered()
+    settings.offered_revisions()
     return Connecting(target, settings)
 
 
@@ -256,7 +256,7 @@ def _meant(target: str) -> str:
 
 
 async def _handshake(link: Link) -> InitializeResult:
-    offered = link.settings.offered()
+    offered = link.settings.offered_revisions()
     asked = offered[0]  # lifecycle.version.client-prefers-latest
     try:
         opening = await _initialize(link, asked)

@@ -34,7 +34,7 @@ from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
-from accord.transports.http.client.auth import paused
+from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import LoggingLevel, ProgressParams, SetLevelParams, SubscribeParams
 
@@ -73,10 +73,12 @@ class Link:
         self.wire = wire
         self.settings = settings
         self.callbacks = Callbacks(settings)
-        self.endpoint = Endpoint(CLIENT, revisions=settings.offered(), limits=settings.limits)
+        self.endpoint = Endpoint(
+            CLIENT, revisions=settings.offered_revisions(), limits=settings.limits
+        )
         self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
-        if hasattr(wire, "watch"):
-            wire.watch(self)
+        if hasattr(wire, "report_to"):
+            wire.report_to(self)
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
@@ -208,7 +210,7 @@ class Link:
         """The revision agreed on."""
         return self.endpoint.revision
 
-    def waiting(self) -> "Iterable[RequestId]":
+    def pending_requests(self) -> "Iterable[RequestId]":
         """The requests that wait for an answer."""
         return self.endpoint.conversation.parties[CLIENT].open
 
@@ -216,11 +218,11 @@ class Link:
         """Whether a request waits for its answer."""
         return id in self.endpoint.conversation.parties[CLIENT].open
 
-    def failed(self, id: "RequestId", error: AccordError) -> None:
+    def request_failed(self, id: "RequestId", error: AccordError) -> None:
         """Give up a request that will not be answered."""
         self.dispatcher.give_up(id, error)
 
-    def dropped(self, line: LineTooLong) -> None:
+    def message_dropped(self, line: LineTooLong) -> None:
         """Fail the request whose answer was too large to be kept; other messages are reported."""
         id = line.id
         exchange = None if id is None else self.endpoint.conversation.open_exchange(CLIENT, id)
@@ -232,20 +234,20 @@ class Link:
             f"{exchange.name}: the answer exceeds the limit of {line.limit} bytes (message_bytes); "
             "connect(..., limits=Limits(message_bytes=...)) raises it"
         )
-        self.failed(exchange.id, RemoteProtocolError(why))
+        self.request_failed(exchange.id, RemoteProtocolError(why))
 
-    def renewed(self) -> None:
+    def session_renewed(self) -> None:
         """Tell a new session what the last one knew, and the application that it began."""
         if self.callbacks.on_tools_changed is not None:
             self.callbacks.on_tools_changed()
         self.dispatcher.spawn(self._restore())
 
     @contextlib.contextmanager
-    def pausing(self) -> Iterator[None]:
+    def pause_timeouts(self) -> Iterator[None]:
         """Let no time run out meanwhile: a person is asked to authorize us."""
         self.dispatcher.pauses += 1
         try:
-            with paused(self.deadline, self.settings.connect_timeout):
+            with pause_deadline(self.deadline, self.settings.connect_timeout):
                 yield
         finally:
             self.dispatcher.pauses -= 1
@@ -258,7 +260,7 @@ class Link:
                 await self.ask("resources/subscribe", SubscribeParams(uri), {})
         except AccordError as error:
             log.warning("the new session lacks what the last one knew: %s", error)
-        self.callbacks.renewed()
+        self.callbacks.session_renewed()
 
     # -- asking
 
@@ -276,7 +278,7 @@ class Link:
             token = {"progressToken": next(self._tokens)}
             meta = {**token, **meta} if meta else token
         params.meta = meta
-        if self.wire.congested:
+        if self.wire.is_congested:
             await self._until_writable(name, timeout)
         try:
             if on_progress is None:
@@ -302,7 +304,7 @@ class Link:
         finally:
             CALL_HEADERS.reset(unset)
 
-    def tell(self, name: str, params: Any) -> None:
+    def notify(self, name: str, params: Any) -> None:
         """Send a notification."""
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
@@ -315,7 +317,7 @@ class Link:
         if exchange is not None and (
             exchange.progress is None or params.progress > exchange.progress
         ):
-            self.tell("notifications/progress", params)
+            self.notify("notifications/progress", params)
 
     def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
         refuse_unknown("a call", how, CallOptions.__annotations__)

@@ -147,7 +147,7 @@ class ClientSettings:
         for name in ("timeout", "cap", "connect_timeout", "exit_grace", "terminate_grace"):
             check_seconds(name, getattr(self, name))
 
-    def offered(self) -> tuple[RevisionId, ...]:
+    def offered_revisions(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.
 
         Raises:

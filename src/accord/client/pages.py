@@ -9,7 +9,7 @@ from accord.errors import RemoteProtocolError
 MOST_PAGES: Final = 10_000
 
 
-class Pages:
+class PageGuard:
     """Keeps count of the pages of one list.
 
     Cursors and pages are remembered by their hashes: a cursor may be as long as a message.

@@ -79,7 +79,7 @@ class Origin(Protocol):
         """How many bytes on it have yet to be read."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether that is a lot."""
 
     async def writable(self) -> None:

@@ -44,7 +44,7 @@ class Flow(Protocol):
         """How many bytes it has yet to read."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether that is a lot."""
 
     async def writable(self) -> None:
@@ -175,7 +175,7 @@ class Session:
         if threading.get_ident() != self.thread:
             self._tell_from_thread(send, params, flow)
             return DONE
-        if flow is None or not flow.congested:
+        if flow is None or not flow.is_congested:
             send(params)
             return DONE
         # Whoever does not await is not slowed down, so that there must be an end to it.
@@ -190,7 +190,7 @@ class Session:
             self._in_transit += 1
             is_full = self._in_transit % _IN_TRANSIT_MOST == 0
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
-            if flow is not None and (is_full or flow.congested):
+            if flow is not None and (is_full or flow.is_congested):
                 asyncio.run_coroutine_threadsafe(flow.writable(), self.loop).result()
             self.loop.call_soon_threadsafe(send, params)
 

@@ -53,7 +53,7 @@ class Flow(Protocol):
     """How well the client reads, for which the work is done."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether it has much left to read."""
 
     async def writable(self) -> None:
@@ -234,7 +234,7 @@ class Workers:
             if job.state != _QUEUED or self._is_shut:
                 return True
             self._queued -= 1
-            is_held_back = flow is not None and flow.congested
+            is_held_back = flow is not None and flow.is_congested
             job.state = _HELD_BACK if is_held_back else _RUNNING
             self._moved_at = time.monotonic()
             if not is_held_back:

@@ -43,16 +43,16 @@ class TappedHttpWire:
         self._settings = settings
         self._served = None if isinstance(target, str) else _Served(target)
         self._loop: asyncio.AbstractEventLoop
-        self._watcher: WireListener
+        self._listener: WireListener
 
-    def watch(self, watcher: WireListener) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Serve this party."""
-        self._watcher = watcher
+        self._listener = watcher
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether too many messages are under way."""
-        return self.inner is not None and self.inner.congested
+        return self.inner is not None and self.inner.is_congested
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Serve the app where there is one, and make the connection."""
@@ -62,7 +62,7 @@ class TappedHttpWire:
             url = await self._served.start(is_older=self._settings.transport == "sse")
         self.inner = http_wire(url, self._settings)
         self.inner.tap = lambda sender: TappedSender(sender, self._recording)
-        self.inner.watch(self._watcher)
+        self.inner.report_to(self._listener)
         await self.inner.open(receive, lost)
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:

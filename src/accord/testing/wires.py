@@ -14,15 +14,15 @@ class TappedWire:
         self.inner = inner
         self._recording = recording
 
-    def watch(self, watcher: WireListener) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Serve this party, where the wire wants to know."""
-        if hasattr(self.inner, "watch"):
-            self.inner.watch(watcher)
+        if hasattr(self.inner, "report_to"):
+            self.inner.report_to(watcher)
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the server is slow to read."""
-        return self.inner.congested
+        return self.inner.is_congested
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Make the connection."""

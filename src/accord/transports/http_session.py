@@ -296,9 +296,9 @@ class Post(HttpExchange):
         return 0 if self.stream is None else self.stream.unread
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether that is a lot."""
-        return self.stream is not None and self.stream.congested
+        return self.stream is not None and self.stream.is_congested
 
     async def writable(self) -> None:
         """Wait until the client has read enough, or does not read at all."""

@@ -30,7 +30,7 @@ class MemoryWire:
         self._written = 0
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether it is time to let others run: requests may be answered without any wait."""
         return self._written >= _AT_ONCE
 

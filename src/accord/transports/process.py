@@ -122,16 +122,16 @@ class Process:
         self._pipes: Pipes | None = None
         self._receive: Receive
         self._lost: Lost
-        self._watcher: WireListener | None = None
+        self._listener: WireListener | None = None
         # Bytes ever queued; for each answer among them, where it ends and how long it is.
         self._queued = 0
         self._answers: deque[tuple[int, int]] = deque()
         self._unread = 0
         self._resuming: asyncio.Task[None] | None = None
 
-    def watch(self, watcher: WireListener) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Report to this listener."""
-        self._watcher = watcher
+        self._listener = watcher
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Start the server.
@@ -156,8 +156,8 @@ class Process:
 
     def _drop(self, line: LineTooLong) -> None:
         log.warning("%s: %s", self.child.command[0], line)
-        if self._watcher is not None:
-            self._watcher.dropped(line)
+        if self._listener is not None:
+            self._listener.message_dropped(line)
 
     def _on_end(self, reason: str) -> None:
         last = self._lines.end()
@@ -169,7 +169,7 @@ class Process:
     # -- writing
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the server is slow to read."""
         return self.child.is_congested
 

@@ -353,7 +353,7 @@ class StdioConnection:
         return self._writer.backlog
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the client is slow to read; `writable` waits until it has caught up."""
         return self._writer.backlog > _BACKLOG_HIGH
 

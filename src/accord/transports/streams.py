@@ -184,7 +184,7 @@ class Stream:
             chunk = b"".join(unread[:count])
             del unread[:count]
         self.unread -= len(chunk)
-        if self._room is not None and not self.congested:
+        if self._room is not None and not self.is_congested:
             self._make_room()
         return chunk
 
@@ -273,13 +273,13 @@ class Stream:
         return self.unread
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether that is a lot."""
         return self.unread > _CONGESTED
 
     async def writable(self) -> None:
         """Wait until the client has read enough, or does not read at all."""
-        while self.congested and self.reader is not None:
+        while self.is_congested and self.reader is not None:
             if self._room is None:
                 self._room = []
             waiter = asyncio.get_running_loop().create_future()

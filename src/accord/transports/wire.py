@@ -25,7 +25,7 @@ class Wire(Protocol):
     """The client's end of a connection."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether the server is slow to read; `writable` waits until it has caught up."""
 
     async def open(self, receive: Receive, lost: Lost) -> None:
@@ -63,27 +63,27 @@ class WireListener(Protocol):
     def revision(self) -> Revision:
         """The revision agreed on."""
 
-    def waiting(self) -> Iterable[RequestId]:
+    def pending_requests(self) -> Iterable[RequestId]:
         """The requests that wait for an answer."""
 
     def is_waiting(self, id: RequestId) -> bool:
         """Whether a request waits for its answer."""
 
-    def failed(self, id: RequestId, error: AccordError) -> None:
+    def request_failed(self, id: RequestId, error: AccordError) -> None:
         """Take note that a request will not be answered."""
 
-    def dropped(self, line: LineTooLong) -> None:
+    def message_dropped(self, line: LineTooLong) -> None:
         """Take note of a message that was too large to be kept."""
 
-    def renewed(self) -> None:
+    def session_renewed(self) -> None:
         """Take note that the server has begun a new session, which knows nothing of the last."""
 
-    def pausing(self) -> AbstractContextManager[None]:
+    def pause_timeouts(self) -> AbstractContextManager[None]:
         """Let no time run out meanwhile: a person is asked to authorize us."""
 
 
 class ReportingWire(Wire, Protocol):
     """A wire that wants to know whom it serves."""
 
-    def watch(self, watcher: WireListener) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Serve this party; to be said before the wire is opened."""

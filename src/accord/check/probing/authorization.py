@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from accord.check.probing.exchange import posted
+from accord.check.probing.exchange import post_message
 from accord.check.probing.line import CLIENT_INFO
 from accord.check.probing.subject import Subject
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
@@ -80,7 +80,7 @@ async def _challenge_of(subject: Subject) -> tuple[str, ...] | None:
             reply = await line.carrier.request("GET", headers={"accept": "text/event-stream"})
             status, challenge = reply.status, reply.header("www-authenticate")
         else:
-            heard = await posted(line, message)
+            heard = await post_message(line, message)
             status, challenge = heard.status, heard.headers.get("www-authenticate")
     if status != 401:
         return None

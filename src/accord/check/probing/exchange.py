@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST: Final = 16 * 1024 * 1024
 
 
-class Heard:
+class RawResponse:
     """The response to one request, as far as it was read.
 
     Attributes:
@@ -108,7 +108,7 @@ class Heard:
 
     # -- reading
 
-    async def until(self, is_enough: Callable[["Heard"], bool], patience: float) -> bool:
+    async def until(self, is_enough: Callable[["RawResponse"], bool], patience: float) -> bool:
         """Read until that is so, the response ends or so many seconds are over."""
         deadline = asyncio.get_running_loop().time() + patience
         while not is_enough(self):
@@ -164,7 +164,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def exchanging(
+async def exchange(
     line: Line,
     message: Any = None,
     *,
@@ -172,7 +172,7 @@ async def exchanging(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     **changed: str | None,
-) -> AsyncIterator[Heard]:
+) -> AsyncIterator[RawResponse]:
     """Send a request in the name of a line and yield its response, of which the head was read.
 
     Args:
@@ -202,14 +202,14 @@ async def exchanging(
     asked = line.tape.count
     line.proof = partial(line.tape.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
-        heard = Heard(line, response)
+        heard = RawResponse(line, response)
         line.proof = partial(heard.evidence, asked)
         yield heard
 
 
-async def posted(line: Line, message: Any, **settings: Any) -> Heard:
+async def post_message(line: Line, message: Any, **settings: Any) -> RawResponse:
     """Post a message and return its response, read until each request in it is answered."""
-    async with exchanging(line, message, **settings) as heard:
+    async with exchange(line, message, **settings) as heard:
         asked = [
             each["id"]
             for each in (message if isinstance(message, list) else [message])

@@ -310,7 +310,7 @@ class Probe:
         """Give the server the time that its own speed asks for."""
         habits = self.subject.habits
         habits.starting = max(habits.starting, self.line.first_answer)
-        self.subject = self.subject.paced()
+        self.subject = self.subject.adapt_times()
         self._starting = max(self._starting, self.subject.starting)
         self.line.patience = max(self.line.patience, self.subject.patience)
 

@@ -23,7 +23,7 @@ from accord.types import RevisionId
 
 Form: TypeAlias = Literal["http", "sse"]
 # How this program begins what it says on standard error.
-OWN_WORDS: Final = "accord: "
+MESSAGE_PREFIX: Final = "accord: "
 _STARTING: Final = 30.0
 # How long a launched server may take to end after SIGTERM.
 _TERMINATE_GRACE: Final = 10.0
@@ -113,7 +113,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
         return sorted(given, key=len, reverse=True)
 
-    def paced(self) -> "Subject":
+    def adapt_times(self) -> "Subject":
         """Return it with times that suit its own speed: who starts slowly does all slowly.
 
         A busy machine is slow in the same way, and is no fault of the server.
@@ -174,7 +174,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterator[str]:
+async def serve_target(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterator[str]:
     """Serve a Python file or module over HTTP in a process of its own; yields the URL.
 
     Raises:
@@ -215,6 +215,6 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
 
 
 def _describe_failure(place: str, lines: Sequence[str]) -> str:
-    if lines and lines[-1].startswith(OWN_WORDS):
-        return lines[-1].removeprefix(OWN_WORDS)
+    if lines and lines[-1].startswith(MESSAGE_PREFIX):
+        return lines[-1].removeprefix(MESSAGE_PREFIX)
     return f"{place} could not be served over HTTP: {' | '.join(lines) or 'it said nothing'}"

@@ -157,7 +157,7 @@ class RequestAuthorization:
 
 
 @contextlib.contextmanager
-def paused(deadline: asyncio.Timeout | None, seconds: float) -> Iterator[None]:
+def pause_deadline(deadline: asyncio.Timeout | None, seconds: float) -> Iterator[None]:
     """Stop a deadline for a while; afterwards it has its whole time again."""
     if deadline is None or deadline.expired() or deadline.when() is None:
         yield
@@ -188,7 +188,9 @@ def challenge_values(response: SenderResponse) -> tuple[str, ...]:
     return () if only is None else (only,)
 
 
-def refusal(place: str, response: SenderResponse, why: str, *, has_auth: bool) -> AuthError | None:
+def auth_error(
+    place: str, response: SenderResponse, why: str, *, has_auth: bool
+) -> AuthError | None:
     """Make the error for a request that was not let in; None where it is about something else."""
     values = challenge_values(response)
     challenge = bearer_challenge(values)

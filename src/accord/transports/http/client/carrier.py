@@ -29,8 +29,8 @@ from accord.transports.http.client.auth import (
     Authorizer,
     Denied,
     RequestAuthorization,
-    paused,
-    refusal,
+    auth_error,
+    pause_deadline,
     with_token,
 )
 from accord.transports.http.client.backoff import Backoff
@@ -101,7 +101,7 @@ class RequestCarrier:
     ) -> None:
         self.target = target
         self.sender = sender
-        self.watcher = watcher
+        self.listener = watcher
         self.answers = PendingAnswers()
         self._receive = receive
         self._asked: Message | None = None
@@ -131,7 +131,7 @@ class RequestCarrier:
         return EventReader(self.deliver, self.target.limits.message_bytes, self.answers)
 
     @contextlib.contextmanager
-    def asking(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
+    def await_answer(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
         """Keep the answer to a request that the party does not know of."""
         message.answer = asyncio.get_running_loop().create_future()
         self._asked = message
@@ -145,11 +145,14 @@ class RequestCarrier:
         """Whether a message is a request that waits for its answer."""
         if message.answer is not None:
             return not message.answer.done()
-        return message.id is not None and self.watcher.is_waiting(message.id)
+        return message.id is not None and self.listener.is_waiting(message.id)
 
     @contextlib.contextmanager
     def _pausing(self) -> Iterator[None]:
-        with self.watcher.pausing(), paused(self.deadline, self.target.options.patience):
+        with (
+            self.listener.pause_timeouts(),
+            pause_deadline(self.deadline, self.target.options.patience),
+        ):
             yield
 
     # -- what became of requests
@@ -169,8 +172,8 @@ class RequestCarrier:
         elif message.answer is not None:
             if not message.answer.done():
                 message.answer.set_exception(error)
-        elif self.watcher.is_waiting(message.id):
-            self.watcher.failed(message.id, error)
+        elif self.listener.is_waiting(message.id):
+            self.listener.request_failed(message.id, error)
 
     def not_sent(self, message: Message, why: NotSent) -> None:
         """Fail a message for which there was no connection."""
@@ -207,7 +210,7 @@ class RequestCarrier:
     def refuse(self, message: Message, response: SenderResponse, body: bytes) -> None:
         """Fail a message that was answered by something else than an answer."""
         message.is_postponed = response.status in PASSING
-        denied = self.refusal(response, body)
+        denied = self.auth_error(response, body)
         if denied is not None:
             return self.fail(message, denied)
         answer = answer_in(body)
@@ -222,13 +225,13 @@ class RequestCarrier:
             self._refuse_plainly(message, response, body)
         return None
 
-    def refusal(self, response: SenderResponse, body: bytes) -> AuthError | None:
+    def auth_error(self, response: SenderResponse, body: bytes) -> AuthError | None:
         """Make the error for a request that was not let in; None for any other."""
         if response.status not in _DENIALS:
             return None
         why = explain(response.status, names.media_type(response.header("content-type")), body)
         has_auth = self._authorization is not None
-        return refusal(self.place, response, why, has_auth=has_auth)
+        return auth_error(self.place, response, why, has_auth=has_auth)
 
     def _refuse_plainly(self, message: Message, response: SenderResponse, body: bytes) -> None:
         content_type = names.media_type(response.header("content-type"))
@@ -267,7 +270,7 @@ class RequestCarrier:
             response.close()
             await asyncio.sleep(wait)
 
-    async def tell(self, session: HttpClientSession, message: Message) -> None:
+    async def notify(self, session: HttpClientSession, message: Message) -> None:
         """Send a notification and make sure that it was taken.
 
         Raises:
@@ -277,7 +280,7 @@ class RequestCarrier:
             response = await self.post(session, message)
         except (NotSent, Cut) as error:
             raise ConnectionClosed(f"{message.name} did not arrive: {error}") from None
-        body = await self.beginning(response)
+        body = await self.read_error(response)
         response.close()
         if response.status not in OK:
             content_type = names.media_type(response.header("content-type"))
@@ -427,7 +430,7 @@ class RequestCarrier:
             chunk = await response.chunk()
         return b"".join(chunks)
 
-    async def beginning(self, response: SenderResponse) -> bytes:
+    async def read_error(self, response: SenderResponse) -> bytes:
         """Read what an error says, as far as it comes."""
         found = b""
         with contextlib.suppress(Cut, TimeoutError):

@@ -10,7 +10,7 @@ _REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
-class Place(NamedTuple):
+class HttpAddress(NamedTuple):
     """Where a URL leads to."""
 
     host: str
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def place_of(url: str) -> Place:
+def parse_address(url: str) -> HttpAddress:
     """Find out where a URL leads to.
 
     Raises:
@@ -43,10 +43,10 @@ def place_of(url: str) -> Place:
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return Place(host, port, is_safe, target, path, usual, url)
+    return HttpAddress(host, port, is_safe, target, path, usual, url)
 
 
-def write_head(method: str, place: Place, headers: Mapping[str, str], cookies: str) -> bytes:
+def write_head(method: str, place: HttpAddress, headers: Mapping[str, str], cookies: str) -> bytes:
     """Write the head of a request, without its length and the blank line.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from httptools import HttpResponseParser
 
 from accord.transports.http.client.cookies import CookieJar
-from accord.transports.http.client.heads import Place, place_of, write_head
+from accord.transports.http.client.heads import HttpAddress, parse_address, write_head
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.sender import (
     Cut,
@@ -62,7 +62,7 @@ class SocketSender:
     ) -> "_Response":
         """Send a request and wait for the head of its response."""
         try:
-            place = place_of(url)
+            place = parse_address(url)
             head = self._head(method, place, headers)
         except ValueError as error:
             raise NotSent(str(error)[:160], is_lasting=True) from None
@@ -73,7 +73,7 @@ class SocketSender:
             enable_keepalive(connection.transport.get_extra_info("socket"))
         return response
 
-    def _head(self, method: str, place: Place, headers: Mapping[str, str]) -> bytes:
+    def _head(self, method: str, place: HttpAddress, headers: Mapping[str, str]) -> bytes:
         """Write the head of a request, up to its length; most are like the one before."""
         if self._cookies.expires < inf and self._cookies.expire():
             self._heads.clear()
@@ -87,14 +87,14 @@ class SocketSender:
             self._heads[key] = head
         return head
 
-    def note_cookie(self, text: str, place: Place) -> None:
+    def note_cookie(self, text: str, place: HttpAddress) -> None:
         """Keep a cookie: balancers find a session's server by it."""
         if self._cookies.note(text, host=place.host, path=place.path, is_safe=place.is_safe):
             self._heads.clear()
 
     # -- connections
 
-    def _take(self, place: Place) -> "_Connection | None":
+    def _take(self, place: HttpAddress) -> "_Connection | None":
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
@@ -116,7 +116,7 @@ class SocketSender:
         if spare and connection in spare:
             spare.remove(connection)
 
-    async def _connect(self, place: Place) -> "_Connection":
+    async def _connect(self, place: HttpAddress) -> "_Connection":
         connection = _Connection(self, place[:3])
         context = self._context() if place.is_safe else None
         try:
@@ -185,7 +185,7 @@ class _Connection(asyncio.Protocol):
         self.sender = sender
         self.leads_to = leads_to
         # Of the request under way.
-        self.place: Place
+        self.place: HttpAddress
         self.used = 0.0
         self.is_lost = False
         self.transport: asyncio.Transport

@@ -43,7 +43,7 @@ _REPEATED: Final = 2
 _CLIENT_ERRORS: Final = range(400, 500)
 
 
-class Unfit(Exception):
+class FormRefused(Exception):
     """The server refused `initialize` with a status that servers of the older form answer with."""
 
     def __init__(self, response: SenderResponse, body: bytes) -> None:
@@ -85,7 +85,7 @@ class Streamable:
             return carrier.cut(message, str(error))
         with contextlib.closing(response):
             if response.status in _CLIENT_ERRORS:
-                raise Unfit(response, await carrier.beginning(response))
+                raise FormRefused(response, await carrier.read_error(response))
             id = response.header(names.SESSION)
             if id is not None and not names.is_session_id(id):
                 return carrier.cut(message, "its session id has characters that are not allowed")
@@ -94,7 +94,7 @@ class Streamable:
 
     def settle(self) -> None:
         """Take note of the revision that was agreed on."""
-        revision = self._carrier.watcher.revision
+        revision = self._carrier.listener.revision
         version = revision.id if revision.version_header else None
         self.session = HttpClientSession(self.session.url, self.session.id, version)
 
@@ -144,15 +144,15 @@ class Streamable:
         carrier = self._carrier
         kind = names.media_type(response.header("content-type"))
         if response.status not in OK:
-            carrier.refuse(message, response, await carrier.beginning(response))
+            carrier.refuse(message, response, await carrier.read_error(response))
         elif message.id is None:
-            await carrier.beginning(response)  # so that the connection can be used again
+            await carrier.read_error(response)  # so that the connection can be used again
         elif kind == CONTENT_TYPE:
             await self._follow(message, response)
         elif kind in ("application/json", ""):
             await self._take_json(message, response)
         else:
-            carrier.refuse(message, response, await carrier.beginning(response))
+            carrier.refuse(message, response, await carrier.read_error(response))
 
     async def _take_json(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier

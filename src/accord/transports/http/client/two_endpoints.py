@@ -85,8 +85,8 @@ class TwoEndpoints:
         carrier = self._carrier
         if not is_stream(response):
             kind = names.media_type(response.header("content-type"))
-            body = b"" if response.status in OK else await carrier.beginning(response)
-            denied = carrier.refusal(response, body)
+            body = b"" if response.status in OK else await carrier.read_error(response)
+            denied = carrier.auth_error(response, body)
             if denied is not None:
                 raise denied
             why = explain(response.status, kind, body)
@@ -130,7 +130,7 @@ class TwoEndpoints:
 
     def settle(self) -> None:
         """Take note of the revision that was agreed on."""
-        revision = self._carrier.watcher.revision
+        revision = self._carrier.listener.revision
         if revision.version_header:
             self.session.headers["MCP-Protocol-Version"] = revision.id
 
@@ -171,7 +171,7 @@ class TwoEndpoints:
                 if message.id is not None:
                     self._posting.discard(message.id)
             with contextlib.closing(response):
-                body = await carrier.beginning(response)
+                body = await carrier.read_error(response)
             if response.status in OK:
                 is_gone = session is not self.session or session is self._broken
                 if is_gone and carrier.is_waiting(message):
@@ -206,7 +206,7 @@ class TwoEndpoints:
         carrier = self._carrier
         if self._opening is not None:
             return carrier.cut(self._opening, why)
-        for id in list(carrier.watcher.waiting()):
+        for id in list(carrier.listener.pending_requests()):
             if id not in self._posting:
                 carrier.cut(Message(b"", id, "the request"), why)
         delay = self._backoff.fail()

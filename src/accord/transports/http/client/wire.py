@@ -26,7 +26,7 @@ from accord.transports.http.client.sender import (
     require_sender,
     sender_for,
 )
-from accord.transports.http.client.streamable import Streamable, Unfit
+from accord.transports.http.client.streamable import FormRefused, Streamable
 from accord.transports.http.client.two_endpoints import TwoEndpoints
 from accord.transports.wire import CALL_HEADERS, Lost, Receive, WireListener
 from accord.types._base import RequestId
@@ -70,7 +70,7 @@ class HttpWire:
             require_sender(target.url, target.options)
         self.target = target
         self._loop: asyncio.AbstractEventLoop
-        self._watcher: WireListener
+        self._listener: WireListener
         # Put around the sender before anything is sent, by whoever wants to see what travels.
         self.tap: Callable[[Sender], Sender] | None = None
         self._own_sender: OwnSender | None = None
@@ -96,9 +96,9 @@ class HttpWire:
         """Where the server is, for people."""
         return self.target.place
 
-    def watch(self, watcher: WireListener) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Serve this party."""
-        self._watcher = watcher
+        self._listener = watcher
 
     # -- life
 
@@ -116,7 +116,7 @@ class HttpWire:
             sender = self._own_sender = sender_for(target.url, target.options)
         if self.tap is not None:
             sender = self.tap(sender)
-        self._carrier = RequestCarrier(target, sender, self._watcher, receive)
+        self._carrier = RequestCarrier(target, sender, self._listener, receive)
         self._lost = lost
         self._is_open = True
         if target.form != "sse":
@@ -194,7 +194,7 @@ class HttpWire:
             elif message.name is None:
                 self._carrier.answers.end(len(message.data))
         room = self._room
-        if room is not None and not self.congested and not room.done():
+        if room is not None and not self.is_congested and not room.done():
             room.set_result(None)
         was_gate = task is self._gate
         if was_gate:
@@ -209,13 +209,13 @@ class HttpWire:
                 self._carrier.fail(message, InternalError("internal error of the client"))
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether too many messages are under way."""
         return len(self._messages) >= _UNDER_WAY
 
     async def writable(self) -> None:
         """Wait until fewer messages are under way, or the wire is closed."""
-        while self.congested and self._is_open:
+        while self.is_congested and self._is_open:
             if self._room is None or self._room.done():
                 self._room = self._loop.create_future()
             await asyncio.shield(self._room)
@@ -254,7 +254,7 @@ class HttpWire:
         form = self._form
         try:
             await form.initialize(message)
-        except Unfit as unfit:
+        except FormRefused as unfit:
             answer = answer_in(unfit.body)
             is_answered = answer is not None and answer.id == message.id
             is_denied = unfit.response.status == 401 and self.target.authorizer is not None
@@ -272,7 +272,7 @@ class HttpWire:
     async def _end_opening(self, message: Message) -> None:
         self._form.settle()
         try:
-            await self._carrier.tell(self._form.session, message)
+            await self._carrier.notify(self._form.session, message)
         except ConnectionClosed as error:
             # The next request will say whether that matters.
             log.warning("%s", error)
@@ -337,7 +337,9 @@ class HttpWire:
             async with asyncio.timeout(self.target.options.patience) as self._carrier.deadline:
                 await self._initialize_again(first)
                 self._form.settle()
-                await self._carrier.tell(self._form.session, Message(second.data, name=second.name))
+                await self._carrier.notify(
+                    self._form.session, Message(second.data, name=second.name)
+                )
         except TimeoutError:
             text = "the session has ended and could not be begun anew in time"
             raise ConnectionClosed(text) from None
@@ -346,7 +348,7 @@ class HttpWire:
             raise ConnectionClosed(text[:300]) from None
         self._refusal = None
         self._form.ready()
-        self._watcher.renewed()
+        self._listener.session_renewed()
 
     async def _initialize_again(self, first: Message) -> None:
         backoff = Backoff(most=LULL)
@@ -354,10 +356,10 @@ class HttpWire:
             self._renewals += 1
             again = Message(*_renumbered(first.data, f"renewal-{self._renewals}"), "initialize")
             try:
-                with self._carrier.asking(again) as answer:
+                with self._carrier.await_answer(again) as answer:
                     await self._form.initialize(again)
                     return self._check(await answer)
-            except Unfit as unfit:
+            except FormRefused as unfit:
                 why = explain(unfit.response.status, "", unfit.body)
                 raise ConnectionClosed(why) from None
             except AccordError:
@@ -373,8 +375,8 @@ class HttpWire:
             named = msgspec.json.decode(answer.result, type=_Opening).protocol_version  # type: ignore[arg-type]  # what is no error is a result
         except msgspec.ValidationError:
             raise ConnectionClosed("the answer to initialize is malformed") from None
-        if named != self._watcher.revision.id:
-            why = f"the server now speaks {named[:40]!r}, not {self._watcher.revision.id}"
+        if named != self._listener.revision.id:
+            why = f"the server now speaks {named[:40]!r}, not {self._listener.revision.id}"
             self._lose(f"{why}; connect anew")
             raise ConnectionClosed(why)
 
