@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
 """A command as a list, a file with a server, a URL, or a server object."""
 
-# What fits on a few lines of a terminal or a log; the whole stderr is an attribute of the error.
+# A few lines of a terminal or a log; the whole stderr is an attribute of the error.
 _MESSAGE: Final = 300
 
 
@@ -54,14 +54,14 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             revision: the one revision to speak; revisions: those to choose from (default: all that
             open with a handshake). client_info: our name and version.
 
-            on_sample, on_elicit, roots: what answers the server's questions.
+            on_sample, on_elicit, roots: answer the server's requests.
             on_log, on_progress, on_tools_changed, on_resources_changed, on_prompts_changed,
-            on_resource_updated: what hears its news.
+            on_resource_updated: called with its notifications.
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
-            limits: what one message may cost. empty_pages (100): how many pages of a list in a row
-            may bring no new entry before reading it fails.
+            limits: how large one message may be. empty_pages (100): how many pages of a list in
+            a row may have no new entry before reading it fails.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
@@ -78,8 +78,8 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
     Raises:
         ConnectFailed: there is no connection; says at which point and why.
-        Unauthorized, Forbidden, FlowFailed: the server does not let us in.
-        ValueError: a revision that does not exist, or roots that are no folders.
+        Unauthorized, Forbidden, FlowFailed: the server refuses access.
+        ValueError: a revision that does not exist, or roots that are not folders.
     """
     _refuse_several(target)
     refuse_unknown("connect()", options, ConnectOptions.__annotations__)
@@ -113,13 +113,13 @@ class Connecting:
 
     if not TYPE_CHECKING:  # type checkers should not take it for a client
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             raise AttributeError(
                 f"nothing is connected yet, so there is no {name}: write "
                 "`async with connect(...) as client`, or `client = await connect(...)`"
             )
 
-        def __enter__(self) -> Any:
+        def __enter__(self) -> object:
             raise TypeError(
                 "connect() needs asyncio: write `async with connect(...) as client`; without "
                 "asyncio, `with accord.client.blocking.connect(...) as client`"
@@ -128,7 +128,7 @@ class Connecting:
         def __exit__(self, *_: object) -> None:
             """Never reached; `with` looks for it before it enters."""
 
-    def __await__(self) -> Generator[Any, None, Client]:
+    def __await__(self) -> Generator[object, None, Client]:
         return _connect(self._target, self._settings).__await__()
 
     async def __aenter__(self) -> Client:
@@ -155,7 +155,7 @@ async def _connect(target: Target, settings: ClientSettings) -> Client:
             opening = await _handshake(link)
         link.deadline = None  # it knows the task, and would keep a forgotten client alive
     except AccordError as error:
-        failure = _explained(error, link)
+        failure = _explain(error, link)
     except TimeoutError:
         what = f"no answer to initialize within {settings.connect_timeout:g} s"
         failure = _failure(what, link)
@@ -164,7 +164,7 @@ async def _connect(target: Target, settings: ClientSettings) -> Client:
         raise
     else:
         return Client(link, opening)
-    # The failure tells the state before the end: whether the server was still running.
+    # The failure describes the state before closing: whether the server was still running.
     await link.close()
     raise failure
 
@@ -225,7 +225,8 @@ def _command(target: Target) -> Sequence[str]:
         path = Path(target)
         if path.suffix != ".py":
             raise ConnectFailed(
-                f"{str(target)[:200]!r} is neither a URL nor a Python file; {_meant(str(target))}",
+                f"{str(target)[:200]!r} is neither a URL nor a Python file; "
+                f"{_suggest_target(str(target))}",
                 phase="starting",
             )
         if not path.is_file():
@@ -243,8 +244,8 @@ def _command(target: Target) -> Sequence[str]:
     )
 
 
-def _meant(target: str) -> str:
-    """Say what somebody may have meant by a text that is no target."""
+def _suggest_target(target: str) -> str:
+    """Return what the user may have meant by a text that is not a target."""
     if "://" in target:
         return "URLs begin with http:// or https://"
     if re.fullmatch(r"[\w.-]+:\d{1,5}(/\S*)?", target):
@@ -296,10 +297,10 @@ def _counter_offer(
     return next((each for each in offered if each in supported and each != asked), None)
 
 
-# -- saying what went wrong
+# -- describing failures
 
 
-def _explained(error: AccordError, link: Link) -> AccordError:
+def _explain(error: AccordError, link: Link) -> AccordError:
     if isinstance(error, ConnectFailed | AuthError):
         return error
     if isinstance(error, RequestTimeout):
@@ -309,11 +310,11 @@ def _explained(error: AccordError, link: Link) -> AccordError:
         reason = str(error) if process is None else process.child.state
         return _failure(f"{reason} before it answered initialize", link)
     if isinstance(error, RequestError):
-        return _failure(f"refused initialize: {error}{_supported(error)}", link)
+        return _failure(f"refused initialize: {error}{_describe_supported(error)}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
 
 
-def _supported(error: RequestError) -> str:
+def _describe_supported(error: RequestError) -> str:
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     return f"; it supports {str(supported)[:80]}" if supported else ""
 
@@ -324,9 +325,9 @@ def _failure(what: str, link: Link) -> ConnectFailed:
         place = getattr(getattr(link.wire, "inner", link.wire), "place", "the server")
         return ConnectFailed(f"{place}: {what}"[:_MESSAGE], phase="initialize")
     child = wire.child
-    message = f"{_shortened(shlex.join(child.command), 100)}: {_shortened(what, 150)}; it said: "
+    message = f"{_shorten(shlex.join(child.command), 100)}: {_shorten(what, 150)}; it said: "
     room = _MESSAGE - len(message)
-    said = child.stderr.summarize(room) or _shortened(link.callbacks.stray, room)
+    said = child.stderr.summarize(room) or _shorten(link.callbacks.stray, room)
     message = message + said if said else message.removesuffix("; it said: ")
     return ConnectFailed(
         message,
@@ -338,10 +339,10 @@ def _failure(what: str, link: Link) -> ConnectFailed:
 
 
 def _process(link: Link) -> Process | None:
-    """Find the process behind a wire, also where somebody listens in between."""
+    """Return the process behind a wire, also behind one that records."""
     wire = getattr(link.wire, "inner", link.wire)
     return wire if isinstance(wire, Process) else None
 
 
-def _shortened(text: str, length: int) -> str:
+def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."

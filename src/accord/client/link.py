@@ -1,6 +1,6 @@
 """One live connection: the wire, the conversation on it, and one task that owns both.
 
-Because one task opens and closes the wire, anybody may ask for the end, from any task, in any order
+Because one task opens and closes the wire, `close` may be called from any task, in any order
 and more than once. Nothing here refers to the public client, so that a forgotten one is noticed.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.client")
 
-# Requests that may take long: they carry a progress token even when nobody listens, because
+# Requests that may take long: they carry a progress token even without a callback, because
 # progress extends their deadline.
 _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # How long callbacks may take to notice that they are cancelled.
@@ -85,9 +85,9 @@ class Link:
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
         self._usual = self._deadlines({})
-        # Of the opening.
+        # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
-        # What a new session has to be told again.
+        # Restored when a new session begins.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
 
@@ -101,7 +101,7 @@ class Link:
 
     async def _live(self) -> None:
         try:
-            await self.wire.open(self._receive, self._lost)
+            await self.wire.open(self._receive, self._on_lost)
             self._opened.set_result(None)
             await self._ending
         except (KeyboardInterrupt, SystemExit):
@@ -110,11 +110,11 @@ class Link:
             if not isinstance(error, Exception):
                 if self._is_stopped():
                     raise
-                # Of a server in this process: it may raise what ends tasks, and means to fail.
+                # A server in this process may raise exceptions that end tasks.
                 why = f"the server raised {type(error).__name__} while it started"
                 error = ConnectFailed(why, phase="starting").with_traceback(error.__traceback__)
             self._opened.set_exception(error)
-            # Nobody looks where connecting was given up at the same moment.
+            # Marked as retrieved: connecting may have been given up at the same moment.
             self._opened.exception()
         finally:
             self._opened.cancel()
@@ -144,10 +144,10 @@ class Link:
             _open_links.discard(self)
 
     async def _end_callbacks(self) -> None:
-        working = self.callbacks.tasks()
-        for task in working:
+        callbacks = self.callbacks.tasks()
+        for task in callbacks:
             task.cancel()
-        working += self.dispatcher.running.values()
+        working: set[asyncio.Future[Any]] = {*callbacks, *self.dispatcher.running.values()}
         if working:
             _, stuck = await asyncio.wait(working, timeout=_CALLBACK_GRACE)
             if stuck:
@@ -161,7 +161,7 @@ class Link:
             except Exception:
                 log.exception("a message of the server could not be taken in")
 
-    def _lost(self, why: str) -> None:
+    def _on_lost(self, why: str) -> None:
         self.dispatcher.close(ConnectionClosed(why))
         self._end_soon()
 
@@ -187,7 +187,7 @@ class Link:
             await asyncio.wait([life])
 
     def abandon(self) -> None:
-        """End a connection that nobody can use any more; from any thread."""
+        """End a connection that cannot be used any more; from any thread."""
         if self._life is None or self._life.done():
             return
         log.warning("a client was not closed; its connection is ended")
@@ -203,7 +203,7 @@ class Link:
         """Whether the connection is gone, by us or by the server."""
         return self.dispatcher.closed is not None
 
-    # -- what a wire on which each message has its own way wants to know and to tell
+    # -- for wires on which each message travels by itself (`WireListener`)
 
     @property
     def revision(self) -> Revision:
@@ -237,14 +237,14 @@ class Link:
         self.request_failed(exchange.id, RemoteProtocolError(why))
 
     def session_renewed(self) -> None:
-        """Tell a new session what the last one knew, and the application that it began."""
+        """Restore log level and subscriptions in a new session, and tell the application."""
         if self.callbacks.on_tools_changed is not None:
             self.callbacks.on_tools_changed()
         self.dispatcher.spawn(self._restore())
 
     @contextlib.contextmanager
     def pause_timeouts(self) -> Iterator[None]:
-        """Let no time run out meanwhile: a person is asked to authorize us."""
+        """Stop all deadlines while a user is asked to authorize us."""
         self.dispatcher.pauses += 1
         try:
             with pause_deadline(self.deadline, self.settings.connect_timeout):
@@ -259,7 +259,9 @@ class Link:
             for uri in list(self.subscriptions):
                 await self.ask("resources/subscribe", SubscribeParams(uri), {})
         except AccordError as error:
-            log.warning("the new session lacks what the last one knew: %s", error)
+            log.warning(
+                "log level or subscriptions could not be restored in the new session: %s", error
+            )
         self.callbacks.session_renewed()
 
     # -- asking
@@ -289,7 +291,7 @@ class Link:
                 name, params, timeout=timeout, cap=cap, on_progress=deliver
             )
         except AccordError as error:
-            raise self._explained(error, name) from None
+            raise self._explain(error, name) from None
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
@@ -339,7 +341,7 @@ class Link:
             why = f"{name}: not sent, the server read nothing for {timeout:g} s"
             raise RequestTimeout(why) from None
 
-    def _explained(self, error: AccordError, name: str) -> AccordError:
+    def _explain(self, error: AccordError, name: str) -> AccordError:
         if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
@@ -352,7 +354,7 @@ class Link:
         return error
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
-        """Say in the caller's words why a request may not be sent."""
+        """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
         if name not in revision.requests[CLIENT]:
             return f"{name} is not part of revision {revision.id}, which was negotiated"

@@ -129,9 +129,9 @@ class Process:
         self._unread = 0
         self._resuming: asyncio.Task[None] | None = None
 
-    def report_to(self, watcher: WireListener) -> None:
+    def report_to(self, listener: WireListener) -> None:
         """Report to this listener."""
-        self._listener = watcher
+        self._listener = listener
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         """Start the server.

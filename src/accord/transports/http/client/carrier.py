@@ -1,4 +1,4 @@
-"""What both forms of HTTP have in common: how requests are sent, and who hears of outcomes."""
+"""The part that both forms of HTTP share: sending requests and reporting their outcomes."""
 
 import asyncio
 import contextlib
@@ -43,14 +43,14 @@ from accord.transports.wire import Receive, WireListener
 log = logging.getLogger("accord.http")
 
 OK: Final = range(200, 300)
-# Statuses that may be others a moment later.
+# Statuses that may change a moment later.
 PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-# Whoever waits for a server that is away notices this soon that it is back.
+# The longest pause between two attempts to reach a server that is away.
 LULL: Final = 2.0
 _REDIRECTS: Final = 5
 # How often a request that the server postpones is sent again.
 _POSTPONED: Final = 3
-# The body of an error: enough for what it says, whatever its length.
+# As much of the body of an error is read.
 _ERROR_BODY: Final = 64 * 1024
 _ERROR_EXPECTED: Final = 5.0
 _DENIALS: Final = (401, 403)
@@ -67,8 +67,8 @@ class HttpTarget:
         headers: sent with every request.
         form: "http" for Streamable HTTP, "sse" for the older two endpoints; None tries both.
         options: how requests are sent.
-        limits: what one message may cost.
-        authorizer: what gives tokens.
+        limits: how large one message may be.
+        authorizer: gives tokens.
     """
 
     url: str
@@ -89,12 +89,12 @@ class HttpTarget:
 
     @property
     def place(self) -> str:
-        """The URL for people."""
+        """The URL for messages to users, without secrets."""
         return shown_url(self.url)
 
 
 class RequestCarrier:
-    """Sends requests for a party and tells it what became of them."""
+    """Sends the requests of a wire and reports what became of them."""
 
     def __init__(
         self, target: HttpTarget, sender: Sender, watcher: WireListener, receive: Receive
@@ -107,16 +107,18 @@ class RequestCarrier:
         self._asked: Message | None = None
         self._authorization: RequestAuthorization | None = None
         if target.authorizer is not None:
-            self._authorization = RequestAuthorization(target.authorizer, target.url, self._pausing)
-        # Of a renewal; stands still while somebody is asked to authorize us.
+            self._authorization = RequestAuthorization(
+                target.authorizer, target.url, self._pause_timeouts
+            )
+        # Of a renewal; stopped while the user is asked to authorize us.
         self.deadline: asyncio.Timeout | None = None
-        # Where the server has sent us last.
+        # The last target of a redirect.
         self._led_to: str | None = None
 
     # -- messages of the server
 
     def deliver(self, data: bytes) -> None:
-        """Hand over a message of the server."""
+        """Pass on a message of the server."""
         asked = self._asked
         if asked is not None and asked.answer is not None:
             answer = answer_in(data)
@@ -132,7 +134,7 @@ class RequestCarrier:
 
     @contextlib.contextmanager
     def await_answer(self, message: Message) -> Iterator["asyncio.Future[Answer]"]:
-        """Keep the answer to a request that the party does not know of."""
+        """Yield the answer to a request that the listener does not know of."""
         message.answer = asyncio.get_running_loop().create_future()
         self._asked = message
         try:
@@ -148,7 +150,7 @@ class RequestCarrier:
         return message.id is not None and self.listener.is_waiting(message.id)
 
     @contextlib.contextmanager
-    def _pausing(self) -> Iterator[None]:
+    def _pause_timeouts(self) -> Iterator[None]:
         with (
             self.listener.pause_timeouts(),
             pause_deadline(self.deadline, self.target.options.patience),
@@ -159,13 +161,13 @@ class RequestCarrier:
 
     @property
     def place(self) -> str:
-        """Where the server is, for people."""
+        """Where the server is, for messages to users."""
         if self._led_to is None:
             return self.target.place
         return f"{self.target.place} (which redirects to {self._led_to})"
 
     def fail(self, message: Message, error: AccordError) -> None:
-        """Say that a message was not answered, or not taken."""
+        """Report that a message was not answered, or not accepted."""
         if message.id is None:
             what = message.name or "an answer"
             log.warning("%s did not reach the server: %s", what, error)
@@ -208,7 +210,7 @@ class RequestCarrier:
         return self.fail(message, ConnectionClosed(f"{message.name}: {text}"))
 
     def refuse(self, message: Message, response: SenderResponse, body: bytes) -> None:
-        """Fail a message that was answered by something else than an answer."""
+        """Fail a message that was answered by a status or a body that is not an answer."""
         message.is_postponed = response.status in PASSING
         denied = self.auth_error(response, body)
         if denied is not None:
@@ -226,7 +228,7 @@ class RequestCarrier:
         return None
 
     def auth_error(self, response: SenderResponse, body: bytes) -> AuthError | None:
-        """Make the error for a request that was not let in; None for any other."""
+        """Return the error for a request that was refused; None for any other response."""
         if response.status not in _DENIALS:
             return None
         why = explain(response.status, names.media_type(response.header("content-type")), body)
@@ -255,7 +257,7 @@ class RequestCarrier:
             Cut: the connection broke.
         """
         headers = await self._headers(session, message.headers)
-        # Whoever connects wants to know at once; what is connected is worth waiting for.
+        # A failure to connect is reported at once; an open session is worth waiting for.
         is_patient = not message.opens or message.answer is not None
         postponed = 0
         while True:
@@ -271,7 +273,7 @@ class RequestCarrier:
             await asyncio.sleep(wait)
 
     async def notify(self, session: HttpClientSession, message: Message) -> None:
-        """Send a notification and make sure that it was taken.
+        """Send a notification and make sure that it was accepted.
 
         Raises:
             ConnectionClosed: it was not.
@@ -305,7 +307,7 @@ class RequestCarrier:
         return await self._send("GET", session, headers, None, is_patient=is_patient)
 
     async def delete(self, session: HttpClientSession) -> None:
-        """End a session; whether the server wants that is its business."""
+        """End a session; the answer of the server does not matter."""
         headers = await self._headers(session, None)
         response = await self._send("DELETE", session, headers, None, is_patient=False)
         response.close()
@@ -324,7 +326,7 @@ class RequestCarrier:
             response, token = await self._follow(
                 method, session, headers, message, is_patient=is_patient
             )
-            # Nobody is asked to sign in for the sake of an end.
+            # The user is not asked to sign in only to end a session.
             is_denied = response.status in _DENIALS and method != "DELETE"
             if authorization is None or not is_denied or repeats >= CHALLENGES:
                 return response
@@ -342,7 +344,7 @@ class RequestCarrier:
         *,
         is_patient: bool,
     ) -> tuple[SenderResponse, str | None]:
-        """Send a request to where it is wanted; returns the token that was sent as well."""
+        """Send a request, following redirects; return the response and the token that was sent."""
         authorization, token, sent = self._authorization, None, headers
         redirects = 0
         while True:
@@ -360,7 +362,7 @@ class RequestCarrier:
             url = redirect_url(session.url, location)
             if url is None or redirects >= _REDIRECTS:
                 return response, token
-            # Nothing was carried out; from now on everything goes where the server wants it.
+            # The request was not carried out; from now on everything goes to the new URL.
             redirects += 1
             response.close()
             session.url = url
@@ -384,7 +386,7 @@ class RequestCarrier:
             except NotSent as error:
                 if message is not None:
                     message.is_sent = False
-                    message.refusals = 0  # whoever answers next has refused nothing yet
+                    message.refusals = 0  # the next answer may come from another server
                 if not is_patient or error.is_lasting or waited >= patience:
                     raise
             delay = min(backoff.fail(), patience - waited)
@@ -402,16 +404,16 @@ class RequestCarrier:
                 made: Any = given()
                 given = await made if inspect.isawaitable(made) else made
                 names.check_headers(given)
-            except Exception as error:  # whatever user code raises
+            except Exception as error:  # it is user code
                 log.exception("the function for headers failed")
                 why = f"the function for headers failed: {type(error).__name__}"
                 raise NotSent(why, is_lasting=True) from None
-        return _merged(given or {}, more or {}, session.headers)
+        return _merge_headers(given or {}, more or {}, session.headers)
 
     # -- bodies
 
     async def body(self, response: SenderResponse) -> bytes | None:
-        """Read a whole body; None where it is larger than a message may be.
+        """Read a whole body; None when it is larger than a message may be.
 
         Raises:
             Cut: the connection broke.
@@ -431,7 +433,7 @@ class RequestCarrier:
         return b"".join(chunks)
 
     async def read_error(self, response: SenderResponse) -> bytes:
-        """Read what an error says, as far as it comes."""
+        """Read the body of an error, up to a bound in bytes and seconds."""
         found = b""
         with contextlib.suppress(Cut, TimeoutError):
             async with asyncio.timeout(_ERROR_EXPECTED):
@@ -440,7 +442,7 @@ class RequestCarrier:
         return found[:_ERROR_BODY]
 
 
-def _merged(*several: Mapping[str, str]) -> dict[str, str]:
-    """Join headers; of two with the same name in any case the later counts."""
+def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
+    """Merge headers; of two with the same name in any case the later counts."""
     joined = {name.lower(): (name, value) for each in several for name, value in each.items()}
     return dict(joined.values())

@@ -1,4 +1,4 @@
-"""What a client sends over HTTP: its messages, and what goes with all of a session."""
+"""Messages on their way to the server, and the session that they belong to."""
 
 import asyncio
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class Message:
 
 
 class HttpClientSession:
-    """What the server wants to be told with each request, from one `initialize` to the next."""
+    """The URL and headers of all requests of a session, from one `initialize` to the next."""
 
     __slots__ = ("headers", "id", "url")
 

@@ -24,9 +24,9 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
             it stays yours to close. It must not limit connections: a call whose server asks back
             needs two.
         sender: anything with a method `send` as `Sender` has, in place of ours.
-        proxy: the URL of a proxy; by default what the environment says, "" for none.
-        verify: whether certificates are checked; or an `ssl.SSLContext` that says whom to trust
-            and, where the server wants to know, who we are.
+        proxy: the URL of a proxy; by default the one that the environment names, "" for none.
+        verify: whether certificates are checked; or an `ssl.SSLContext` with the certificates to
+            trust and, if the server asks for one, our own.
         connect: seconds to make a connection.
         listen: whether to keep a stream open for messages that belong to no request.
         patience: seconds to keep trying while the server cannot be reached.

@@ -1,6 +1,6 @@
-"""HTTP/1.1 on sockets: what a client of one server needs, at a fifth of what a full library costs.
+"""HTTP/1.1 on sockets: enough for the client of one server, at a fifth of a full library's cost.
 
-No proxies, no redirects, no caches; who needs the first of these gets aiohttp.
+No proxies, no redirects, no caches; connections through a proxy use aiohttp.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from accord.transports.http.client.sender import (
 _IDLE: Final = 4.0
 # asyncio would allocate four times as much for each read.
 _READ: Final = 64 * 1024
-# What is read ahead of whoever wants it.
+# Bytes that are read before the reader asks for them.
 _AHEAD_MOST: Final = 256 * 1024
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
 # A head, or anything else around a body: trailers, chunk extensions, responses that say "continue".
@@ -110,7 +110,7 @@ class SocketSender:
         self._spare.setdefault(connection.leads_to, []).append(connection)
 
     def forget(self, connection: "_Connection") -> None:
-        """Take note that a connection is gone."""
+        """Forget a connection that is gone."""
         self._open.discard(connection)
         spare = self._spare.get(connection.leads_to)
         if spare and connection in spare:
@@ -138,9 +138,9 @@ class SocketSender:
         return connection
 
     def _at_once(self, host: str) -> dict[str, Any]:
-        """Say how soon the next address is tried, so that one that leads nowhere costs little.
+        """Return how soon the next address is tried, so that an unreachable one costs little.
 
-        At home there is none such, and uvloop knows no other way than one after the other.
+        Hosts on this machine have no such addresses, and uvloop only tries one after the other.
         """
         has_several = host != "localhost" and not host.replace(".", "").isdigit()
         can = isinstance(self._loop, asyncio.BaseEventLoop)
@@ -165,7 +165,7 @@ class SocketSender:
         """Close the connections."""
         for connection in list(self._open):
             connection.abort()
-        for _ in range(5):  # turns of the loop in which it tells the connections
+        for _ in range(5):  # turns of the loop in which connections learn of it
             await asyncio.sleep(0)
 
     def abandon(self) -> None:
@@ -193,16 +193,16 @@ class _Connection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._cookies: list[bytes] = []
-        # Of the head, then of what comes between two parts of the body.
+        # Of the head, then of the bytes between two parts of the body.
         self._head_size = 0
         self._has_surplus = False
         self._fd = -1
         self._news = select.poll() if hasattr(select, "poll") else None  # Windows has none
 
-    # -- of asyncio
+    # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Those of uvloop are no subclass of it.
+        # Transports of uvloop are not subclasses of it.
         self.transport = transport = cast(asyncio.Transport, transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ
@@ -214,17 +214,17 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            return self.abort()  # nobody has asked for anything
+            return self.abort()  # no request is under way
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except Exception as error:  # of the parser; whatever it is, nothing more can be read
+        except Exception as error:  # of the parser; nothing more can be read
             if self._response is response:
                 response.end(f"the answer is not HTTP: {' '.join(str(error).split())[:120]}")
             self.abort()
         else:
             if self._head_size > _HEAD_MOST and self._response is response:
-                part = "what surrounds its body" if response.head.done() else "its head"
+                part = "the framing of its body" if response.head.done() else "its head"
                 response.end(f"the answer is not HTTP: {part} exceeds {_HEAD_MOST} bytes")
                 self.abort()
         return None
@@ -245,7 +245,7 @@ class _Connection(asyncio.Protocol):
         else:
             response.end("the connection broke in the middle of the answer")
 
-    # -- of the parser
+    # -- called by the parser
 
     def on_message_begin(self) -> None:
         # More than was asked for must not become the answer to the next request.
@@ -284,7 +284,7 @@ class _Connection(asyncio.Protocol):
             )
             response.end()
 
-    # -- of whoever sends
+    # -- called by the sender
 
     async def exchange(self, head: bytes, body: bytes | None) -> "_Response":
         """Send a request and wait for the head of its response."""
@@ -305,13 +305,13 @@ class _Connection(asyncio.Protocol):
         return response
 
     def has_news(self) -> bool:
-        """Whether something came while nobody asked: most often the end, not yet noticed."""
+        """Whether bytes arrived without a request: most often the end, not yet noticed."""
         if self._news is None:
             return bool(select.select([self._fd], (), (), 0)[0])
         return bool(self._news.poll(0))
 
     def release(self, response: "_Response") -> None:
-        """Take note that nobody reads a response any more."""
+        """Take back the connection of a response that is not read any more."""
         if self.is_lost:
             return
         is_clean = not self._has_surplus and not self.transport.get_write_buffer_size()
@@ -328,7 +328,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Response:
-    """A response as it comes."""
+    """A response while it arrives."""
 
     __slots__ = (
         "_chunks",
@@ -362,7 +362,7 @@ class _Response:
         self._inflate: Any = None
         self._unreadable: str | None = None
 
-    # -- what the connection says
+    # -- called by the connection
 
     def begin(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.status = status
@@ -396,7 +396,7 @@ class _Response:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # -- what a reader asks
+    # -- called by the reader
 
     def header(self, name: str) -> str | None:
         value = self._headers.get(name.lower().encode())
@@ -404,19 +404,19 @@ class _Response:
 
     async def chunk(self) -> bytes:
         if self._unreadable is not None:
-            raise Cut(f"the answer is encoded as {self._unreadable!r}, which we did not ask for")
-        chunk = await self._received()
+            raise Cut(f"the answer is encoded as {self._unreadable!r}, which was not asked for")
+        chunk = await self._next_chunk()
         if self._inflate is None:
             return chunk
         while chunk:
-            plain = self._inflated(chunk)
+            plain = self._inflate_chunk(chunk)
             if plain:
                 return plain
-            chunk = await self._received()
+            chunk = await self._next_chunk()
         return b""
 
-    async def _received(self) -> bytes:
-        """Return what has come, none at the end."""
+    async def _next_chunk(self) -> bytes:
+        """Return the bytes that have arrived; empty at the end."""
         while not self._chunks:
             if self._error is not None:
                 raise Cut(self._error)
@@ -432,8 +432,8 @@ class _Response:
             self._connection.transport.resume_reading()
         return chunk
 
-    def _inflated(self, chunk: bytes) -> bytes:
-        """Return some of what a chunk holds; the rest waits for the next turn."""
+    def _inflate_chunk(self, chunk: bytes) -> bytes:
+        """Decompress a part of a chunk; the rest waits for the next turn."""
         inflate = self._inflate
         if inflate.eof:
             raise Cut("the compressed answer goes on after its end")

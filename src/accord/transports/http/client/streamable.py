@@ -1,6 +1,6 @@
 """Streamable HTTP as a client speaks it: a POST for each message, streams that are taken up again.
 
-What a server cannot have seen is sent again, what it may have seen is not.
+A message that the server cannot have seen is sent again; one that it may have seen is not.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Streamable:
         """Begin a session.
 
         Raises:
-            Unfit: the server may speak the older form.
+            FormRefused: the server may speak the older form.
         """
         carrier = self._carrier
         blank = HttpClientSession(self.session.url)
@@ -93,7 +93,7 @@ class Streamable:
             return await self._take(message, response)
 
     def settle(self) -> None:
-        """Take note of the revision that was agreed on."""
+        """Send the negotiated revision from now on."""
         revision = self._carrier.listener.revision
         version = revision.id if revision.version_header else None
         self.session = HttpClientSession(self.session.url, self.session.id, version)
@@ -107,7 +107,7 @@ class Streamable:
             self._listener = self._spawn(self._listen(self.session))
 
     async def end(self) -> None:
-        """Tell the server that the session is over."""
+        """End the session."""
         if self.session.id is not None:  # session.end.client-delete
             with contextlib.suppress(NotSent, Cut):
                 await self._carrier.delete(self.session)
@@ -115,7 +115,7 @@ class Streamable:
     # -- one message
 
     async def post(self, message: Message) -> None:
-        """Send a message and see to its answer."""
+        """Send a message and handle its answer."""
         carrier = self._carrier
         while True:
             session = self.session
@@ -237,7 +237,7 @@ class Streamable:
     # -- the stream that belongs to no request
 
     async def _listen(self, session: HttpClientSession) -> None:
-        CALL_HEADERS.set(None)  # what is answered here belongs to no call
+        CALL_HEADERS.set(None)  # answers sent from here belong to no call
         carrier = self._carrier
         events = carrier.events()
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
@@ -260,7 +260,7 @@ class Streamable:
                     elif response.status not in PASSING:
                         return await self._not_offered(session, response, was_offered=has_listened)
             except Denied as error:
-                # Until a request is let in again; asking the user over and over helps nobody.
+                # Resumed with the next accepted request; the user is not asked over and over.
                 log.info("listening needs authorization: %s", error)
                 break
             except (NotSent, Cut, EventTooLong) as error:
@@ -285,7 +285,7 @@ class Streamable:
 async def begin_anew(
     carrier: RequestCarrier, message: Message, session: HttpClientSession, renew: Renew
 ) -> bool:
-    """See to a message whose session is gone; true where it should be sent once more.
+    """Handle a message whose session is gone; true when it should be sent once more.
 
     A server that does not know the session has not looked at the message.
     """
@@ -308,7 +308,7 @@ async def begin_anew(
         why = "the server lost the session between two pages, and the cursor with it; list anew"
         carrier.fail(message, InvalidParams(f"{message.name}: {why}"))
         return False
-    # Whoever asked may have given up in the meantime.
+    # The caller may have given up in the meantime.
     return message.id is None or carrier.is_waiting(message)
 
 

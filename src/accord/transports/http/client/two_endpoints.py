@@ -1,7 +1,7 @@
-"""HTTP+SSE as a client speaks it: one stream for all that the server says, a POST for each message.
+"""HTTP+SSE as a client speaks it: one stream for messages of the server, a POST for each of ours.
 
-A session of this form lives as long as its stream. When that breaks, what waited for an answer has
-lost it, and a new session begins.
+A session of this form lives as long as its stream. When that breaks, the answers
+of pending requests are lost, and a new session begins.
 """
 
 import asyncio
@@ -52,11 +52,11 @@ class TwoEndpoints:
     # -- opening and ending
 
     async def connect(self, *, is_patient: bool = False) -> None:
-        """Open the stream and learn where messages go.
+        """Open the stream and read the URL that messages go to.
 
         Raises:
             ConnectFailed: there is no such stream.
-            AuthError: the server does not let us in.
+            AuthError: the server refuses access.
         """
         carrier = self._carrier
         stream = HttpClientSession(carrier.target.url)
@@ -110,7 +110,7 @@ class TwoEndpoints:
         return HttpClientSession(url)
 
     async def initialize(self, message: Message) -> None:
-        """Begin a session, on a new stream where there is none yet."""
+        """Begin a session; opens the stream if it is not open."""
         if message.answer is not None or self._reader is None or self._reader.done():
             try:
                 await self.connect(is_patient=message.answer is not None)
@@ -129,7 +129,7 @@ class TwoEndpoints:
         return None
 
     def settle(self) -> None:
-        """Take note of the revision that was agreed on."""
+        """Send the negotiated revision from now on."""
         revision = self._carrier.listener.revision
         if revision.version_header:
             self.session.headers["MCP-Protocol-Version"] = revision.id
@@ -153,7 +153,7 @@ class TwoEndpoints:
         while True:
             session = self.session
             if session is self._broken and not message.opens:
-                # What it answers would be written to a stream that nobody reads.
+                # The answer would be written to a stream that is not read any more.
                 try:
                     await self._renew(session)
                 except ConnectionClosed as error:
@@ -199,9 +199,9 @@ class TwoEndpoints:
             self._backoff.succeed()
         if session is self.session:
             self._broken = session
-            self._spawn(self._dropped(session, why))
+            self._spawn(self._handle_broken_stream(session, why))
 
-    async def _dropped(self, session: HttpClientSession, why: str) -> None:
+    async def _handle_broken_stream(self, session: HttpClientSession, why: str) -> None:
         """Fail what waits for an answer that cannot come any more, and begin anew."""
         carrier = self._carrier
         if self._opening is not None:

@@ -71,7 +71,7 @@ class HttpWire:
         self.target = target
         self._loop: asyncio.AbstractEventLoop
         self._listener: WireListener
-        # Put around the sender before anything is sent, by whoever wants to see what travels.
+        # Wraps the sender before anything is sent, to record requests and responses.
         self.tap: Callable[[Sender], Sender] | None = None
         self._own_sender: OwnSender | None = None
         self._carrier: RequestCarrier
@@ -82,7 +82,7 @@ class HttpWire:
         self._messages: dict[asyncio.Task[None], Message] = {}
         self._requests: dict[RequestId, asyncio.Task[None]] = {}
         self._room: asyncio.Future[None] | None = None
-        # What everybody has to wait for: the end of the opening, or of a renewal.
+        # All messages wait for the end of the opening, or of a renewal.
         self._gate: asyncio.Task[None] | None = None
         self._initialize: Message | None = None
         self._initialized: Message | None = None
@@ -93,12 +93,12 @@ class HttpWire:
 
     @property
     def place(self) -> str:
-        """Where the server is, for people."""
+        """Where the server is, for messages to users."""
         return self.target.place
 
-    def report_to(self, watcher: WireListener) -> None:
-        """Serve this party."""
-        self._listener = watcher
+    def report_to(self, listener: WireListener) -> None:
+        """Report to this listener."""
+        self._listener = listener
 
     # -- life
 
@@ -106,8 +106,8 @@ class HttpWire:
         """Get ready; the connection is made by the first message, in the older form now.
 
         Raises:
-            ConnectFailed: the older form was asked for and is not there.
-            AuthError: it is there and does not let us in.
+            ConnectFailed: the older form was asked for and is not served.
+            AuthError: it is there and refuses access.
         """
         self._loop = asyncio.get_running_loop()
         target = self.target
@@ -138,7 +138,7 @@ class HttpWire:
             lost(why)
 
     async def close(self) -> None:
-        """Let what is being said leave, end the session, close all connections."""
+        """Send what is queued, end the session, close all connections."""
         if not self._is_open:
             return
         self._is_open = False
@@ -182,10 +182,10 @@ class HttpWire:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         message = self._messages.pop(task, None)
         if message is not None:
@@ -200,7 +200,7 @@ class HttpWire:
         if was_gate:
             self._gate = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever waits for a renewal is told by it; anything else is a mistake of ours.
+            # A failed renewal is raised to the requests that wait for it; other errors are bugs.
             if isinstance(error, ConnectionClosed):
                 self._refusal = (self._written, error) if was_gate else self._refusal
             else:
@@ -254,10 +254,10 @@ class HttpWire:
         form = self._form
         try:
             await form.initialize(message)
-        except FormRefused as unfit:
-            answer = answer_in(unfit.body)
+        except FormRefused as refusal:
+            answer = answer_in(refusal.body)
             is_answered = answer is not None and answer.id == message.id
-            is_denied = unfit.response.status == 401 and self.target.authorizer is not None
+            is_denied = refusal.response.status == 401 and self.target.authorizer is not None
             may_be_older = self.target.form is None and not is_answered and not is_denied
             if may_be_older:  # http.compat.sse-fallback-any-4xx
                 older = self._older_form()
@@ -265,7 +265,7 @@ class HttpWire:
                     await older.connect()
                     self._form = older
             if self._form is form:
-                return self._carrier.refuse(message, unfit.response, unfit.body)
+                return self._carrier.refuse(message, refusal.response, refusal.body)
             await self._form.initialize(message)
         return None
 
@@ -297,7 +297,7 @@ class HttpWire:
         task = None if id is None else self._requests.get(id)
         request = None if task is None else self._messages.get(task)
         if task is not None and request is not None and not request.is_sent:
-            # Nobody has seen it, and nobody will: a cancellation might overtake it.
+            # The request was not sent, and will not be: a cancellation might overtake it.
             task.cancel()
             return
         try:
@@ -309,16 +309,16 @@ class HttpWire:
     # -- beginning anew
 
     async def _renew(self, stale: HttpClientSession) -> None:
-        """Begin a new session in place of a stale one, once for all who ask.
+        """Begin a new session in place of a stale one, once for all requests that need it.
 
         Raises:
-            ConnectionClosed: there is none.
+            ConnectionClosed: it could not be begun.
         """
         task = asyncio.current_task()
         message = None if task is None else self._messages.get(task)
         if message is not None and self._refusal is not None:
             until, error = self._refusal
-            if message.number <= until:  # one failure for all who were under way
+            if message.number <= until:  # one failure for all messages under way
                 raise error
         # A new session counts once its opening is over.
         while self._form.session is stale or self._is_opening:
@@ -354,13 +354,13 @@ class HttpWire:
         backoff = Backoff(most=LULL)
         while True:
             self._renewals += 1
-            again = Message(*_renumbered(first.data, f"renewal-{self._renewals}"), "initialize")
+            again = Message(*_with_id(first.data, f"renewal-{self._renewals}"), "initialize")
             try:
                 with self._carrier.await_answer(again) as answer:
                     await self._form.initialize(again)
                     return self._check(await answer)
-            except FormRefused as unfit:
-                why = explain(unfit.response.status, "", unfit.body)
+            except FormRefused as refusal:
+                why = explain(refusal.response.status, "", refusal.body)
                 raise ConnectionClosed(why) from None
             except AccordError:
                 if not again.is_postponed:
@@ -372,7 +372,7 @@ class HttpWire:
         if isinstance(answer.error, msgspec.Struct):
             raise ConnectionClosed(f"{answer.error.message} ({answer.error.code})")
         try:
-            named = msgspec.json.decode(answer.result, type=_Opening).protocol_version  # type: ignore[arg-type]  # what is no error is a result
+            named = msgspec.json.decode(answer.result, type=_Opening).protocol_version  # type: ignore[arg-type]  # not an error, so a result
         except msgspec.ValidationError:
             raise ConnectionClosed("the answer to initialize is malformed") from None
         if named != self._listener.revision.id:
@@ -385,7 +385,7 @@ class _Opening(msgspec.Struct):
     protocol_version: str = msgspec.field(name="protocolVersion")
 
 
-def _renumbered(data: bytes, id: str) -> tuple[bytes, str]:
+def _with_id(data: bytes, id: str) -> tuple[bytes, str]:
     message = msgspec.json.decode(data)
     message["id"] = id
     return msgspec.json.encode(message), id
