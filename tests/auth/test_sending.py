@@ -47,7 +47,7 @@ LOCAL = AddressPolicy.beside("http://127.0.0.1:8000/mcp")
         ("::", "unusable"),
     ],
 )
-def test_addresses_are_told_apart(address, kind):
+def test_addresses_are_sorted_by_kind(address, kind):
     assert address_kind(address) == kind
 
 
@@ -172,7 +172,7 @@ def test_a_name_with_a_private_address_opens_no_other():
         policy.check_address("other.corp.example", "10.0.0.1")
 
 
-def test_what_the_user_trusts_may_be_anywhere():
+def test_a_trusted_origin_may_be_at_any_address():
     policy = AddressPolicy.beside("https://m.example/mcp", ["http://auth:9000", "https://sso.corp"])
     policy.check_url("http://auth:9000/token")
     policy.check_address("sso.corp", "10.0.0.1")
@@ -235,7 +235,7 @@ def test_one_inner_address_among_others_is_reason_enough():
     run(main())
 
 
-def test_numbers_that_mean_this_machine_are_seen_through():
+def test_numbers_that_mean_this_machine_are_refused():
     async def main():
         for host in ("2130706433", "0x7f.1", "127.1"):
             with pytest.raises(NoResponse):
@@ -244,7 +244,7 @@ def test_numbers_that_mean_this_machine_are_seen_through():
     run(main())
 
 
-# -- what comes back
+# -- responses
 
 
 def served(**routes):
@@ -348,7 +348,7 @@ def test_redirects_stay_at_the_same_origin():
     )(work)
 
 
-def test_what_is_posted_is_not_posted_elsewhere():
+def test_a_redirected_post_is_not_sent_again():
     async def work(url, seen):
         request = HttpRequest(method="POST", url=f"{url}/near", body=b"secret=1")
         assert (await GuardedSender(LOCAL).send(request)).status == 302
@@ -357,7 +357,7 @@ def test_what_is_posted_is_not_posted_elsewhere():
     served(x=plain, near=redirecting("/x"))(work)
 
 
-def test_no_connection_is_told_without_secrets():
+def test_a_failed_connection_is_reported_without_secrets():
     async def main():
         with pytest.raises(NoResponse) as caught:
             await GuardedSender(LOCAL).send(get("http://127.0.0.1:1/x?token=SECRET"))
@@ -368,7 +368,7 @@ def test_no_connection_is_told_without_secrets():
     run(main())
 
 
-def test_a_certificate_that_is_not_trusted_is_told_with_the_setting(tmp_path):
+def test_an_untrusted_certificate_is_reported_with_the_setting(tmp_path):
     file, key = self_signed(tmp_path)
 
     async def main():

@@ -1,4 +1,4 @@
-"""Raw requests beside a conversation: what is heard of streams, and what a refusal is."""
+"""Raw requests beside a conversation: streams, and refusals."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -50,7 +50,7 @@ def heard_of(app, message=PING):
     return asyncio.run(run())
 
 
-def test_a_stream_tells_its_events_ids_and_whether_it_was_primed():
+def test_a_stream_has_its_event_ids_and_whether_it_was_primed():
     pieces = [b"retry: 5\nid: a\ndata: \n\nid: b\nda", b"ta: " + ANSWER + b"\n\n"]
     heard = heard_of(answering(200, "text/event-stream", *pieces))
     assert (heard.ids, heard.is_primed, heard.retry) == (["a", "b"], True, 5)
@@ -90,7 +90,7 @@ def test_a_refusal_answers_a_request_although_it_names_no_id(body):
     assert reply.code == (-32600 if b"code" in body else None)
 
 
-def test_a_refusal_of_a_notification_is_no_message():
+def test_a_refused_notification_gives_no_message():
     async def run():
         async with line_to(answering(400, "application/json", b'{"id":null,"error":{}}')) as line:
             await line.say(NOTICE)
@@ -100,7 +100,7 @@ def test_a_refusal_of_a_notification_is_no_message():
     assert asyncio.run(run()) == []
 
 
-def test_a_server_that_lets_nobody_in_is_locked_and_not_silent():
+def test_a_server_that_refuses_access_is_locked_and_not_silent():
     async def run():
         async with line_to(answering(401, "", b"")) as line:
             with pytest.raises(Locked):

@@ -180,7 +180,7 @@ def test_a_copy_that_takes_long_to_start_is_not_called_silent(tmp_path):
 def test_patience_goes_by_how_long_the_server_takes_to_start():
     subject = foreign("plain", patience=5)
     assert (subject.starting, subject.adapt_times().patience) == (20, 5)
-    subject.habits.starting = 16.0
+    subject.habits.startup_seconds = 16.0
     assert (subject.starting, subject.adapt_times().patience) == (64, 16)
 
 

@@ -64,7 +64,7 @@ def test_a_page_with_a_new_entry_lets_the_count_begin_anew():
         pages.check([SimpleNamespace(name=f"t{number}")] if number % 3 == 2 else [], f"c{number}")
 
 
-def test_resources_are_told_apart_by_their_uris():
+def test_resources_are_distinguished_by_their_uris():
     pages = PageGuard("resources/list", 1)
     for number in range(10):
         pages.check([SimpleNamespace(uri=f"a:{number}", name="same")], f"c{number}")

@@ -56,7 +56,7 @@ def stray(request, reply):
 def stray_stream(request, reply):
     reply.stream()
     reply.event({"jsonrpc": "2.0", "id": 4711, "result": {}})
-    reply.event("this is no JSON")
+    reply.event("this is not JSON")
     reply.end()
 
 
@@ -183,7 +183,7 @@ def test_no_connection_says_so():
     run(main())
 
 
-def test_a_server_without_tls_is_told_from_one_that_is_not_there():
+def test_a_server_without_tls_and_an_absent_one_give_different_errors():
     async def speak_plainly(reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()

@@ -49,7 +49,7 @@ def log_message(text):
 
 
 class Replaying(RawServer):
-    """Streams its answers, cut as told, and replays what was missed after Last-Event-ID."""
+    """Streams its answers, cut at given places, and replays what was missed after Last-Event-ID."""
 
     def __init__(self, **behaviours):
         super().__init__(**behaviours)
@@ -523,7 +523,7 @@ def test_calls_made_while_the_server_is_away_wait_for_it():
     run(main())
 
 
-def test_a_new_session_is_told_the_log_level_and_the_subscriptions():
+def test_a_new_session_gets_the_log_level_and_the_subscriptions():
     async def main():
         renewed = []
         async with RawServer() as server:
@@ -536,7 +536,7 @@ def test_a_new_session_is_told_the_log_level_and_the_subscriptions():
                 await client.ping(headers={"X-Call": "mine"})
                 await until(lambda: renewed)
             again = [each for each in server.requests if each.session == "session-2"]
-            # What one call brings is nobody else's.
+            # The headers of one call go with that call alone.
             assert [each.name for each in again if "x-call" in each.headers] == ["ping"]
             levels = [each.message["params"] for each in again if each.name == "logging/setLevel"]
             uris = [each.message["params"] for each in again if each.name == "resources/subscribe"]
@@ -674,7 +674,7 @@ def test_a_server_that_refuses_the_opening_of_its_new_session_gives_one_clear_er
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_a_server_that_lets_nobody_in_any_more_gives_one_clear_error(status):
+def test_a_server_that_refuses_every_new_session_gives_one_clear_error(status):
     def refuse(request, reply):
         reply.body(status, b"go away", "text/plain")
 

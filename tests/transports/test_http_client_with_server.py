@@ -216,7 +216,7 @@ def test_a_restart_in_the_middle_of_calls_costs_none():
 
 def test_calls_under_way_when_the_server_stops_are_finished_by_it():
     async def main():
-        # Whoever listens would be waited for, too.
+        # The server would wait for a listening stream, too.
         options = HttpClientOptions(listen=False)
         async with (
             Running(grace=LONG) as server,

@@ -134,7 +134,7 @@ def test_a_body_comes_whole_however_it_is_framed(how):
 
 BROKEN = {
     "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "the answer is not HTTP"),
-    "a length that is none": (
+    "a malformed length": (
         [b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
         "the answer is not HTTP",
     ),
@@ -180,7 +180,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_breaks_says_how(what):
+def test_a_broken_response_is_reported_with_the_reason(what):
     parts, why = BROKEN[what]
 
     async def main():
@@ -407,7 +407,7 @@ def test_an_answer_that_was_too_much_to_read_ahead_does_not_stop_the_next():
     run(main())
 
 
-def test_an_answer_that_nobody_wants_ends_its_connection():
+def test_an_answer_that_is_not_read_ends_its_connection():
     async def main():
         async with answering([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"], OK) as (
             server,
@@ -422,7 +422,7 @@ def test_an_answer_that_nobody_wants_ends_its_connection():
     run(main())
 
 
-def test_whoever_stops_waiting_ends_the_connection():
+def test_cancelling_a_request_ends_its_connection():
     async def main():
         async with answering(b"", OK) as (server, sender):
             waiting = asyncio.create_task(ask(sender, server.url))
@@ -436,7 +436,7 @@ def test_whoever_stops_waiting_ends_the_connection():
     run(main())
 
 
-def test_what_nobody_reads_is_not_read_ahead_without_end():
+def test_an_unread_response_is_read_ahead_only_to_a_bound():
     size = 8_000_000
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
 
@@ -545,7 +545,7 @@ def test_a_header_cannot_smuggle_another(value):
     run(main())
 
 
-def test_what_is_not_there_says_so():
+def test_an_absent_server_is_reported_with_the_reason():
     async def main():
         sender = SocketSender(HttpClientOptions(connect=0.2))
         with pytest.raises(NotSent, match="connection refused"):
@@ -563,7 +563,7 @@ def certificate(tmp_path_factory):
     return self_signed(tmp_path_factory.mktemp("tls"))
 
 
-def test_certificates_are_checked_unless_told_otherwise(certificate):
+def test_certificates_are_checked_unless_options_say_otherwise(certificate):
     context = serving_with(certificate)
 
     async def main():

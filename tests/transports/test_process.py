@@ -1,4 +1,4 @@
-"""Launching a process, speaking with it by lines, and stopping it."""
+"""The wire to a launched server: lines in both directions, its environment, its end."""
 
 import asyncio
 import io
@@ -41,7 +41,7 @@ def watching(request, monkeypatch):
 
 
 class Peer:
-    """A program behind a wire, and what came from it."""
+    """A program behind a wire, and the lines it wrote."""
 
     def __init__(self, program, *args, **launch):
         self.lines = []
@@ -124,7 +124,7 @@ def test_a_last_line_without_an_end_counts():
     run(main)
 
 
-def test_the_end_of_the_process_is_told_once_after_its_last_lines(pipes, watching):
+def test_the_end_of_the_process_is_reported_once_after_its_last_lines(pipes, watching):
     program = "import sys; print('a' * 200000); print('b'); sys.exit(7)"
 
     async def main():
@@ -191,7 +191,7 @@ def test_a_process_that_closes_its_input_has_ended(pipes):
     async def main():
         async with Peer(program, exit_grace=0.1, terminate_grace=0.5) as peer:
             await peer.until(lambda: peer.lines)
-            peer.wire.write(b"anybody there?")
+            peer.wire.write(b"hello?")
             await peer.until(lambda: peer.ends)
 
     run(main)
@@ -239,7 +239,7 @@ def test_a_function_that_fails_on_stderr_breaks_nothing():
     run(main)
 
 
-def test_stderr_is_forwarded_where_that_is_wanted(monkeypatch):
+def test_stderr_is_forwarded_if_launch_says_so(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
 
     async def main():
@@ -282,7 +282,7 @@ sys.stdin.read()
 SHOW = "import json, os; print(json.dumps([dict(os.environ), os.getcwd()]))"
 
 
-def shown(**launch):
+def environment_of(**launch):
     async def main():
         async with Peer(SHOW, **launch) as peer:
             await peer.until(lambda: peer.lines)
@@ -295,7 +295,7 @@ def test_only_harmless_variables_are_inherited(monkeypatch):
     monkeypatch.setenv("API_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("SHELL", "() { :; }; echo")
-    variables, _ = shown()
+    variables, _ = environment_of()
     assert "API_TOKEN" not in variables
     assert "SHELL" not in variables
     assert variables["LANG"] == "C.UTF-8"
@@ -305,14 +305,14 @@ def test_only_harmless_variables_are_inherited(monkeypatch):
 
 def test_given_variables_come_on_top(monkeypatch):
     monkeypatch.setenv("LANG", "C.UTF-8")
-    variables, _ = shown(env={"API_TOKEN": "given", "LANG": "de_DE.UTF-8"})
+    variables, _ = environment_of(env={"API_TOKEN": "given", "LANG": "de_DE.UTF-8"})
     assert variables["API_TOKEN"] == "given"
     assert variables["LANG"] == "de_DE.UTF-8"
     assert environment({"A": "b"})["A"] == "b"
 
 
-def test_it_runs_in_the_folder_given(tmp_path):
-    assert shown(cwd=tmp_path)[1] == str(tmp_path)
+def test_a_process_runs_in_the_folder_given(tmp_path):
+    assert environment_of(cwd=tmp_path)[1] == str(tmp_path)
 
 
 # -- ending

@@ -1,11 +1,11 @@
-"""Lines to a server over HTTP: Streamable HTTP and the older two endpoints, and raw requests."""
+"""Lines to a server over HTTP: Streamable HTTP, the older two endpoints, and raw requests."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -32,7 +32,7 @@ _CLOSING: Final = 2.0
 _IDLE: Final = 1.0
 _OK: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
-# One of a kind is proof enough.
+# Further ones prove nothing new.
 _ODD: Final = 100
 _LOCKED: Final = "the server asks for authorization (status 401)"
 
@@ -54,8 +54,8 @@ class HttpReply(msgspec.Struct, frozen=True):
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property
-    def json(self) -> Any:
-        """The body as JSON, None where it is none."""
+    def json(self) -> object:
+        """The body as JSON; None when it is something else."""
         try:
             return msgspec.json.decode(self.body)
         except (ValueError, RecursionError):
@@ -66,8 +66,8 @@ class HttpReply(msgspec.Struct, frozen=True):
         return f"status {self.status}, {self.content_type or 'no content type'}, {text!r}"
 
 
-class _Web:
-    """What both forms have in common: sending requests, taking down what travels."""
+class _HttpBase:
+    """The part that both forms share: sending requests, recording messages."""
 
     takes_down = True
 
@@ -131,7 +131,7 @@ class _Web:
     ) -> HttpReply:
         """Send a raw request, apart from the conversation, and return the whole response.
 
-        Of an event stream only what comes within the line's patience is read.
+        An event stream is read only for as long as the line's patience.
         """
         async with self.response(method, url=url, headers=headers, body=body) as response:
             body_read = bytearray()
@@ -144,7 +144,7 @@ class _Web:
     async def events(
         self, response: "AiohttpResponse", patience: float | None = None
     ) -> AsyncIterator[Event]:
-        """Yield the events of a stream as they come; ends with it, or after so much silence."""
+        """Yield the events of a stream as they arrive; ends with it, or after so much silence."""
         decoder = Decoder(_MOST)
         while True:
             try:
@@ -160,18 +160,18 @@ class _Web:
             except EventTooLong:
                 return
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        # One request without an answer is told by who waits for it; others may be answered.
+        # A request without an answer is reported by its caller; others may be answered.
         if not isinstance(error, Silence):
-            self.line.end(f"the server could not be heard: {error}")
+            self.line.end(f"the server could not be read: {error}")
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -179,19 +179,17 @@ class _Web:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
 
-    def _take_down(
-        self, data: bytes, headers: Mapping[str, str], stream: str | None = None
-    ) -> None:
+    def _record(self, data: bytes, headers: Mapping[str, str], stream: str | None = None) -> None:
         facts = HttpFacts(method="POST", headers=headers, stream=stream)
         self.line.tape.take("client", data, facts)
 
 
-class HttpCarrier(_Web):
+class HttpCarrier(_HttpBase):
     """Streamable HTTP: every message a POST, answers as JSON or as events, a GET to listen.
 
     Attributes:
-        session: the session id that the server gave.
-        version: what is sent as MCP-Protocol-Version; None sends none.
+        session: the session id that the server assigned.
+        version: sent as MCP-Protocol-Version; None leaves the header out.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
@@ -215,20 +213,20 @@ class HttpCarrier(_Web):
         return made | {name.replace("_", "-"): value for name, value in more.items()}
 
     async def send(self, data: bytes) -> None:
-        """Post a message; what it is answered with is heard while it comes."""
+        """Post a message; its answer is read while it arrives."""
         headers = self.heads()
         stream = f"stream-{next(self._streams)}"
-        self._take_down(data, headers, stream)
+        self._record(data, headers, stream)
         begun = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._post(data, headers, begun, stream))
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         waiting = asyncio.get_running_loop().create_task(begun.wait())
         try:
-            # Until the head is there: messages arrive in the order they were sent.
+            # Wait for the head, so that messages arrive in the order they were sent.
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Also where the sender is cancelled: nothing else would ever end it.
+            # Also when the sender is cancelled: nothing else would ever end it.
             waiting.cancel()
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -238,9 +236,9 @@ class HttpCarrier(_Web):
     ) -> None:
         async with self.response("POST", headers=headers, body=data) as response:
             self.statuses.append(response.status)
-            given = response.headers.get("mcp-session-id")
-            if given is not None and self.session is None:
-                self.session = given
+            assigned = response.header("mcp-session-id")
+            if assigned is not None and self.session is None:
+                self.session = assigned
             if response.status == _UNAUTHORIZED:
                 raise Locked(_LOCKED)
             begun.set()
@@ -251,14 +249,14 @@ class HttpCarrier(_Web):
             facts = HttpFacts(status=response.status, headers=lower_headers(response))
             self.line.refused(data, body, facts)
 
-    def agree(self, revision: Any) -> None:
-        """Take note of the revision that was agreed on."""
+    def agree(self, revision: object) -> None:
+        """Send the negotiated revision from now on."""
         row = REVISIONS.get(revision) if isinstance(revision, str) else None
         if row is not None and row.version_header:
             self.version = row.id
 
     def listen(self) -> None:
-        """Listen for what belongs to no request, if the server offers it."""
+        """Open the stream for messages that belong to no request, if the server offers it."""
         self._spawn(self._listen())
 
     async def _hear(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
@@ -294,13 +292,13 @@ class HttpCarrier(_Web):
         await self._sender.close()
 
 
-class SseCarrier(_Web):
+class SseCarrier(_HttpBase):
     """The older form: a stream that names the place to post to.
 
     Attributes:
         place: where messages are posted, as the endpoint event said.
         first: the first event of the stream.
-        odd: events that are no messages, though the first is the endpoint's.
+        odd: events that are not messages, except the first, which names the endpoint.
         is_locked: whether the stream was refused with status 401.
     """
 
@@ -317,7 +315,7 @@ class SseCarrier(_Web):
         """Open the stream and wait for the endpoint event.
 
         Raises:
-            ConnectFailed: there is none.
+            ConnectFailed: it did not arrive.
         """
         self._open_sender(line)
         self._spawn(self._listen())
@@ -327,7 +325,7 @@ class SseCarrier(_Web):
         except TimeoutError:
             pass
         if self.place is None:
-            why = line.ended or "no endpoint event came"
+            why = line.ended or "no endpoint event arrived"
             await self.close()
             if self.is_locked:
                 raise Locked(_LOCKED)
@@ -372,7 +370,7 @@ class SseCarrier(_Web):
         """Post a message to the place that the server named."""
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
-        self._take_down(data, headers)
+        self._record(data, headers)
         reply = await self.request("POST", url=self.place, headers=headers, body=data)
         self.statuses.append(reply.status)
 

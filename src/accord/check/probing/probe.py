@@ -176,7 +176,7 @@ class Probe:
         self.outcomes = Outcomes("server", facts.revision)
         self._lines: list[Line] = [line]
         # It does not shrink where the server loses our patience: to start takes what it takes.
-        self._starting = subject.starting
+        self._starting = subject.start_patience
         self._idle: dict[bool, list[Line]] = {True: [], False: []}
         # Launching a server is dear: who wants a line waits rather than launches one more.
         self._turns = {
@@ -309,9 +309,9 @@ class Probe:
     def adapt_pace(self) -> None:
         """Give the server the time that its own speed asks for."""
         habits = self.subject.habits
-        habits.starting = max(habits.starting, self.line.first_answer)
+        habits.startup_seconds = max(habits.startup_seconds, self.line.first_answer)
         self.subject = self.subject.adapt_times()
-        self._starting = max(self._starting, self.subject.starting)
+        self._starting = max(self._starting, self.subject.start_patience)
         self.line.patience = max(self.line.patience, self.subject.patience)
 
     def lose_patience(self) -> None:

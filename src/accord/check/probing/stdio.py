@@ -25,12 +25,12 @@ class Habits:
 
     Attributes:
         stays: whether it kept running long after its input was closed.
-        starting: the most seconds that it took from its launch to its first output.
+        startup_seconds: the most that it took from its launch to its first output.
     """
 
     def __init__(self) -> None:
         self.stays = False
-        self.starting = 0.0
+        self.startup_seconds = 0.0
 
 
 class StdioCarrier:
@@ -86,7 +86,7 @@ class StdioCarrier:
             return
         if self._launched is not None:
             took = asyncio.get_running_loop().time() - self._launched
-            self.habits.starting = max(self.habits.starting, took)
+            self.habits.startup_seconds = max(self.habits.startup_seconds, took)
             self._launched = None
         rest = self._rest
         rest += chunk

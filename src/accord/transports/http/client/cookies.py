@@ -92,7 +92,7 @@ class CookieJar:
         return "; ".join(text for _, text in fitting)
 
     def expire(self) -> bool:
-        """Drop expired cookies; false when there are none."""
+        """Drop expired cookies; false when none has expired."""
         now = self._now()
         if now < self.expires:
             return False
