@@ -74,7 +74,7 @@ def test_a_thousand_short_event_ids_are_remembered():
 
 
 class Withholding(RawServer):
-    """Sends pings without end on a stream, and leaves our answers unanswered until a test allows it."""
+    """Sends pings without end, and takes no answer until a test allows it."""
 
     def __init__(self, pings, padding=0):
         super().__init__(tools__call=self.flood, response=self.hold)

@@ -997,7 +997,7 @@ def test_a_server_of_the_older_form_that_does_not_come_back_ends_the_connection(
         client = await connect(server.url, http=QUICK)
         await server.stop()
         await until(lambda: client.is_closed)
-        with pytest.raises(ConnectionClosed, match="could not be begun anew"):
+        with pytest.raises(ConnectionClosed, match="could not be renewed"):
             await client.ping()
         await client.close()
 

@@ -15,7 +15,7 @@ from accord import connect
 from accord.errors import ConnectFailed
 from accord.transports.http.client.aiohttp_sender import AiohttpSender
 from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import Cut, NotSent, proxy_for, sender_for
+from accord.transports.http.client.sender import ConnectionCut, NotSent, proxy_for, sender_for
 from accord.transports.http.client.sockets import SocketSender
 from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer
@@ -185,7 +185,7 @@ def test_a_broken_response_is_reported_with_the_reason(what):
 
     async def main():
         async with answering(parts, OK) as (server, sender):
-            with pytest.raises(Cut, match=why):
+            with pytest.raises(ConnectionCut, match=why):
                 await whole(await ask(sender, server.url))
             assert await whole(await ask(sender, server.url)) == b"ok"
 
@@ -303,7 +303,7 @@ def test_a_request_that_was_read_before_a_reset_counts_as_sent(answers):
         await is_read.wait()
         await until(lambda: any(each._head_size == len(answers[-1]) for each in sender._open))
         may_reset.set()
-        with pytest.raises(Cut, match="the server closed the connection"):
+        with pytest.raises(ConnectionCut, match="the server closed the connection"):
             await asking
         await sender.close()
         listening.close()
@@ -315,7 +315,7 @@ def test_a_request_that_a_used_connection_was_closed_after_counts_as_sent():
     async def main():
         async with answering(OK, None) as (server, sender):
             await whole(await ask(sender, server.url))
-            with pytest.raises(Cut, match="the server closed the connection"):
+            with pytest.raises(ConnectionCut, match="the server closed the connection"):
                 await ask(sender, server.url)
             assert len(server.heads) == 2
 
@@ -338,7 +338,7 @@ def test_an_answer_without_length_that_is_reset_is_not_taken_for_whole():
         response = await ask(sender, url)
         assert await response.chunk()
         may_reset.set()
-        with pytest.raises(Cut, match="broke in the middle of the answer"):
+        with pytest.raises(ConnectionCut, match="broke in the middle of the answer"):
             await whole(response)
         await sender.close()
         listening.close()
@@ -484,7 +484,7 @@ def test_an_encoding_that_was_not_asked_for_is_named():
 
     async def main():
         async with answering(head) as (server, sender):
-            with pytest.raises(Cut, match="encoded as 'br', which we did not ask for"):
+            with pytest.raises(ConnectionCut, match="encoded as 'br', which we did not ask for"):
                 await whole(await ask(sender, server.url))
 
     run(main())

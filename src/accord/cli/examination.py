@@ -36,7 +36,7 @@ from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.requests import NoResponse
-from accord.transports.http.client.sender import Cut, NotSent, Sender
+from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -251,7 +251,7 @@ class Examination:
             response.close()
             if opened := response.header(SESSION):
                 await _end(sender, self.url, {**headers, SESSION: opened})
-        except (NotSent, Cut) as error:
+        except (NotSent, ConnectionCut) as error:
             raise OSError(None, str(error)) from None
         else:
             return response.status, response.headers, body
@@ -460,7 +460,7 @@ def _advice(body: bytes) -> str:
 
 async def _end(sender: Sender, url: str, headers: dict[str, str]) -> None:
     """End a session that will not be used again, if the server allows that."""
-    with contextlib.suppress(NotSent, Cut, TimeoutError):
+    with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
         async with asyncio.timeout(_ENDING):
             (await sender.send("DELETE", url, headers)).close()
 

@@ -11,7 +11,7 @@ from typing import Final
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
 from accord.protocol.exchange import Exchange
 from accord.transports.child import Child, StderrSink
-from accord.transports.pipes import Pipes
+from accord.transports.pipes import HIGH_WATER, Pipes
 from accord.transports.wire import Lost, Receive, WireListener
 
 log = logging.getLogger("accord.client")
@@ -171,7 +171,8 @@ class Process:
     @property
     def is_congested(self) -> bool:
         """Whether the server is slow to read."""
-        return self.child.is_congested
+        pipes = self._pipes
+        return pipes is not None and pipes.unsent > HIGH_WATER
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
         """Send one message; only answers belong to an exchange."""

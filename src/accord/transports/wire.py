@@ -55,7 +55,7 @@ CALL_HEADERS: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("call_hea
 class WireListener(Protocol):
     """Takes reports of a wire on which each message travels by itself.
 
-    There a single request may fail while the connection goes on, and the connection may begin anew
+    There a single request may fail while the connection goes on, and the connection may be renewed
     while the conversation goes on.
     """
 

@@ -18,7 +18,7 @@ from accord.errors import ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
 from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import Cut, NotSent, require_aiohttp
+from accord.transports.http.client.sender import ConnectionCut, NotSent, require_aiohttp
 
 if TYPE_CHECKING:
     from accord.transports.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
@@ -112,11 +112,11 @@ class _HttpBase:
             raise Silence(f"no response to HTTP {method} within {wait:.3g} s") from None
         except NotSent as error:
             raise ConnectFailed(f"{self.url}: {error.reason}") from None
-        except Cut as error:
+        except ConnectionCut as error:
             raise LineEnded(f"the connection broke: {error}") from None
         try:
             yield response
-        except Cut as error:
+        except ConnectionCut as error:
             raise LineEnded(f"the response broke off: {error}") from None
         finally:
             response.close()

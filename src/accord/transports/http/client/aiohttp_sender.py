@@ -15,7 +15,7 @@ from accord.bindings.answers import explain
 from accord.transports.http.client.cookies import CookieJar
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.sender import (
-    Cut,
+    ConnectionCut,
     NotSent,
     describe_os_error,
     enable_keepalive,
@@ -214,7 +214,7 @@ class AiohttpResponse:
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Cut(_reason(error)) from None
+            raise ConnectionCut(_reason(error)) from None
 
     def close(self) -> None:
         """Let go of the response."""
@@ -288,7 +288,7 @@ def _failure(error: Exception, proxy: str | None) -> Exception:
         return NotSent(_reason(error))
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError | ValueError):
         return NotSent(_reason(error), is_lasting=True)
-    return Cut(_reason(error))
+    return ConnectionCut(_reason(error))
 
 
 def _find_refusal(error: BaseException) -> Exception | None:

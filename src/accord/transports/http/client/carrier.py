@@ -37,16 +37,16 @@ from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.events import EventReader
 from accord.transports.http.client.messages import HttpClientSession, Message, PendingAnswers
 from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
-from accord.transports.http.client.sender import Cut, NotSent, Sender, SenderResponse
+from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender, SenderResponse
 from accord.transports.wire import Receive, WireListener
 
 log = logging.getLogger("accord.http")
 
-OK: Final = range(200, 300)
+SUCCESS_STATUSES: Final = range(200, 300)
 # Statuses that may change a moment later.
-PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+TRANSIENT_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 # The longest pause between two attempts to reach a server that is away.
-LULL: Final = 2.0
+LONGEST_PAUSE: Final = 2.0
 _REDIRECTS: Final = 5
 # How often a request that the server postpones is sent again.
 _POSTPONED: Final = 3
@@ -177,48 +177,52 @@ class RequestCarrier:
         elif self.listener.is_waiting(message.id):
             self.listener.request_failed(message.id, error)
 
-    def not_sent(self, message: Message, why: NotSent) -> None:
+    def fail_unsent(self, message: Message, why: NotSent) -> None:
         """Fail a message for which there was no connection."""
         message.is_postponed = not why.is_lasting
         if isinstance(why, Denied):
             self.fail(message, why.error)
-        elif message.opens:
+        elif message.is_initialize:
             text = f"{self.place}: no connection: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="starting"))
         else:
             text = f"{message.name or 'answer'}: not sent, no connection to {self.place}: {why}"
             self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
 
-    def cut(self, message: Message, why: str) -> None:
+    def fail_unanswered(self, message: Message, why: str) -> None:
         """Fail a message that the server may have seen, but did not answer."""
         message.is_postponed = True
-        if message.opens:
+        if message.is_initialize:
             text = f"{self.place}: no answer to initialize: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
         else:
             text = f"{message.name}: {why}; whether the server carried it out is unknown"
             self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
 
-    def too_large(self, message: Message) -> None:
+    def fail_too_large(self, message: Message) -> None:
         """Fail a message whose answer is larger than a message may be."""
         more = "connect(..., limits=Limits(message_bytes=...)) takes larger ones"
         text = (
             f"the answer exceeds {self.target.limits.message_bytes} bytes (message_bytes); {more}"
         )
-        if message.opens:
+        if message.is_initialize:
             return self.fail(message, ConnectFailed(f"{self.place}: {text}", phase="initialize"))
         return self.fail(message, ConnectionClosed(f"{message.name}: {text}"))
 
-    def refuse(self, message: Message, response: SenderResponse, body: bytes) -> None:
+    def fail_refused(self, message: Message, response: SenderResponse, body: bytes) -> None:
         """Fail a message that was answered by a status or a body that is not an answer."""
-        message.is_postponed = response.status in PASSING
+        message.is_postponed = response.status in TRANSIENT_STATUSES
         denied = self.auth_error(response, body)
         if denied is not None:
             return self.fail(message, denied)
         answer = answer_in(body)
         if answer is not None and answer.id == message.id and self.is_waiting(message):
             self.deliver(body)
-        elif answer is not None and isinstance(answer.error, msgspec.Struct) and not message.opens:
+        elif (
+            answer is not None
+            and isinstance(answer.error, msgspec.Struct)
+            and not message.is_initialize
+        ):
             error = answer.error
             data = None if error.data is msgspec.UNSET else error.data
             text = f"{message.name}: HTTP {response.status}: {error.message}"
@@ -239,7 +243,7 @@ class RequestCarrier:
         content_type = names.media_type(response.header("content-type"))
         retry_after = response.header("retry-after")
         why = explain(response.status, content_type, body, retry_after=retry_after)
-        if message.opens:
+        if message.is_initialize:
             text = f"{self.place}: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
         else:
@@ -258,7 +262,7 @@ class RequestCarrier:
         """
         headers = await self._headers(session, message.headers)
         # A failure to connect is reported at once; an open session is worth waiting for.
-        is_patient = not message.opens or message.answer is not None
+        is_patient = not message.is_initialize or message.answer is not None
         postponed = 0
         while True:
             response = await self._send("POST", session, headers, message, is_patient=is_patient)
@@ -280,11 +284,11 @@ class RequestCarrier:
         """
         try:
             response = await self.post(session, message)
-        except (NotSent, Cut) as error:
+        except (NotSent, ConnectionCut) as error:
             raise ConnectionClosed(f"{message.name} did not arrive: {error}") from None
         body = await self.read_error(response)
         response.close()
-        if response.status not in OK:
+        if response.status not in SUCCESS_STATUSES:
             content_type = names.media_type(response.header("content-type"))
             why = explain(response.status, content_type, body)
             raise ConnectionClosed(f"{message.name} was answered with {why}")
@@ -376,7 +380,7 @@ class RequestCarrier:
         *,
         is_patient: bool,
     ) -> SenderResponse:
-        backoff, waited, patience = Backoff(most=LULL), 0.0, self.target.options.patience
+        backoff, waited, patience = Backoff(most=LONGEST_PAUSE), 0.0, self.target.options.patience
         body = None if message is None else message.data
         while True:
             if message is not None:
@@ -435,7 +439,7 @@ class RequestCarrier:
     async def read_error(self, response: SenderResponse) -> bytes:
         """Read the body of an error, up to a bound in bytes and seconds."""
         found = b""
-        with contextlib.suppress(Cut, TimeoutError):
+        with contextlib.suppress(ConnectionCut, TimeoutError):
             async with asyncio.timeout(_ERROR_EXPECTED):
                 while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
                     found += chunk

@@ -31,7 +31,7 @@ from accord.transports.http.client.requests import (
     NoResponse,
     run_flow,
 )
-from accord.transports.http.client.sender import Cut, NotSent, require_aiohttp
+from accord.transports.http.client.sender import ConnectionCut, NotSent, require_aiohttp
 
 if TYPE_CHECKING:
     import ssl
@@ -251,7 +251,7 @@ class GuardedSender:
         except NotSent as error:
             hint = _TLS_HINT if error.hint else ""
             raise NoResponse(f"{shown_url(url)}: {error.reason}", hint=hint) from None
-        except Cut as error:
+        except ConnectionCut as error:
             raise NoResponse(f"{shown_url(url)}: {error}") from None
 
     async def _read(self, response: "AiohttpResponse", url: str) -> HttpResponse:

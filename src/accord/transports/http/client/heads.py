@@ -1,4 +1,4 @@
-"""The heads of requests over HTTP/1.1: where a URL leads to, and what is sent there."""
+"""The heads of requests over HTTP/1.1, and the addresses that they go to."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
 class HttpAddress(NamedTuple):
-    """Where a URL leads to."""
+    """The address of a URL, and the headers that every request to it has."""
 
     host: str
     port: int
@@ -24,7 +24,7 @@ class HttpAddress(NamedTuple):
 
 @lru_cache(maxsize=_REMEMBERED)
 def parse_address(url: str) -> HttpAddress:
-    """Find out where a URL leads to.
+    """Return the address of a URL.
 
     Raises:
         ValueError: its host or port is malformed.
@@ -36,8 +36,7 @@ def parse_address(url: str) -> HttpAddress:
     target = path = quote(parts.path or "/", safe=_UNQUOTED)
     if parts.query:
         target += "?" + quote(parts.query, safe=_UNQUOTED)
-    # Proxies that compress hold back what should flow.
-    name = f"[{host}]" if ":" in host else host.encode("idna").decode()
+        name = f"[{host}]" if ":" in host else host.encode("idna").decode()
     named = name if parts.port is None or port == (443 if is_safe else 80) else f"{name}:{port}"
     usual = {"Host": named, "Accept-Encoding": "identity", "User-Agent": "accord"}
     if parts.username is not None:
@@ -46,17 +45,19 @@ def parse_address(url: str) -> HttpAddress:
     return HttpAddress(host, port, is_safe, target, path, usual, url)
 
 
-def write_head(method: str, place: HttpAddress, headers: Mapping[str, str], cookies: str) -> bytes:
+def write_head(
+    method: str, address: HttpAddress, headers: Mapping[str, str], cookies: str
+) -> bytes:
     """Write the head of a request, without its length and the blank line.
 
     Raises:
         ValueError: a header has a line break in it.
     """
-    usual = dict(place.usual)
+    usual = dict(address.usual)
     if cookies:
         usual["Cookie"] = cookies
     given = {name.lower() for name in headers}
-    lines = [f"{method} {place.target} HTTP/1.1"]
+    lines = [f"{method} {address.target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in usual.items() if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     head = "\r\n".join(lines)

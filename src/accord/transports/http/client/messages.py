@@ -18,8 +18,8 @@ _ANSWER_BYTES_MOST: Final = 4 * 1024 * 1024
 class Message:
     """A message on its way out.
 
-    `id` is that of a request, `name` the method, None in replies. `answer` is set where we ask for
-    ourselves, in a request that the party does not know of. `is_postponed` says after a failure
+    `id` is that of a request, `name` the method, None in replies. `answer` is set for requests of
+    the wire itself, which the listener does not know of. `is_postponed` says after a failure
     that it may be worth trying again, `is_sent` that the server may have seen it.
     """
 
@@ -53,8 +53,8 @@ class Message:
         self.answer: asyncio.Future[Answer] | None = None
 
     @property
-    def opens(self) -> bool:
-        """Whether the conversation begins with it."""
+    def is_initialize(self) -> bool:
+        """Whether it begins a conversation."""
         return self.name == "initialize"
 
 
@@ -88,11 +88,11 @@ class PendingAnswers:
         self._room: asyncio.Event | None = None
 
     def begin(self, size: int) -> None:
-        """Count an answer of so many bytes."""
+        """Count an answer of this size."""
         self._change(1, size)
 
     def end(self, size: int) -> None:
-        """Stop counting an answer: it arrived, or never will."""
+        """Stop counting an answer that has arrived or was given up."""
         self._change(-1, -size)
 
     def _change(self, count: int, size: int) -> None:

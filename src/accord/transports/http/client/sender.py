@@ -47,7 +47,7 @@ class NotSent(Exception):
         self.hint = hint
 
 
-class Cut(Exception):
+class ConnectionCut(Exception):
     """The connection broke, or the answer is not HTTP; the server may have seen the request."""
 
 

@@ -18,7 +18,7 @@ from accord.transports.http.client.cookies import CookieJar
 from accord.transports.http.client.heads import HttpAddress, parse_address, write_head
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.sender import (
-    Cut,
+    ConnectionCut,
     NotSent,
     describe_os_error,
     enable_keepalive,
@@ -389,7 +389,7 @@ class _Response:
         self._is_over = True
         self._error = error
         if error is not None and not self.head.done():
-            self.head.set_exception(Cut(error))
+            self.head.set_exception(ConnectionCut(error))
         self._wake()
 
     def _wake(self) -> None:
@@ -404,7 +404,9 @@ class _Response:
 
     async def chunk(self) -> bytes:
         if self._unreadable is not None:
-            raise Cut(f"the answer is encoded as {self._unreadable!r}, which was not asked for")
+            raise ConnectionCut(
+                f"the answer is encoded as {self._unreadable!r}, which was not asked for"
+            )
         chunk = await self._next_chunk()
         if self._inflate is None:
             return chunk
@@ -419,7 +421,7 @@ class _Response:
         """Return the bytes that have arrived; empty at the end."""
         while not self._chunks:
             if self._error is not None:
-                raise Cut(self._error)
+                raise ConnectionCut(self._error)
             if self._is_over:
                 return b""
             self._waiter = asyncio.get_running_loop().create_future()
@@ -436,11 +438,11 @@ class _Response:
         """Decompress a part of a chunk; the rest waits for the next turn."""
         inflate = self._inflate
         if inflate.eof:
-            raise Cut("the compressed answer goes on after its end")
+            raise ConnectionCut("the compressed answer goes on after its end")
         try:
             plain: bytes = inflate.decompress(chunk, _READ)
         except zlib.error:
-            raise Cut("the answer is compressed in a way that cannot be read") from None
+            raise ConnectionCut("the answer is compressed in a way that cannot be read") from None
         rest = inflate.unused_data or inflate.unconsumed_tail
         if rest:
             self._chunks.insert(0, rest)

@@ -16,10 +16,14 @@ from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
 from accord.transports.http.client.auth import Denied
 from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import OK, PASSING, RequestCarrier
+from accord.transports.http.client.carrier import (
+    SUCCESS_STATUSES,
+    TRANSIENT_STATUSES,
+    RequestCarrier,
+)
 from accord.transports.http.client.events import EventReader
 from accord.transports.http.client.messages import HttpClientSession, Message
-from accord.transports.http.client.sender import Cut, NotSent, SenderResponse
+from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.wire import CALL_HEADERS
 
 log = logging.getLogger("accord.http")
@@ -80,25 +84,27 @@ class Streamable:
         try:
             response = await carrier.post(blank, message)
         except NotSent as error:
-            return carrier.not_sent(message, error)
-        except Cut as error:
-            return carrier.cut(message, str(error))
+            return carrier.fail_unsent(message, error)
+        except ConnectionCut as error:
+            return carrier.fail_unanswered(message, str(error))
         with contextlib.closing(response):
             if response.status in _CLIENT_ERRORS:
                 raise FormRefused(response, await carrier.read_error(response))
             id = response.header(names.SESSION)
             if id is not None and not names.is_session_id(id):
-                return carrier.cut(message, "its session id has characters that are not allowed")
+                return carrier.fail_unanswered(
+                    message, "its session id has characters that are not allowed"
+                )
             self.session = HttpClientSession(blank.url, id)
             return await self._take(message, response)
 
-    def settle(self) -> None:
+    def set_revision(self) -> None:
         """Send the negotiated revision from now on."""
         revision = self._carrier.listener.revision
         version = revision.id if revision.version_header else None
         self.session = HttpClientSession(self.session.url, self.session.id, version)
 
-    def ready(self) -> None:
+    def start_listening(self) -> None:
         """Listen to what the server says by itself, now that the opening is over."""
         if self._listener is not None:
             self._listener.cancel()
@@ -109,7 +115,7 @@ class Streamable:
     async def end(self) -> None:
         """End the session."""
         if self.session.id is not None:  # session.end.client-delete
-            with contextlib.suppress(NotSent, Cut):
+            with contextlib.suppress(NotSent, ConnectionCut):
                 await self._carrier.delete(self.session)
 
     # -- one message
@@ -122,20 +128,20 @@ class Streamable:
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
-                return carrier.not_sent(message, error)
-            except Cut as error:
+                return carrier.fail_unsent(message, error)
+            except ConnectionCut as error:
                 if message.name is None and message.refusals < _REPEATED:
                     # The server ignores the second of two answers, but waits for the first.
                     message.refusals += 1
                     continue
-                return carrier.cut(message, str(error))
+                return carrier.fail_unanswered(message, str(error))
             if response.status != 404 or session.id is None:
                 break
             response.close()
-            if not await begin_anew(carrier, message, session, self._renew):
+            if not await renew_and_resend(carrier, message, session, self._renew):
                 return None
         if self._has_given_up:
-            self.ready()
+            self.start_listening()
         with contextlib.closing(response):
             await self._take(message, response)
         return None
@@ -143,8 +149,8 @@ class Streamable:
     async def _take(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier
         kind = names.media_type(response.header("content-type"))
-        if response.status not in OK:
-            carrier.refuse(message, response, await carrier.read_error(response))
+        if response.status not in SUCCESS_STATUSES:
+            carrier.fail_refused(message, response, await carrier.read_error(response))
         elif message.id is None:
             await carrier.read_error(response)  # so that the connection can be used again
         elif kind == CONTENT_TYPE:
@@ -152,20 +158,20 @@ class Streamable:
         elif kind in ("application/json", ""):
             await self._take_json(message, response)
         else:
-            carrier.refuse(message, response, await carrier.read_error(response))
+            carrier.fail_refused(message, response, await carrier.read_error(response))
 
     async def _take_json(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier
         try:
             body = await carrier.body(response)
-        except Cut as error:
-            return carrier.cut(message, str(error))
+        except ConnectionCut as error:
+            return carrier.fail_unanswered(message, str(error))
         if body is None:
-            return carrier.too_large(message)
+            return carrier.fail_too_large(message)
         if body and not body.isspace():
             carrier.deliver(body)
         if carrier.is_waiting(message):
-            carrier.refuse(message, response, body)
+            carrier.fail_refused(message, response, body)
         return None
 
     # -- the stream of a request
@@ -180,9 +186,9 @@ class Streamable:
             try:
                 end = await self._read(message, events, response)
             except EventIdTooLong as error:
-                return carrier.cut(message, str(error))
+                return carrier.fail_unanswered(message, str(error))
             except EventTooLong:
-                return carrier.too_large(message)
+                return carrier.fail_too_large(message)
             finally:
                 response.close()
             if not carrier.is_waiting(message):
@@ -190,11 +196,11 @@ class Streamable:
             if events.progress != known or loop.time() - began > _BRIEF:
                 backoff.succeed()
             if events.last_id is None:
-                return carrier.cut(message, f"{end}, with no event to resume from")
+                return carrier.fail_unanswered(message, f"{end}, with no event to resume from")
             try:
                 response = await self._resume(session, events, backoff)
             except _Unresumable as error:
-                return carrier.cut(message, f"{end}, and {error}")
+                return carrier.fail_unanswered(message, f"{end}, and {error}")
             events.begin()
 
     async def _read(self, message: Message, events: EventReader, response: SenderResponse) -> str:
@@ -209,7 +215,7 @@ class Streamable:
                     pass
         except TimeoutError:
             return "the stream went on"
-        except Cut as error:
+        except ConnectionCut as error:
             return str(error)
         return "the stream ended"
 
@@ -224,14 +230,14 @@ class Streamable:
             waited += delay
             try:
                 response = await self._carrier.get(session, events.last_id)
-            except (NotSent, Cut) as error:
+            except (NotSent, ConnectionCut) as error:
                 if waited > patience:
                     raise _Unresumable(f"resuming failed: {error}") from None
                 continue
             if is_stream(response):
                 return response
             response.close()
-            if response.status not in PASSING or waited > patience:
+            if response.status not in TRANSIENT_STATUSES or waited > patience:
                 raise _Unresumable(f"resuming was answered with HTTP {response.status}")
 
     # -- the stream that belongs to no request
@@ -257,13 +263,13 @@ class Streamable:
                         # It may have forgotten the event and still know the session.
                         events = carrier.events()
                         known = events.progress
-                    elif response.status not in PASSING:
+                    elif response.status not in TRANSIENT_STATUSES:
                         return await self._not_offered(session, response, was_offered=has_listened)
             except Denied as error:
                 # Resumed with the next accepted request; the user is not asked over and over.
                 log.info("listening needs authorization: %s", error)
                 break
-            except (NotSent, Cut, EventTooLong) as error:
+            except (NotSent, ConnectionCut, EventTooLong) as error:
                 log.debug("the listening stream broke: %s", error)
             if events.progress != known or loop.time() - began > _BRIEF:
                 backoff.succeed()
@@ -282,7 +288,7 @@ class Streamable:
             log.info("listening was answered with HTTP %d", response.status)
 
 
-async def begin_anew(
+async def renew_and_resend(
     carrier: RequestCarrier, message: Message, session: HttpClientSession, renew: Renew
 ) -> bool:
     """Handle a message whose session is gone; true when it should be sent once more.
@@ -294,7 +300,7 @@ async def begin_anew(
     if message.name is None or message.name == "notifications/cancelled":
         return False  # about something that ended with the session
     if message.refusals > 1:
-        why = "HTTP 404 also for the session that was begun anew"
+        why = "HTTP 404 also for the renewed session"
         hint = "do several processes serve it, each with sessions of its own?"
         carrier.fail(message, ConnectionClosed(f"{message.name}: {carrier.place}: {why} ({hint})"))
         return False

@@ -15,11 +15,11 @@ from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
 from accord.transports.http.client.auth import Denied
 from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import OK, RequestCarrier
+from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier
 from accord.transports.http.client.events import EventReader
 from accord.transports.http.client.messages import HttpClientSession, Message
-from accord.transports.http.client.sender import Cut, NotSent, SenderResponse
-from accord.transports.http.client.streamable import Renew, Spawn, begin_anew, is_stream
+from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
+from accord.transports.http.client.streamable import Renew, Spawn, is_stream, renew_and_resend
 from accord.transports.wire import Lost
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ log = logging.getLogger("accord.http")
 
 # The first event comes at once; a server that keeps it back does not speak this form.
 _ENDPOINT_EXPECTED: Final = 5.0
-# Streams that end sooner than this one after another are not worth beginning anew.
+# After several streams in a row that end sooner than this, the connection is given up.
 _BRIEF: Final = 2.0
 _BRIEF_STREAMS: Final = 5
 
@@ -67,7 +67,7 @@ class TwoEndpoints:
         except NotSent as error:
             text = f"{carrier.place}: no connection: {error}"
             raise ConnectFailed(text[:300], phase="starting") from None
-        except Cut as error:
+        except ConnectionCut as error:
             raise ConnectFailed(f"{carrier.place}: {error}"[:300], phase="starting") from None
         events = carrier.events()
         try:
@@ -85,7 +85,9 @@ class TwoEndpoints:
         carrier = self._carrier
         if not is_stream(response):
             kind = names.media_type(response.header("content-type"))
-            body = b"" if response.status in OK else await carrier.read_error(response)
+            body = (
+                b"" if response.status in SUCCESS_STATUSES else await carrier.read_error(response)
+            )
             denied = carrier.auth_error(response, body)
             if denied is not None:
                 raise denied
@@ -96,7 +98,7 @@ class TwoEndpoints:
             async with asyncio.timeout(_ENDPOINT_EXPECTED):
                 while events.place is None and await events.read(response):
                     pass
-        except (Cut, EventTooLong) as error:
+        except (ConnectionCut, EventTooLong) as error:
             why = str(error)
         except TimeoutError:
             why += f" within {_ENDPOINT_EXPECTED:g} s"
@@ -128,13 +130,13 @@ class TwoEndpoints:
             self._opening = None
         return None
 
-    def settle(self) -> None:
+    def set_revision(self) -> None:
         """Send the negotiated revision from now on."""
         revision = self._carrier.listener.revision
         if revision.version_header:
             self.session.headers["MCP-Protocol-Version"] = revision.id
 
-    def ready(self) -> None:
+    def start_listening(self) -> None:
         """Do nothing: the stream is open."""
 
     async def end(self) -> None:
@@ -152,7 +154,7 @@ class TwoEndpoints:
         carrier = self._carrier
         while True:
             session = self.session
-            if session is self._broken and not message.opens:
+            if session is self._broken and not message.is_initialize:
                 # The answer would be written to a stream that is not read any more.
                 try:
                     await self._renew(session)
@@ -164,22 +166,22 @@ class TwoEndpoints:
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
-                return carrier.not_sent(message, error)
-            except Cut as error:
-                return carrier.cut(message, str(error))
+                return carrier.fail_unsent(message, error)
+            except ConnectionCut as error:
+                return carrier.fail_unanswered(message, str(error))
             finally:
                 if message.id is not None:
                     self._posting.discard(message.id)
             with contextlib.closing(response):
                 body = await carrier.read_error(response)
-            if response.status in OK:
+            if response.status in SUCCESS_STATUSES:
                 is_gone = session is not self.session or session is self._broken
                 if is_gone and carrier.is_waiting(message):
-                    carrier.cut(message, "the stream ended before the answer")
+                    carrier.fail_unanswered(message, "the stream ended before the answer")
                 return None
-            if response.status != 404 or message.opens:
-                return carrier.refuse(message, response, body)
-            if not await begin_anew(carrier, message, session, self._renew):
+            if response.status != 404 or message.is_initialize:
+                return carrier.fail_refused(message, response, body)
+            if not await renew_and_resend(carrier, message, session, self._renew):
                 return None
 
     async def _read(
@@ -191,7 +193,7 @@ class TwoEndpoints:
         try:
             while await events.read(response):
                 pass
-        except (Cut, EventTooLong) as error:
+        except (ConnectionCut, EventTooLong) as error:
             why = str(error)
         finally:
             response.close()
@@ -202,13 +204,13 @@ class TwoEndpoints:
             self._spawn(self._handle_broken_stream(session, why))
 
     async def _handle_broken_stream(self, session: HttpClientSession, why: str) -> None:
-        """Fail what waits for an answer that cannot come any more, and begin anew."""
+        """Fail the requests whose answers are lost with the stream, and renew the session."""
         carrier = self._carrier
         if self._opening is not None:
-            return carrier.cut(self._opening, why)
+            return carrier.fail_unanswered(self._opening, why)
         for id in list(carrier.listener.pending_requests()):
             if id not in self._posting:
-                carrier.cut(Message(b"", id, "the request"), why)
+                carrier.fail_unanswered(Message(b"", id, "the request"), why)
         delay = self._backoff.fail()
         if self._backoff.failures > _BRIEF_STREAMS:
             return self._lost(f"{why}, {_BRIEF_STREAMS} times in a row")

@@ -1,4 +1,4 @@
-"""The client's end of HTTP: both forms behind one wire, which begins sessions anew by itself."""
+"""The client's end of HTTP: both forms behind one wire, which renews sessions by itself."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from accord.errors import (
 )
 from accord.protocol.exchange import Exchange
 from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import LULL, HttpTarget, RequestCarrier
+from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
 from accord.transports.http.client.messages import HttpClientSession, Message
 from accord.transports.http.client.sender import (
     OwnSender,
@@ -265,18 +265,18 @@ class HttpWire:
                     await older.connect()
                     self._form = older
             if self._form is form:
-                return self._carrier.refuse(message, refusal.response, refusal.body)
+                return self._carrier.fail_refused(message, refusal.response, refusal.body)
             await self._form.initialize(message)
         return None
 
     async def _end_opening(self, message: Message) -> None:
-        self._form.settle()
+        self._form.set_revision()
         try:
             await self._carrier.notify(self._form.session, message)
         except ConnectionClosed as error:
             # The next request will say whether that matters.
             log.warning("%s", error)
-        self._form.ready()
+        self._form.start_listening()
 
     @property
     def _is_opening(self) -> bool:
@@ -306,7 +306,7 @@ class HttpWire:
             if task is not None:
                 task.cancel()
 
-    # -- beginning anew
+    # -- renewing the session
 
     async def _renew(self, stale: HttpClientSession) -> None:
         """Begin a new session in place of a stale one, once for all requests that need it.
@@ -323,35 +323,35 @@ class HttpWire:
         # A new session counts once its opening is over.
         while self._form.session is stale or self._is_opening:
             if not self._is_opening:
-                self._gate = self._spawn(self._begin_anew())
+                self._gate = self._spawn(self._renew_session())
             if self._gate is not None:
                 await asyncio.shield(self._gate)
 
-    async def _begin_anew(self) -> None:
+    async def _renew_session(self) -> None:
         CALL_HEADERS.set(None)  # those of the call that noticed are not for what follows
         first, second = self._initialize, self._initialized
         if first is None or second is None:
             raise ConnectionClosed("the session ended before it had begun")
-        log.info("%s: the session has ended; beginning anew", self.place)
+        log.info("%s: the session has ended; it is renewed", self.place)
         try:
             async with asyncio.timeout(self.target.options.patience) as self._carrier.deadline:
                 await self._initialize_again(first)
-                self._form.settle()
+                self._form.set_revision()
                 await self._carrier.notify(
                     self._form.session, Message(second.data, name=second.name)
                 )
         except TimeoutError:
-            text = "the session has ended and could not be begun anew in time"
+            text = "the session has ended and could not be renewed in time"
             raise ConnectionClosed(text) from None
         except AccordError as error:
-            text = f"the session has ended and could not be begun anew: {error}"
+            text = f"the session has ended and could not be renewed: {error}"
             raise ConnectionClosed(text[:300]) from None
         self._refusal = None
-        self._form.ready()
+        self._form.start_listening()
         self._listener.session_renewed()
 
     async def _initialize_again(self, first: Message) -> None:
-        backoff = Backoff(most=LULL)
+        backoff = Backoff(most=LONGEST_PAUSE)
         while True:
             self._renewals += 1
             again = Message(*_with_id(first.data, f"renewal-{self._renewals}"), "initialize")
