@@ -179,9 +179,9 @@ def test_a_copy_that_takes_long_to_start_is_not_called_silent(tmp_path):
 
 def test_patience_goes_by_how_long_the_server_takes_to_start():
     subject = foreign("plain", patience=5)
-    assert (subject.starting, subject.adapt_times().patience) == (20, 5)
+    assert (subject.start_patience, subject.adapt_times().patience) == (20, 5)
     subject.habits.startup_seconds = 16.0
-    assert (subject.starting, subject.adapt_times().patience) == (64, 16)
+    assert (subject.start_patience, subject.adapt_times().patience) == (64, 16)
 
 
 def test_a_server_that_hung_before_gets_no_less_time_to_start():

@@ -182,7 +182,7 @@ class BlockingClient:
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server can do."""
+        """The capabilities that the server declared."""
         return self._client.capabilities
 
     @property

@@ -1,4 +1,4 @@
-"""What a client does with what its server sends: answers its questions, passes on its news.
+"""Messages of the server: requests are answered, notifications are passed to callbacks.
 
 A callback that fails is logged and never ends the connection.
 """

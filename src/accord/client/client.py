@@ -107,7 +107,7 @@ class Client:
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server can do."""
+        """The capabilities that the server declared."""
         return self._opening.capabilities
 
     @property

@@ -84,7 +84,7 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         # Pydantic says where and what in the lines after the first.
         lines = str(error).replace("`", "").splitlines()[:3]
         reason = ": ".join(line.strip() for line in lines)
-        # Of a generic type, the name alone is too little.
+        # The name of a generic type lacks its arguments.
         wanted = repr(type_) if get_args(type_) else getattr(type_, "__name__", repr(type_))
         raise RemoteProtocolError(
             f"the result of {name} does not fit {wanted}: {reason[:1].lower()}{reason[1:]}"

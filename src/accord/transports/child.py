@@ -27,7 +27,7 @@ from accord.transports.pipes import HIGH_WATER, OnChunk, Pipes, attach
 log = logging.getLogger("accord.client")
 
 StderrSink: TypeAlias = Literal["keep", "forward"] | Callable[[str], object]
-"""What happens to lines of stderr besides being kept: nothing, our own stderr, or a function."""
+"""Lines of stderr are kept, and forwarded to our own stderr or passed to a function."""
 
 _KEPT_LINES: Final = 40
 _KEPT_LINE_LENGTH: Final = 1_000

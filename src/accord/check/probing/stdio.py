@@ -113,7 +113,7 @@ class StdioCarrier:
     async def write(self, data: bytes) -> None:
         """Write bytes as they are."""
         self.child.write(data)
-        # What else is queued leaves in the next turn of the loop, and may find the pipe broken.
+        # Queued bytes are written in the next turn of the loop, which may find the pipe broken.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(self._line.patience):

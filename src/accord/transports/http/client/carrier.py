@@ -110,7 +110,7 @@ class RequestCarrier:
             self._authorization = RequestAuthorization(
                 target.authorizer, target.url, self._pause_timeouts
             )
-        # Of a renewal; stopped while the user is asked to authorize us.
+        # Set during a renewal; stopped while the user is asked to authorize us.
         self.deadline: asyncio.Timeout | None = None
         # The last target of a redirect.
         self._led_to: str | None = None

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Final, NamedTuple
 
-# What RFC 6265, section 6.1, asks of clients: 50 cookies of 4,096 bytes for a domain.
+# RFC 6265, section 6.1, asks clients for 50 cookies of 4,096 bytes per domain.
 _MOST: Final = 50
 _MOST_BYTES: Final = 4_096
 # All of them travel with every request, and servers take heads of 8 KB (nginx) or 16 KB (Node.js).

@@ -184,7 +184,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, sender: SocketSender, leads_to: tuple[str, int, bool]) -> None:
         self.sender = sender
         self.leads_to = leads_to
-        # Of the request under way.
+        # The address of the request under way.
         self.place: HttpAddress
         self.used = 0.0
         self.is_lost = False
@@ -193,7 +193,7 @@ class _Connection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._cookies: list[bytes] = []
-        # Of the head, then of the bytes between two parts of the body.
+        # Bytes of the head, then those between two parts of the body.
         self._head_size = 0
         self._has_surplus = False
         self._fd = -1

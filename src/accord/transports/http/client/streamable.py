@@ -1,4 +1,4 @@
-"""Streamable HTTP as a client speaks it: a POST for each message, streams that are taken up again.
+"""Streamable HTTP as a client speaks it: a POST for each message, streams that are resumed.
 
 A message that the server cannot have seen is sent again; one that it may have seen is not.
 """
@@ -57,7 +57,7 @@ class FormRefused(Exception):
 
 
 class _Unresumable(Exception):
-    """A stream cannot be taken up again."""
+    """A stream cannot be resumed."""
 
 
 class Streamable:
@@ -177,7 +177,7 @@ class Streamable:
     # -- the stream of a request
 
     async def _follow(self, message: Message, response: SenderResponse) -> None:
-        """Read the stream that answers a request, and take it up again where it breaks."""
+        """Read the stream that answers a request, and resume it when it breaks."""
         carrier, session = self._carrier, self.session
         events = carrier.events()
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
@@ -222,7 +222,7 @@ class Streamable:
     async def _resume(
         self, session: HttpClientSession, events: EventReader, backoff: Backoff
     ) -> SenderResponse:
-        """Take up a stream after the last event that came."""
+        """Resume a stream after the last complete event."""
         waited, patience = 0.0, self._carrier.target.options.patience
         while True:
             delay = backoff.fail(events.retry)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.http")
 
-# The first event comes at once; a server that keeps it back does not speak this form.
+# Servers of this form send the first event at once.
 _ENDPOINT_EXPECTED: Final = 5.0
 # After several streams in a row that end sooner than this, the connection is given up.
 _BRIEF: Final = 2.0
@@ -145,7 +145,7 @@ class TwoEndpoints:
     # -- messages
 
     async def post(self, message: Message) -> None:
-        """Send a message; its answer comes on the stream."""
+        """Send a message; its answer arrives on the stream."""
         is_answer = message.name is None
         if not (is_answer and self.session is self._broken):  # the question ended with its session
             await self._post(message)
