@@ -36,7 +36,7 @@ def parse_address(url: str) -> HttpAddress:
     target = path = quote(parts.path or "/", safe=_UNQUOTED)
     if parts.query:
         target += "?" + quote(parts.query, safe=_UNQUOTED)
-        name = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    name = f"[{host}]" if ":" in host else host.encode("idna").decode()
     named = name if parts.port is None or port == (443 if is_safe else 80) else f"{name}:{port}"
     usual = {"Host": named, "Accept-Encoding": "identity", "User-Agent": "accord"}
     if parts.username is not None:
