@@ -158,15 +158,15 @@ BROKEN = {
     ),
     "trailers without end": (
         [CHUNKED + b"2\r\nok\r\n0\r\n", *[b"X: " + b"y" * 4_000 + b"\r\n"] * 40],
-        "what surrounds its body exceeds 65536 bytes",
+        "the framing of its body exceeds 65536 bytes",
     ),
     "a trailer without end": (
         [CHUNKED + b"2\r\nok\r\n0\r\nX: ", *[b"y" * 4_000] * 40],
-        "what surrounds its body exceeds 65536 bytes",
+        "the framing of its body exceeds 65536 bytes",
     ),
     "a chunk extension without end": (
         [CHUNKED + b"2;", *[b"y" * 4_000] * 40],
-        "what surrounds its body exceeds 65536 bytes",
+        "the framing of its body exceeds 65536 bytes",
     ),
     "bytes after the end of what is compressed": (
         [GZIPPED, *[b"%x\r\n%b\r\n" % (len(PACKED), PACKED)] * 2, b"0\r\n\r\n"],
@@ -484,7 +484,7 @@ def test_an_encoding_that_was_not_asked_for_is_named():
 
     async def main():
         async with answering(head) as (server, sender):
-            with pytest.raises(ConnectionCut, match="encoded as 'br', which we did not ask for"):
+            with pytest.raises(ConnectionCut, match="encoded as 'br', which was not asked for"):
                 await whole(await ask(sender, server.url))
 
     run(main())
