@@ -193,7 +193,7 @@ def test_a_server_that_wants_something_else_than_a_token_is_told_so():
     gate.says = 'Basic realm="desk", Digest nonce="x"'
 
     async def work(url):
-        with pytest.raises(Unauthorized, match="does not take tokens but basic or digest") as caught:
+        with pytest.raises(Unauthorized, match="not take tokens but basic or digest") as caught:
             await connect(f"{url}/mcp")
         assert 'auth="oauth"' not in str(caught.value)
 
