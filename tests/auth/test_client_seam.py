@@ -9,7 +9,7 @@ import accord
 from accord import Server, connect
 from accord.client.blocking import connect as connect_blocking
 from accord.errors import FlowFailed, Forbidden, Unauthorized
-from accord.transports.http_authorization import Authorization, Bearer, Challenge
+from accord.transports.http.client.auth import Bearer, Challenge, RequestAuthorization
 from support.http_server import serving
 from support.waiting import run, until
 
@@ -193,7 +193,7 @@ def test_a_server_that_wants_something_else_than_a_token_is_reported():
     gate.says = 'Basic realm="desk", Digest nonce="x"'
 
     async def work(url):
-        with pytest.raises(Unauthorized, match="takes no tokens, but basic or digest") as caught:
+        with pytest.raises(Unauthorized, match="not take tokens but basic or digest") as caught:
             await connect(f"{url}/mcp")
         assert 'auth="oauth"' not in str(caught.value)
 
@@ -327,7 +327,7 @@ def test_a_token_goes_to_no_other_origin():
     ],
 )
 def test_a_token_goes_to_the_origin_it_is_for(home, there, goes):
-    authorization = Authorization(Bearer("good"), home, lambda: pytest.fail("not asked"))
+    authorization = RequestAuthorization(Bearer("good"), home, lambda: pytest.fail("not asked"))
     assert asyncio.run(authorization.token(there)) == ("good" if goes else None)
 
 

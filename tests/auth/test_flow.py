@@ -20,7 +20,6 @@ from accord.auth.flow import (
     refresh,
     request_client_credentials,
 )
-from accord.auth.http import NoResponse
 from accord.auth.pkce import challenge_of, new_pkce
 from accord.auth.registration import (
     ClientDescription,
@@ -30,6 +29,7 @@ from accord.auth.registration import (
 )
 from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import NoResponse
 from support.flows import drive, reply
 
 ISSUER = "https://login.example.org"

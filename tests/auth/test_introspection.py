@@ -10,9 +10,9 @@ from urllib.parse import parse_qs
 import pytest
 
 from accord.auth import IntrospectionVerifier
-from accord.auth.http import HttpResponse, NoResponse
 from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
+from accord.transports.http.client.requests import HttpResponse, NoResponse
 from support.issuer import ISSUER, RESOURCE, claims
 
 URL = "https://issuer.example/introspect"

@@ -7,9 +7,9 @@ import ssl
 import pytest
 from aiohttp import web
 
-from accord.auth.http import HttpRequest, HttpResponse, NoResponse
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.addresses import address_kind, is_loopback
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
 from support.certificates import self_signed, serving_with
 from support.waiting import run
 
@@ -47,7 +47,7 @@ LOCAL = AddressPolicy.beside("http://127.0.0.1:8000/mcp")
         ("::", "unusable"),
     ],
 )
-def test_addresses_are_told_apart(address, kind):
+def test_addresses_are_sorted_by_kind(address, kind):
     assert address_kind(address) == kind
 
 
@@ -60,8 +60,8 @@ def test_names_of_this_machine_are_known():
     ("url", "why"),
     [
         ("http://login.example.com/x", "is not https"),
-        ("ftp://login.example.com/x", "is no http"),
-        ("file:///etc/passwd", "is no http"),
+        ("ftp://login.example.com/x", "is not an http"),
+        ("file:///etc/passwd", "is not an http"),
         ("https://user:pw@login.example.com/", "credentials"),
         ("https://user@login.example.com/", "credentials"),
         ("https://:pw@login.example.com/", "credentials"),
@@ -82,15 +82,15 @@ def test_names_of_this_machine_are_known():
         ("https://0X7F.0.0.0x1/x", "not a canonical IP address"),
         ("https://good.example.1/x", "not a canonical IP address"),
         ("https://[fe80::1%25eth0]/x", "not an IPv6 address"),
-        ("https://%65vil.example/x", "characters that no host name has"),
-        ("https://good.example\x1bc/x", "characters that no host name has"),
-        ("https://evil.example\x08\x08\x08\x08good.example/x", "characters that no host"),
+        ("https://%65vil.example/x", "characters that are not allowed"),
+        ("https://good.example\x1bc/x", "characters that are not allowed"),
+        ("https://evil.example\x08\x08\x08\x08good.example/x", "characters that are not allowed"),
         ("https://good.example\x9b2J/x", "beyond ASCII"),
         ("https://good.exa\nmple/x", "control characters"),
         ("https://good.example/a\x1b[2Jb", "control characters"),
-        ("https://good.example\\.evil.example/x", "characters that no host name has"),
-        ("https://good.example evil/x", "characters that no host name has"),
-        ("https://good..example/x", "characters that no host name has"),
+        ("https://good.example\\.evil.example/x", "characters that are not allowed"),
+        ("https://good.example evil/x", "characters that are not allowed"),
+        ("https://good..example/x", "characters that are not allowed"),
         ("https://[::1]/x", "loopback address"),
         ("https://10.0.0.1/x", "private address"),
         ("https://169.254.169.254/latest/meta-data", "link-local address"),
@@ -98,7 +98,7 @@ def test_names_of_this_machine_are_known():
         ("https://[::ffff:10.0.0.1]/x", "private address"),
         ("https://0.0.0.0/", "unusable address"),
         ("https://h.example:99999/", "malformed"),
-        ("https:///x", "is no http"),
+        ("https:///x", "is not an http"),
     ],
 )
 def test_a_public_server_cannot_send_us_inside(url, why):
@@ -172,7 +172,7 @@ def test_a_name_with_a_private_address_opens_no_other():
         policy.check_address("other.corp.example", "10.0.0.1")
 
 
-def test_what_the_user_trusts_may_be_anywhere():
+def test_a_trusted_origin_may_be_at_any_address():
     policy = AddressPolicy.beside("https://m.example/mcp", ["http://auth:9000", "https://sso.corp"])
     policy.check_url("http://auth:9000/token")
     policy.check_address("sso.corp", "10.0.0.1")
@@ -235,7 +235,7 @@ def test_one_inner_address_among_others_is_reason_enough():
     run(main())
 
 
-def test_numbers_that_mean_this_machine_are_seen_through():
+def test_numbers_that_mean_this_machine_are_refused():
     async def main():
         for host in ("2130706433", "0x7f.1", "127.1"):
             with pytest.raises(NoResponse):
@@ -244,7 +244,7 @@ def test_numbers_that_mean_this_machine_are_seen_through():
     run(main())
 
 
-# -- what comes back
+# -- responses
 
 
 def served(**routes):
@@ -348,7 +348,7 @@ def test_redirects_stay_at_the_same_origin():
     )(work)
 
 
-def test_what_is_posted_is_not_posted_elsewhere():
+def test_a_redirected_post_is_not_sent_again():
     async def work(url, seen):
         request = HttpRequest(method="POST", url=f"{url}/near", body=b"secret=1")
         assert (await GuardedSender(LOCAL).send(request)).status == 302
@@ -357,7 +357,7 @@ def test_what_is_posted_is_not_posted_elsewhere():
     served(x=plain, near=redirecting("/x"))(work)
 
 
-def test_no_connection_is_told_without_secrets():
+def test_a_failed_connection_is_reported_without_secrets():
     async def main():
         with pytest.raises(NoResponse) as caught:
             await GuardedSender(LOCAL).send(get("http://127.0.0.1:1/x?token=SECRET"))
@@ -368,7 +368,7 @@ def test_no_connection_is_told_without_secrets():
     run(main())
 
 
-def test_a_certificate_that_is_not_trusted_is_told_with_the_setting(tmp_path):
+def test_an_untrusted_certificate_is_reported_with_the_setting(tmp_path):
     file, key = self_signed(tmp_path)
 
     async def main():

@@ -5,12 +5,12 @@ import json
 
 from msgspec.structs import replace
 
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import parse_challenges
 from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
 from accord.check.scenarios.server._discovery import discover
 from accord.check.server_check import ServerPlan, check_server
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
 from support.waiting import LONG

@@ -1,11 +1,11 @@
-"""Raw requests beside a conversation: what is heard of streams, and what a refusal is."""
+"""Raw requests beside a conversation: streams, and refusals."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
 
-from accord.check.probing.exchange import exchanging, posted
+from accord.check.probing.exchange import exchange, post_message
 from accord.check.probing.raw_carrier import AuthorizationRequired
 from accord.check.probing.subject import Subject
 from accord.check.revision_probe import spoken_revisions
@@ -45,12 +45,12 @@ async def line_to(app):
 def heard_of(app, message=PING):
     async def run():
         async with line_to(app) as line:
-            return await posted(line, message)
+            return await post_message(line, message)
 
     return asyncio.run(run())
 
 
-def test_a_stream_tells_its_events_ids_and_whether_it_was_primed():
+def test_a_stream_has_its_event_ids_and_whether_it_was_primed():
     pieces = [b"retry: 5\nid: a\ndata: \n\nid: b\nda", b"ta: " + ANSWER + b"\n\n"]
     heard = heard_of(answering(200, "text/event-stream", *pieces))
     assert (heard.ids, heard.is_primed, heard.retry) == (["a", "b"], True, 5)
@@ -66,7 +66,7 @@ def test_an_id_that_comes_with_data_primes_nothing():
 def test_a_stream_that_stays_open_is_left_once_it_has_answered():
     async def run():
         app = answering(200, "text/event-stream", b"data: " + ANSWER + b"\n\n", stays=True)
-        async with line_to(app) as line, exchanging(line, PING) as heard:
+        async with line_to(app) as line, exchange(line, PING) as heard:
             await heard.until(lambda heard: bool(heard.answers()), 2)
             await heard.rest(0.05)
             return heard
@@ -90,7 +90,7 @@ def test_a_refusal_answers_a_request_although_it_names_no_id(body):
     assert reply.code == (-32600 if b"code" in body else None)
 
 
-def test_a_refusal_of_a_notification_is_no_message():
+def test_a_refused_notification_gives_no_message():
     async def run():
         async with line_to(answering(400, "application/json", b'{"id":null,"error":{}}')) as line:
             await line.say(NOTICE)
@@ -100,7 +100,7 @@ def test_a_refusal_of_a_notification_is_no_message():
     assert asyncio.run(run()) == []
 
 
-def test_a_server_that_lets_nobody_in_is_locked_and_not_silent():
+def test_a_server_that_refuses_access_is_locked_and_not_silent():
     async def run():
         async with line_to(answering(401, "", b"")) as line:
             with pytest.raises(AuthorizationRequired):

@@ -180,9 +180,9 @@ def test_a_copy_that_starts_slowly_is_not_reported_as_silent(tmp_path):
 
 def test_patience_grows_with_the_time_a_server_takes_to_start():
     subject = foreign("plain", patience=5)
-    assert (subject.starting, subject.paced().patience) == (20, 5)
-    subject.habits.starting = 16.0
-    assert (subject.starting, subject.paced().patience) == (64, 16)
+    assert (subject.start_patience, subject.adapt_times().patience) == (20, 5)
+    subject.habits.startup_seconds = 16.0
+    assert (subject.start_patience, subject.adapt_times().patience) == (64, 16)
 
 
 def test_a_server_that_hung_before_gets_the_same_time_to_start():

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.check.probing.authorization import obtain
-from accord.check.probing.subject import Subject, served
+from accord.check.probing.subject import Subject, serve_target
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.testing import unattended
@@ -126,7 +126,7 @@ def test_a_file_that_exits_while_starting_is_an_error_without_warnings(tmp_path,
 
     async def serve():
         with pytest.raises(ConnectFailed, match="no_such_module"):
-            async with served(str(place), "http", {}):
+            async with serve_target(str(place), "http", {}):
                 pass
 
     async def run():
@@ -146,7 +146,7 @@ def test_a_file_that_logs_endlessly_while_starting_is_served(tmp_path):
     )
 
     async def run():
-        async with asyncio.timeout(60), served(str(place), "http", {}) as url:
+        async with asyncio.timeout(60), serve_target(str(place), "http", {}) as url:
             return url
 
     assert asyncio.run(run()).endswith("/mcp")

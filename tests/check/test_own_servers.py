@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.check.probing.server_facts import CheckRules
-from accord.check.probing.subject import Subject, served
+from accord.check.probing.subject import Subject, serve_target
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from check.mutants.between_http import serving
@@ -83,7 +83,7 @@ def checked(place, form="stdio", **rules):
             if form == "stdio":
                 command = [sys.executable, "-m", "accord.cli.main", "run", str(place)]
                 return await check_server(Subject(name=place.name, command=command), plan)
-            async with served(str(place), form, {}) as url:
+            async with serve_target(str(place), form, {}) as url:
                 subject = Subject(name=place.name, url=url, form=form, is_launched=True)
                 return await check_server(subject, plan)
 

@@ -26,7 +26,7 @@ async def launched(habit, **settings):
 
 
 def is_dead(pid):
-    """Tell whether a process has ended and nobody has collected it yet."""
+    """Whether a process has ended, collected or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].startswith("Z")
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def test_a_good_server_answers_and_ends_with_its_input():
             return line
 
     line = asyncio.run(run())
-    assert (line.carrier.exit_code, line.carrier.left_by_itself) == (0, True)
+    assert (line.carrier.child.exit_code, line.carrier.left_by_itself) == (0, True)
     assert line.ended == "the server ended with exit code 0"
 
 
@@ -61,7 +61,7 @@ def test_a_server_that_exits_at_once_leaves_its_code_and_its_last_words():
                 await line.initialize(NEW)
             return line
 
-    assert list(asyncio.run(run()).carrier.stderr) == ["no configuration"]
+    assert list(asyncio.run(run()).carrier.child.stderr.lines) == ["no configuration"]
 
 
 def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
@@ -73,8 +73,8 @@ def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
 
     carrier = asyncio.run(run())
     assert carrier.left_by_itself is False
-    assert carrier.exit_code == -signal.SIGTERM
-    assert not is_running(carrier.pid)
+    assert carrier.child.exit_code == -signal.SIGTERM
+    assert not is_running(carrier.child.pid)
 
 
 def test_a_server_that_ignores_signals_is_killed():
@@ -85,17 +85,17 @@ def test_a_server_that_ignores_signals_is_killed():
             return line.carrier
 
     carrier = asyncio.run(run())
-    assert carrier.exit_code == -signal.SIGKILL
-    assert not is_running(carrier.pid)
+    assert carrier.child.exit_code == -signal.SIGKILL
+    assert not is_running(carrier.child.pid)
 
 
-def test_how_a_server_ended_is_known_however_short_its_time_to_leave(caplog):
+def test_the_exit_code_is_known_however_short_the_time_to_leave(caplog):
     async def run():
         async with launched("ignores signals", leaving=0) as line:
             await line.initialize(NEW)
             return line.carrier
 
-    assert asyncio.run(run()).exit_code == -signal.SIGKILL
+    assert asyncio.run(run()).child.exit_code == -signal.SIGKILL
     assert [each for each in caplog.records if each.name == "asyncio"] == []
 
 
@@ -105,10 +105,10 @@ def test_a_server_that_stays_is_waited_for_in_vain_only_once():
         async with subject.line(is_judged=False) as line:
             await line.initialize(NEW)
         assert subject.habits.stays
-        # Who waits again for a server that stays would wait for a minute.
+        # Waiting again for a server that stays would take a minute.
         async with asyncio.timeout(50), replace(subject, leaving=60).line() as line:
             await line.initialize(NEW)
-        assert line.carrier.exit_code == 0
+        assert line.carrier.child.exit_code == 0
 
     asyncio.run(run())
 
@@ -116,12 +116,12 @@ def test_a_server_that_stays_is_waited_for_in_vain_only_once():
 def test_the_times_of_a_check_suit_the_speed_of_the_server():
     async def run():
         subject = awkward("none", settling=0.1, leaving=2)
-        assert (subject.paced().settling, subject.paced().leaving) == (0.1, 2)
+        assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (0.1, 2)
         async with subject.line(is_judged=False) as line:
             await line.initialize(NEW)
-        assert subject.habits.starting > 0
-        subject.habits.starting = 10
-        assert (subject.paced().settling, subject.paced().leaving) == (1, 20)
+        assert subject.habits.startup_seconds > 0
+        subject.habits.startup_seconds = 10
+        assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (1, 20)
 
     asyncio.run(run())
 
@@ -145,7 +145,7 @@ def test_a_server_that_floods_ends_the_line():
 
     line = asyncio.run(run())
     assert len(line.received) <= 20_000
-    assert not is_running(line.carrier.pid)
+    assert not is_running(line.carrier.child.pid)
 
 
 def test_garbage_is_kept_as_text_and_what_follows_is_heard():
@@ -171,7 +171,7 @@ def test_a_line_without_its_end_is_heard_when_the_server_ends():
     assert asyncio.run(run())["jsonrpc"] == "2.0"
 
 
-def test_whoever_no_longer_reads_has_ended_the_line():
+def test_writing_to_a_server_that_has_ended_ends_the_line():
     async def run():
         async with launched("exits") as line:
             with pytest.raises(ConnectionEnded):
@@ -182,7 +182,7 @@ def test_whoever_no_longer_reads_has_ended_the_line():
     asyncio.run(run())
 
 
-def test_whoever_reads_no_more_and_then_ends_is_told_with_its_code():
+def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
     code = (
         "import os, sys, time; os.close(0); print('done', file=sys.stderr, flush=True);"
         "time.sleep(0.3); sys.exit(3)"
@@ -191,7 +191,7 @@ def test_whoever_reads_no_more_and_then_ends_is_told_with_its_code():
 
     async def run():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:
-            while not line.carrier.stderr:
+            while not line.carrier.child.stderr.lines:
                 await asyncio.sleep(0.01)
             with pytest.raises(ConnectionEnded, match="ended with exit code 3"):
                 await line.carrier.write(b"x" * 1_000_000)
@@ -208,7 +208,7 @@ def test_a_command_that_is_not_there_cannot_be_reached():
         asyncio.run(run())
 
 
-def test_what_a_server_launched_does_not_outlive_the_line():
+def test_children_of_a_server_do_not_outlive_the_line():
     code = (
         "import subprocess, sys, json; child = subprocess.Popen(['sleep', '60']);"
         "print(json.dumps({'jsonrpc': '2.0', 'method': 'child', 'params': {'pid': child.pid}}),"
@@ -218,8 +218,8 @@ def test_what_a_server_launched_does_not_outlive_the_line():
 
     async def run():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:
-            told = await line.until(lambda message: message.get("method") == "child", "a child")
-            return told["params"]["pid"]
+            child = await line.until(lambda message: message.get("method") == "child", "a child")
+            return child["params"]["pid"]
 
     pid = asyncio.run(run())
     until_sync(lambda: not is_running(pid) or is_dead(pid))

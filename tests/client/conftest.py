@@ -12,7 +12,7 @@ BOUND = 120
 
 @pytest.fixture
 def wayward():
-    """The command of a server that behaves as told."""
+    """The command of a server that behaves as its arguments say."""
 
     def command(**config):
         return [sys.executable, str(SERVER), json.dumps(config)]

@@ -26,7 +26,7 @@ async def history(client):
     return result.structured_content["messages"]
 
 
-def test_the_opening_tells_who_the_server_is(wayward, run):
+def test_the_opening_names_the_server(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             assert client.server_info.name == "wayward"
@@ -85,7 +85,7 @@ def test_a_list_without_end_is_given_up(kind, wayward, run, monkeypatch):
     run(main())
 
 
-def test_arguments_travel_as_an_object_even_where_there_are_none(wayward, run):
+def test_arguments_travel_as_an_object_even_when_empty(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             await client.call_tool("echo")
@@ -100,7 +100,7 @@ def test_arguments_travel_as_an_object_even_where_there_are_none(wayward, run):
     run(main())
 
 
-def test_arguments_that_are_no_mapping_are_refused_before_anything_is_sent(wayward, run):
+def test_arguments_other_than_a_mapping_are_refused_before_anything_is_sent(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             with pytest.raises(TypeError, match="mapping"):
@@ -120,7 +120,7 @@ def test_a_misspelt_keyword_of_a_call_is_refused_before_anything_is_sent(wayward
     run(main())
 
 
-def test_what_no_prompt_and_no_log_level_can_be_is_refused_before_anything_is_sent(wayward, run):
+def test_invalid_prompt_arguments_and_log_levels_are_refused_before_anything_is_sent(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             with pytest.raises(TypeError, match="argument 'n' of a prompt is 3, expected text"):
@@ -204,7 +204,7 @@ def test_a_reference_that_cannot_be_completed_is_refused_before_anything_is_sent
         ({}, lambda client: client.roots_changed(), "roots"),
     ],
 )
-def test_what_was_not_declared_raises_before_anything_is_sent(
+def test_an_undeclared_capability_raises_before_anything_is_sent(
     capabilities, operation, named, wayward, run
 ):
     async def main():
@@ -215,7 +215,7 @@ def test_what_was_not_declared_raises_before_anything_is_sent(
     run(main())
 
 
-def test_errors_of_the_server_are_told_apart_by_their_code(wayward, run):
+def test_errors_of_the_server_have_a_class_by_their_code(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             with pytest.raises(ResourceNotFound) as missing:
@@ -230,7 +230,7 @@ def test_errors_of_the_server_are_told_apart_by_their_code(wayward, run):
     run(main())
 
 
-def test_a_result_that_is_none_is_an_error_of_the_protocol(wayward, run):
+def test_an_invalid_result_is_an_error_of_the_protocol(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             with pytest.raises(RemoteProtocolError, match="tools/call"):
@@ -353,7 +353,7 @@ def test_structured_results_are_held_against_the_output_schema_once_it_is_known(
     run(main())
 
 
-def test_a_schema_outside_its_revision_binds_nobody(wayward, run):
+def test_a_schema_outside_its_revision_is_not_enforced(wayward, run):
     async def main():
         async with connect(wayward(tools=[GIVE]), revision="2025-03-26") as client:
             await client.list_tools()

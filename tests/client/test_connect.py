@@ -143,7 +143,7 @@ def test_an_unknown_option_is_refused_at_once():
         {"protocolVersion": 3, "capabilities": {}, "serverInfo": {"name": "a", "version": "1"}},
     ],
 )
-def test_an_answer_that_is_no_opening_says_what_is_wrong(opening, wayward, run):
+def test_an_invalid_answer_to_initialize_is_reported_with_the_reason(opening, wayward, run):
     error = failed(run, wayward(opening=opening))
     assert "answered initialize wrongly" in str(error)
     assert error.phase == "initialize"
@@ -221,7 +221,7 @@ def test_the_message_stays_short_whatever_the_server_and_its_command_say(wayward
 # -- targets
 
 
-def test_a_string_that_is_no_file_explains_what_a_command_is(run):
+def test_a_string_without_a_file_explains_what_a_command_is(run):
     assert "a command is a list" in str(failed(run, "npx -y some-server"))
 
 
@@ -239,7 +239,7 @@ def test_a_url_needs_an_extra(run, monkeypatch):
     run(main())
 
 
-def test_anything_else_is_no_target(run):
+def test_any_other_type_of_target_is_refused(run):
     async def main():
         with pytest.raises(TypeError, match="not a int"):
             await connect(3)
@@ -247,7 +247,7 @@ def test_anything_else_is_no_target(run):
     run(main())
 
 
-def test_roots_that_are_no_folders_are_refused_before_anything_starts(run):
+def test_roots_other_than_folders_are_refused_before_anything_starts(run):
     async def main():
         for roots in (["https://example.com"], [Root("s3://bucket")]):
             with pytest.raises(ValueError, match="file://"):
@@ -289,14 +289,14 @@ def test_a_connection_can_be_made_again_with_the_same_words(wayward, run):
     run(main())
 
 
-def test_a_misspelt_option_and_a_callback_that_is_none_are_refused():
+def test_a_misspelt_option_and_a_callback_that_cannot_be_called_are_refused():
     with pytest.raises(TypeError, match="no keyword 'on_ellicit'; did you mean 'on_elicit'"):
         connect(["server"], on_ellicit=print)
     with pytest.raises(TypeError, match="on_sample is 5, expected a function"):
         connect(["server"], on_sample=5)
 
 
-def test_a_command_as_one_text_is_told_to_be_a_list(run):
+def test_a_command_as_one_text_is_refused_with_the_list_to_write(run):
     assert 'such as ["python", "server.py"]' in str(failed(run, "python server.py"))
 
 
@@ -310,7 +310,7 @@ def test_a_connection_that_was_not_awaited_says_how_it_is_made():
     [(("http://x/mcp",), "'http://x/mcp'"), ((["python", "x.py"],), "..."), (("x" * 200,), "...")],
     ids=["a URL", "a command", "a long text"],
 )
-def test_a_client_made_by_hand_is_told_to_connect(given, shown):
+def test_making_a_client_by_hand_is_refused_with_the_call_to_write(given, shown):
     from accord import Client
 
     with pytest.raises(TypeError) as caught:
@@ -320,7 +320,7 @@ def test_a_client_made_by_hand_is_told_to_connect(given, shown):
         Client(*given, auth="x")
 
 
-def test_a_plain_with_is_told_what_to_write():
+def test_a_plain_with_is_refused_with_the_code_to_write():
     with pytest.raises(TypeError) as caught, connect("server.py"):
         pass
     assert "`async with connect(...) as client`" in str(caught.value)

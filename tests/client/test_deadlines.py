@@ -50,7 +50,7 @@ def test_the_error_is_a_timeout_error_that_names_the_limit_that_ran_out(wayward,
 
 
 @pytest.mark.parametrize("wrong", ["3", True, timedelta(seconds=3)], ids=repr)
-def test_a_time_that_is_no_number_is_refused_before_anything_is_sent(wrong, wayward, run):
+def test_a_time_other_than_a_number_is_refused_before_anything_is_sent(wrong, wayward, run):
     async def main():
         with pytest.raises(TypeError, match=r"timeout is .*, expected a number of seconds"):
             connect(wayward(), timeout=wrong)
@@ -75,7 +75,7 @@ def test_the_deadline_of_the_connection_counts_where_a_call_has_none(wayward, ru
     run(main())
 
 
-def test_progress_extends_the_deadline_even_if_nobody_listens(wayward, run):
+def test_progress_extends_the_deadline_even_without_a_callback(wayward, run):
     async def main():
         async with connect(wayward()) as client:
             result = await client.call_tool("advance", {"steps": 8, "pause": 0.3}, timeout=2)

@@ -1,4 +1,4 @@
-"""The end of a connection: whoever causes it, nothing is left and nobody waits for ever."""
+"""The end of a connection: whatever causes it, nothing is left and no call waits for ever."""
 
 import asyncio
 import gc
@@ -104,7 +104,7 @@ def test_an_error_inside_the_block_ends_the_server_and_stays_itself(wayward, run
     assert not is_running(pids[0])
 
 
-# -- who may close
+# -- closing from other tasks and threads
 
 
 def test_closing_twice_or_at_once_from_many_tasks_is_fine(wayward, run):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from accord.client import blocking, connect
-from accord.client.pages import MOST_PAGES, Pages
+from accord.client.pages import MOST_PAGES, PageGuard
 from accord.errors import RemoteProtocolError
 from support.raw_http import RawServer
 from support.waiting import run
@@ -59,19 +59,19 @@ def test_the_blocking_client_gives_up_too():
 
 
 def test_a_page_with_a_new_entry_lets_the_count_begin_anew():
-    pages = Pages("tools/list", 3)
+    pages = PageGuard("tools/list", 3)
     for number in range(50):
         pages.check([SimpleNamespace(name=f"t{number}")] if number % 3 == 2 else [], f"c{number}")
 
 
-def test_resources_are_told_apart_by_their_uris():
-    pages = Pages("resources/list", 1)
+def test_resources_are_distinguished_by_their_uris():
+    pages = PageGuard("resources/list", 1)
     for number in range(10):
         pages.check([SimpleNamespace(uri=f"a:{number}", name="same")], f"c{number}")
 
 
 def test_long_cursors_are_not_kept():
-    pages = Pages("tools/list", 10)
+    pages = PageGuard("tools/list", 10)
     pages.check([SimpleNamespace(name="a")], "x" * 1_000_000)
     assert all(isinstance(each, int) for each in pages._cursors)
     with pytest.raises(RemoteProtocolError, match="repeats cursor 'xxx"):
@@ -79,7 +79,7 @@ def test_long_cursors_are_not_kept():
 
 
 def test_a_list_that_goes_on_with_new_entries_ends_at_the_most_pages():
-    pages = Pages("tools/list", 10)
+    pages = PageGuard("tools/list", 10)
     for number in range(MOST_PAGES - 1):
         pages.check([SimpleNamespace(name=str(number))], str(number))
     with pytest.raises(RemoteProtocolError, match="no end after 10000 pages"):

@@ -119,7 +119,7 @@ def test_calls_under_way_fail_when_a_client_in_memory_closes(run):
     run(main())
 
 
-def test_a_lifespan_begins_and_ends_in_one_task_whoever_connects_and_closes(run):
+def test_a_lifespan_begins_and_ends_in_one_task_for_any_task_that_connects_and_closes(run):
     tasks = []
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
-"""A server in plain JSON lines, without the library, that misbehaves as it is told.
+"""A server in plain JSON lines, without the library, that misbehaves on request.
 
-Told by its one argument, a JSON object, how to behave from the start, and by the tools it is asked
-to call. It notes what it receives.
+Its one argument, a JSON object, says how to behave from the start; the tools that are called say
+what to do later. It records the messages that it receives.
 """
 
 import json

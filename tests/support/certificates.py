@@ -1,4 +1,4 @@
-"""Certificates that nobody trusts by default."""
+"""Certificates that are not trusted by default."""
 
 import ssl
 import subprocess

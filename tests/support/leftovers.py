@@ -1,4 +1,4 @@
-"""What a piece of work leaves behind in this process."""
+"""Threads and file descriptors that a piece of work leaves behind in this process."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ import threading
 class Leftovers:
     """Threads and file descriptors that came since this was made, and stayed.
 
-    Others that end meanwhile, those of an earlier test for example, are nobody's concern here.
+    Others that end meanwhile, those of an earlier test for example, do not count here.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ class Child:
         return None if line is None else json.loads(line)
 
     def answer_to(self, id: Any) -> Any:
-        """Wait for the answer with this id; others are kept until somebody asks for them."""
+        """Wait for the answer with this id; others are kept for later calls."""
         while id not in self._answers:
             message = self.receive()
             assert message is not None, f"no answer to {id!r}; stderr: {self.stderr}"

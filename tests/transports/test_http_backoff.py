@@ -1,6 +1,6 @@
 import pytest
 
-from accord.transports.http_backoff import Backoff
+from accord.transports.http.client.backoff import Backoff
 
 
 def test_delays_double_with_jitter_up_to_a_limit():
@@ -21,7 +21,7 @@ def test_success_begins_anew():
 
 @pytest.mark.requirement("http.sse.client-honours-retry")
 @pytest.mark.parametrize("asked", [0.2, 0.5, 60.0, 3_600.0])
-def test_what_the_server_asks_for_is_the_least_and_at_first_nearly_the_most(asked):
+def test_a_requested_delay_is_the_least_and_at_first_nearly_the_most(asked):
     backoff = Backoff(1.0)
     assert asked <= backoff.fail(asked) <= asked * 1.05
     for _ in range(10):

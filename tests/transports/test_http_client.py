@@ -10,7 +10,7 @@ import pytest
 from accord.client import connect
 from accord.errors import ConnectFailed, RequestError, RequestTimeout
 from accord.protocol.revisions import REVISIONS
-from accord.transports.http_wire import HttpClientOptions
+from accord.transports.http.client.options import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -363,7 +363,7 @@ def test_a_server_that_does_not_end_its_stream_costs_no_time():
 
 
 @pytest.mark.requirement("http.get.client-may-listen", "http.get.accept-event-stream")
-def test_what_the_server_says_by_itself_is_heard_and_answered_on_a_stream_of_its_own():
+def test_requests_of_the_server_outside_calls_arrive_on_the_listening_stream_and_are_answered():
     async def listen(request, reply):
         reply.stream()
         note = {"level": "info", "data": "hello"}
@@ -539,7 +539,7 @@ def test_closing_leaves_nothing_running_whatever_is_under_way():
     run(main())
 
 
-def test_what_was_said_just_before_closing_still_leaves():
+def test_notifications_written_just_before_closing_are_sent():
     async def main():
         async with RawServer() as server:
             async with connect(server.url, roots=["/tmp"]) as client:
@@ -613,7 +613,7 @@ def test_a_redirect_to_another_host_is_refused():
     run(main())
 
 
-def test_what_a_redirect_leads_to_is_named_without_its_query():
+def test_the_target_of_a_redirect_is_named_without_its_query():
     def page(request, reply):
         if request.path == "/mcp":
             reply.empty(302, Location="/login?ticket=secret")
@@ -738,7 +738,7 @@ def test_an_error_of_the_protocol_with_an_error_status_is_that_error():
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///path", "http://[::1/x"])
-def test_what_is_no_url_of_a_server_is_refused(url):
+def test_a_malformed_server_url_is_refused(url):
     async def main():
         with pytest.raises(ValueError):
             await connect(url)
@@ -755,7 +755,7 @@ def test_what_is_no_url_of_a_server_is_refused(url):
         ("python server", 'a command is a list, such as ["python", "server.py"]'),
     ],
 )
-def test_a_target_that_is_none_is_told_what_it_may_have_meant(target, hint):
+def test_an_invalid_target_is_refused_with_a_suggestion(target, hint):
     async def main():
         with pytest.raises(ConnectFailed) as caught:
             await connect(target)

@@ -12,8 +12,8 @@ import pytest
 from accord.client import blocking, connect
 from accord.errors import ConnectFailed, ConnectionClosed, InternalError, RequestError
 from accord.protocol.codec import Limits
-from accord.transports.http_senders import sender_for
-from accord.transports.http_wire import HttpClientOptions
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import sender_for
 from support.raw_http import RawServer
 from support.waiting import run, until, until_sync
 
@@ -56,7 +56,7 @@ def stray(request, reply):
 def stray_stream(request, reply):
     reply.stream()
     reply.event({"jsonrpc": "2.0", "id": 4711, "result": {}})
-    reply.event("this is no JSON")
+    reply.event("this is not JSON")
     reply.end()
 
 
@@ -183,7 +183,7 @@ def test_no_connection_says_so():
     run(main())
 
 
-def test_a_server_without_tls_is_told_from_one_that_is_not_there():
+def test_a_server_without_tls_and_an_absent_one_give_different_errors():
     async def speak_plainly(reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()
@@ -386,7 +386,7 @@ def test_the_blocking_client_speaks_http_from_any_thread():
 
 
 def test_too_many_calls_at_once_wait_their_turn(monkeypatch):
-    monkeypatch.setattr("accord.transports.http_wire._UNDER_WAY", 5)
+    monkeypatch.setattr("accord.transports.http.client.wire._UNDER_WAY", 5)
 
     async def main():
         async with RawServer() as server, connect(server.url, http=QUICK) as client:

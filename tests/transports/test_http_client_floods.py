@@ -7,9 +7,9 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed
-from accord.transports.http_answers import Answers
-from accord.transports.http_events import EventReader
-from accord.transports.http_wire import HttpClientOptions
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.messages import PendingAnswers
+from accord.transports.http.client.options import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -53,7 +53,7 @@ def test_an_event_id_beyond_the_limit_fails_the_call_with_the_reason():
 def test_remembered_event_ids_are_bounded_in_bytes():
     async def main():
         events = b"".join(b"id: %d%b\ndata: 1\n\n" % (n, b"x" * 1_000) for n in range(2_000))
-        reader = EventReader(lambda data: None, 1_000_000, Answers())
+        reader = EventReader(lambda data: None, 1_000_000, PendingAnswers())
         await reader.read(Chunks(events))
         assert sum(map(len, reader._seen)) <= 64 * 1_024
 
@@ -64,7 +64,7 @@ def test_a_thousand_short_event_ids_are_remembered():
     async def main():
         taken = []
         events = b"".join(b"id: stream-1/%d\ndata: 1\n\n" % n for n in range(1_500))
-        reader = EventReader(taken.append, 1_000_000, Answers())
+        reader = EventReader(taken.append, 1_000_000, PendingAnswers())
         await reader.read(Chunks(events))
         reader.begin()
         await reader.read(Chunks(events))
@@ -74,7 +74,7 @@ def test_a_thousand_short_event_ids_are_remembered():
 
 
 class Withholding(RawServer):
-    """Sends pings without end on a stream, and answers none of the answers until it is told."""
+    """Sends pings without end, and takes no answer until a test allows it."""
 
     def __init__(self, pings, padding=0):
         super().__init__(tools__call=self.flood, response=self.hold)
@@ -190,7 +190,7 @@ def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
 
     async def main():
         async with server, connect(server.url, http=QUIET) as client:
-            monkeypatch.setattr("accord.transports.http_streamable.asyncio.sleep", sleep)
+            monkeypatch.setattr("accord.transports.http.client.streamable.asyncio.sleep", sleep)
             await client.call_tool("x")
             monkeypatch.undo()
         waits = [each for each in slept if each]

@@ -8,7 +8,7 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed, RequestError
-from accord.transports.http_wire import HttpClientOptions
+from accord.transports.http.client.options import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -49,7 +49,7 @@ def log_message(text):
 
 
 class Replaying(RawServer):
-    """Streams its answers, cut as told, and replays what was missed after Last-Event-ID."""
+    """Streams its answers, cut at given places, and replays what was missed after Last-Event-ID."""
 
     def __init__(self, **behaviours):
         super().__init__(**behaviours)
@@ -90,7 +90,7 @@ class Replaying(RawServer):
 @pytest.mark.parametrize("repeats", [0, 2], ids=["exact", "a server that repeats itself"])
 def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(repeats, monkeypatch):
     # Some 400 streams are taken up again here.
-    monkeypatch.setattr("accord.transports.http_backoff._LEAST_ASKED", 0.001)
+    monkeypatch.setattr("accord.transports.http.client.backoff._LEAST_ASKED", 0.001)
 
     async def main():
         async with Replaying() as server, connect(server.url, http=QUICK) as client:
@@ -320,7 +320,7 @@ def test_a_listening_stream_that_often_ends_is_followed_all_the_same():
 
 
 def test_a_listening_that_was_given_up_begins_again_with_the_next_call(monkeypatch):
-    monkeypatch.setattr("accord.transports.http_streamable._LISTENING_FAILURES", 1)
+    monkeypatch.setattr("accord.transports.http.client.streamable._LISTENING_FAILURES", 1)
 
     def listen(request, reply):
         if len(server.seen("GET")) == 1:
@@ -523,7 +523,7 @@ def test_calls_made_while_the_server_is_away_wait_for_it():
     run(main())
 
 
-def test_a_new_session_is_told_the_log_level_and_the_subscriptions():
+def test_a_new_session_gets_the_log_level_and_the_subscriptions():
     async def main():
         renewed = []
         async with RawServer() as server:
@@ -536,7 +536,7 @@ def test_a_new_session_is_told_the_log_level_and_the_subscriptions():
                 await client.ping(headers={"X-Call": "mine"})
                 await until(lambda: renewed)
             again = [each for each in server.requests if each.session == "session-2"]
-            # What one call brings is nobody else's.
+            # The headers of one call go with that call alone.
             assert [each.name for each in again if "x-call" in each.headers] == ["ping"]
             levels = [each.message["params"] for each in again if each.name == "logging/setLevel"]
             uris = [each.message["params"] for each in again if each.name == "resources/subscribe"]
@@ -674,7 +674,7 @@ def test_a_server_that_refuses_the_opening_of_its_new_session_gives_one_clear_er
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_a_server_that_lets_nobody_in_any_more_gives_one_clear_error(status):
+def test_a_server_that_refuses_every_new_session_gives_one_clear_error(status):
     def refuse(request, reply):
         reply.body(status, b"go away", "text/plain")
 
@@ -977,7 +977,7 @@ def test_a_stream_of_the_older_form_that_is_refused_for_a_moment_is_asked_for_ag
 
 
 def test_streams_of_the_older_form_may_break_as_often_as_they_like_if_they_last(monkeypatch):
-    monkeypatch.setattr("accord.transports.http_sse._BRIEF", -1.0)
+    monkeypatch.setattr("accord.transports.http.client.two_endpoints._BRIEF", -1.0)
 
     async def main():
         async with OlderServer() as server, connect(server.url) as client:
@@ -997,7 +997,7 @@ def test_a_server_of_the_older_form_that_does_not_come_back_ends_the_connection(
         client = await connect(server.url, http=QUICK)
         await server.stop()
         await until(lambda: client.is_closed)
-        with pytest.raises(ConnectionClosed, match="could not be begun anew"):
+        with pytest.raises(ConnectionClosed, match="could not be renewed"):
             await client.ping()
         await client.close()
 

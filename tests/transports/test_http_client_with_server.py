@@ -12,9 +12,9 @@ import uvloop
 from accord import Context, Server
 from accord.client import connect
 from accord.protocol.revisions import REVISIONS
+from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.options import HttpOptions
-from accord.transports.http_wire import HttpClientOptions
 from accord.types import TextContent
 from support.waiting import LONG, run, until
 
@@ -216,7 +216,7 @@ def test_a_restart_in_the_middle_of_calls_costs_none():
 
 def test_calls_under_way_when_the_server_stops_are_finished_by_it():
     async def main():
-        # Whoever listens would be waited for, too.
+        # The server would wait for a listening stream, too.
         options = HttpClientOptions(listen=False)
         async with (
             Running(grace=LONG) as server,

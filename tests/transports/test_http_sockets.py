@@ -10,14 +10,13 @@ import zlib
 from contextlib import asynccontextmanager
 
 import pytest
-from httptools import HttpResponseParser
 
 from accord import connect
 from accord.errors import ConnectFailed
-from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_sender import AiohttpSender, Cut, NotSent, proxy_for
-from accord.transports.http_senders import sender_for
-from accord.transports.http_sockets import SocketSender
+from accord.transports.http.client.aiohttp_sender import AiohttpSender
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import ConnectionCut, NotSent, proxy_for, sender_for
+from accord.transports.http.client.sockets import SocketSender
 from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer
 from support.waiting import run, until
@@ -66,7 +65,7 @@ async def answering(*answers, options=None, tls=None):
     server = Answering(*answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
     server.port = listening.sockets[0].getsockname()[1]
-    sender = SocketSender(HttpResponseParser, options or HttpClientOptions())
+    sender = SocketSender(options or HttpClientOptions())
     try:
         yield server, sender
     finally:
@@ -135,7 +134,7 @@ def test_a_body_comes_whole_however_it_is_framed(how):
 
 BROKEN = {
     "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "the answer is not HTTP"),
-    "a length that is none": (
+    "a malformed length": (
         [b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
         "the answer is not HTTP",
     ),
@@ -159,15 +158,15 @@ BROKEN = {
     ),
     "trailers without end": (
         [CHUNKED + b"2\r\nok\r\n0\r\n", *[b"X: " + b"y" * 4_000 + b"\r\n"] * 40],
-        "what surrounds its body exceeds 65536 bytes",
+        "the framing of its body exceeds 65536 bytes",
     ),
     "a trailer without end": (
         [CHUNKED + b"2\r\nok\r\n0\r\nX: ", *[b"y" * 4_000] * 40],
-        "what surrounds its body exceeds 65536 bytes",
+        "the framing of its body exceeds 65536 bytes",
     ),
     "a chunk extension without end": (
         [CHUNKED + b"2;", *[b"y" * 4_000] * 40],
-        "what surrounds its body exceeds 65536 bytes",
+        "the framing of its body exceeds 65536 bytes",
     ),
     "bytes after the end of what is compressed": (
         [GZIPPED, *[b"%x\r\n%b\r\n" % (len(PACKED), PACKED)] * 2, b"0\r\n\r\n"],
@@ -181,12 +180,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_breaks_says_how(what):
+def test_a_broken_response_is_reported_with_the_reason(what):
     parts, why = BROKEN[what]
 
     async def main():
         async with answering(parts, OK) as (server, sender):
-            with pytest.raises(Cut, match=why):
+            with pytest.raises(ConnectionCut, match=why):
                 await whole(await ask(sender, server.url))
             assert await whole(await ask(sender, server.url)) == b"ok"
 
@@ -225,7 +224,7 @@ def test_a_connection_is_not_used_again(first):
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("accord.transports.http_sockets._IDLE", 0.0)
+    monkeypatch.setattr("accord.transports.http.client.sockets._IDLE", 0.0)
 
     async def main():
         async with answering(OK, OK) as (server, sender):
@@ -265,7 +264,7 @@ def test_a_request_that_met_a_closing_server_counts_as_not_sent():
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         await whole(await ask(sender, url))
         asking = asyncio.create_task(ask(sender, url))
         await asyncio.sleep(0.05)
@@ -297,14 +296,14 @@ def test_a_request_that_was_read_before_a_reset_counts_as_sent(answers):
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         for _ in answers[1:]:
             await whole(await ask(sender, url))
         asking = asyncio.create_task(ask(sender, url))
         await is_read.wait()
         await until(lambda: any(each._head_size == len(answers[-1]) for each in sender._open))
         may_reset.set()
-        with pytest.raises(Cut, match="the server closed the connection"):
+        with pytest.raises(ConnectionCut, match="the server closed the connection"):
             await asking
         await sender.close()
         listening.close()
@@ -316,7 +315,7 @@ def test_a_request_that_a_used_connection_was_closed_after_counts_as_sent():
     async def main():
         async with answering(OK, None) as (server, sender):
             await whole(await ask(sender, server.url))
-            with pytest.raises(Cut, match="the server closed the connection"):
+            with pytest.raises(ConnectionCut, match="the server closed the connection"):
                 await ask(sender, server.url)
             assert len(server.heads) == 2
 
@@ -335,11 +334,11 @@ def test_an_answer_without_length_that_is_reset_is_not_taken_for_whole():
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         response = await ask(sender, url)
         assert await response.chunk()
         may_reset.set()
-        with pytest.raises(Cut, match="broke in the middle of the answer"):
+        with pytest.raises(ConnectionCut, match="broke in the middle of the answer"):
             await whole(response)
         await sender.close()
         listening.close()
@@ -382,7 +381,7 @@ def test_an_answer_that_comes_before_the_request_was_read_ends_its_connection():
 
         listening = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        sender = SocketSender(HttpResponseParser, HttpClientOptions())
+        sender = SocketSender(HttpClientOptions())
         for body in (b"x" * 24_000_000, b"{}"):
             assert await whole(await ask(sender, url, body)) == b"ok"
         assert len(heads) == 2
@@ -408,7 +407,7 @@ def test_an_answer_that_was_too_much_to_read_ahead_does_not_stop_the_next():
     run(main())
 
 
-def test_an_answer_that_nobody_wants_ends_its_connection():
+def test_an_answer_that_is_not_read_ends_its_connection():
     async def main():
         async with answering([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"], OK) as (
             server,
@@ -423,7 +422,7 @@ def test_an_answer_that_nobody_wants_ends_its_connection():
     run(main())
 
 
-def test_whoever_stops_waiting_ends_the_connection():
+def test_cancelling_a_request_ends_its_connection():
     async def main():
         async with answering(b"", OK) as (server, sender):
             waiting = asyncio.create_task(ask(sender, server.url))
@@ -437,7 +436,7 @@ def test_whoever_stops_waiting_ends_the_connection():
     run(main())
 
 
-def test_what_nobody_reads_is_not_read_ahead_without_end():
+def test_an_unread_response_is_read_ahead_only_to_a_bound():
     size = 8_000_000
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
 
@@ -485,7 +484,7 @@ def test_an_encoding_that_was_not_asked_for_is_named():
 
     async def main():
         async with answering(head) as (server, sender):
-            with pytest.raises(Cut, match="encoded as 'br', which we did not ask for"):
+            with pytest.raises(ConnectionCut, match="encoded as 'br', which was not asked for"):
                 await whole(await ask(sender, server.url))
 
     run(main())
@@ -546,9 +545,9 @@ def test_a_header_cannot_smuggle_another(value):
     run(main())
 
 
-def test_what_is_not_there_says_so():
+def test_an_absent_server_is_reported_with_the_reason():
     async def main():
-        sender = SocketSender(HttpResponseParser, HttpClientOptions(connect=0.2))
+        sender = SocketSender(HttpClientOptions(connect=0.2))
         with pytest.raises(NotSent, match="connection refused"):
             await ask(sender, "http://127.0.0.1:1/")
         with pytest.raises(NotSent) as caught:
@@ -564,7 +563,7 @@ def certificate(tmp_path_factory):
     return self_signed(tmp_path_factory.mktemp("tls"))
 
 
-def test_certificates_are_checked_unless_told_otherwise(certificate):
+def test_certificates_are_checked_unless_options_say_otherwise(certificate):
     context = serving_with(certificate)
 
     async def main():
@@ -642,7 +641,7 @@ def test_proxies_of_other_kinds_are_refused(monkeypatch, caplog):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
     assert proxy_for("http://example.com/mcp") is None
-    assert "socks5, which is not spoken" in caplog.text
+    assert "socks5, which is not supported" in caplog.text
 
 
 def test_a_trailer_never_becomes_a_header():
@@ -709,7 +708,7 @@ def test_cookies_are_bounded_in_number_and_bytes(kind):
     async def main():
         async with answering(*[setting(n) for n in range(80)], OK) as (server, sender):
             if kind is AiohttpSender:
-                sender = AiohttpSender(server.url, HttpClientOptions())
+                sender = AiohttpSender(HttpClientOptions())
             for _ in range(80):
                 await whole(await ask(sender, server.url))
             await whole(await ask(sender, server.url))

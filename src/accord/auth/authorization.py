@@ -23,12 +23,12 @@ from accord.auth.flow import (
     read_authorization_response,
     request_client_credentials,
 )
-from accord.auth.http import NoResponse
 from accord.auth.pkce import new_pkce
 from accord.auth.registration import ClientDescription, preregistered_client, register
-from accord.auth.sending import GuardedSender
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
+from accord.transports.http.client.guarded import GuardedSender
+from accord.transports.http.client.requests import NoResponse
 
 if TYPE_CHECKING:
     from accord.auth.oauth import OAuth

@@ -9,11 +9,11 @@ import msgspec
 
 from accord.auth.client_identity import ClientIdentity, ClientKey, client_assertion, token_request
 from accord.auth.discovery import DiscoveryResult, ServerMetadata
-from accord.auth.http import Flow, HttpRequest, HttpResponse, NoResponse
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import TokenGrant
 from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeGuard
 
 from accord.auth.discovery import metadata_urls
-from accord.auth.http import Flow, HttpRequest, NoResponse, Send, carried
 from accord.bindings.quoting import quote_url
 from accord.errors import AuthError, MissingExtra
+from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse, Send, run_flow
 
 log = logging.getLogger("accord.auth")
 
@@ -222,7 +222,7 @@ class FetchedKeys:
 
     async def _fetch_now(self) -> None:
         try:
-            keys = await carried(fetch_keys(self._issuer, self._url), self._send)
+            keys = await run_flow(fetch_keys(self._issuer, self._url), self._send)
         except (NoResponse, ValueError) as error:
             self._failure = str(error)
             if isinstance(error, NoResponse) and error.is_refused:
@@ -279,7 +279,7 @@ def _get(url: str) -> HttpRequest:
 
 def operator_sender(url: str) -> Send:
     """Return a sender for a URL that the operator named: at any address, unlike its redirects."""
-    from accord.auth.sending import AddressPolicy, GuardedSender
+    from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
     return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
 

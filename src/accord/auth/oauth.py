@@ -15,7 +15,6 @@ from accord.auth.browser import OpenBrowser, Paste
 from accord.auth.client_identity import ClientKey
 from accord.auth.discovery import ServerMetadata, discover
 from accord.auth.flow import ResourceRejected, TokenRefused, choose_scopes, refresh
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.tokens import (
     FileStore,
     TokenGrant,
@@ -29,7 +28,8 @@ from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
 from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.quoting import quote_text
 from accord.errors import FlowFailed
-from accord.transports.http_authorization import Challenge
+from accord.transports.http.client.auth import Challenge
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -8,9 +8,9 @@ import msgspec
 
 from accord.auth.client_identity import METHODS, AuthMethod, ClientIdentity, choose_method
 from accord.auth.discovery import ServerMetadata
-from accord.auth.http import Flow, HttpRequest, NoResponse
 from accord.bindings.addresses import is_loopback
 from accord.errors import FlowFailed
+from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse
 
 STEP: Final = "registration"
 

@@ -41,7 +41,7 @@ def host_fault(host: str) -> str | None:
     if not host.isascii():
         return "has characters beyond ASCII"
     if not _NAME.fullmatch(host):
-        return "has characters that no host name has"
+        return "has characters that are not allowed in a host name"
     if ends_in_number(host) and not _is_address(host):
         return "is a number but not a canonical IP address"
     return None

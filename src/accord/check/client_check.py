@@ -29,7 +29,7 @@ from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
-from accord.transports.process_group import signal_group
+from accord.transports.child import signal_group
 from accord.types import RevisionId
 
 log = logging.getLogger("accord.check")

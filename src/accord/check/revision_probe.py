@@ -9,10 +9,10 @@ import msgspec
 
 from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, Reply
-from accord.check.probing.subject import OWN_WORDS, Subject
+from accord.check.probing.subject import MESSAGE_PREFIX, Subject
 from accord.errors import ConnectFailed
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
-from accord.protocol.revisions import REVISIONS, SPOKEN
+from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
 _LONGEST: Final = 1000
@@ -200,9 +200,9 @@ def describe_failure(subject: Subject, answers: Iterable[Reply | str]) -> str:
     """Return why the handshake with a server failed."""
     answers = list(answers)
     reasons = "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
-    if reasons.startswith(OWN_WORDS):
+    if reasons.startswith(MESSAGE_PREFIX):
         # `accord run` launched it, and its own message is the best one.
-        return reasons.removeprefix(OWN_WORDS)
+        return reasons.removeprefix(MESSAGE_PREFIX)
     if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
         return f"{subject.name} speaks no revision that accord knows: {reasons}"
     other = {"http": "sse", "sse": "http"}.get(subject.transport)
@@ -213,7 +213,7 @@ def describe_failure(subject: Subject, answers: Iterable[Reply | str]) -> str:
 def add_stderr(text: str, line: RawConnection) -> str:
     """Add the last lines of a launched server's standard error to a message."""
     stderr: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
-    if stderr and stderr[-1].startswith(OWN_WORDS):
+    if stderr and stderr[-1].startswith(MESSAGE_PREFIX):
         return stderr[-1]
     if any('"jsonrpc"' in each and '"result"' in each for each in stderr):
         text = f"{text}; it answers on standard error, not on standard output"

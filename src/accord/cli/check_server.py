@@ -191,7 +191,7 @@ async def _run_with_target(
     options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]"
 ) -> _T:
     """Find out how the server is reached, serve it where it has to be, and do the work."""
-    from accord.check.probing.subject import Subject, served
+    from accord.check.probing.subject import Subject, serve_target
 
     found = command_of(options.target, options.rest, options.command)
     transport = _transport(options, is_url=isinstance(found, str))
@@ -216,7 +216,7 @@ async def _run_with_target(
     if options.command:
         raise UsageError(f"a command is reached over stdio, not {transport}")
     place = locate(options.target, options.rest).target
-    async with served(place, transport, settings["env"]) as url:
+    async with serve_target(place, transport, settings["env"]) as url:
         subject = Subject(url=url, form=transport, is_launched=True, **settings)
         return await work(await _authorize(subject, options))
 

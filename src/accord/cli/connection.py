@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from accord.auth import OAuth
     from accord.client import Client, ConnectOptions
-    from accord.transports.http_authorization import Auth
+    from accord.transports.http.client.auth import Auth
 
 
 _STDERR_SHOWN: Final = 15
@@ -119,7 +119,7 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
     token = given_token(options)
     if token is None:
         return None
-    from accord.transports.http_authorization import Bearer
+    from accord.transports.http.client.auth import Bearer
 
     try:
         return Bearer(token)

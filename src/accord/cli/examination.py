@@ -22,8 +22,6 @@ from accord.auth.discovery import (
     discover,
     find_resource_metadata,
 )
-from accord.auth.http import NoResponse
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.auth.urls import canonical_resource
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
@@ -35,10 +33,13 @@ from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import in_order
-from accord.transports.http_authorization import Auth, Bearer
+from accord.transports.http.client.auth import Auth, Bearer
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.requests import NoResponse
+from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender
 
 if TYPE_CHECKING:
-    from aiohttp import ClientSession
     from multidict import CIMultiDictProxy
 
 
@@ -234,7 +235,7 @@ class Examination:
         return None
 
     async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
-        import aiohttp
+        from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
         params = {
             "protocolVersion": spoken_revisions()[-1],
@@ -243,24 +244,19 @@ class Examination:
         }
         message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         headers = {"Accept": ACCEPT_BOTH, "Content-Type": "application/json", **self._headers}
+        sender = AiohttpSender(HttpClientOptions(proxy=""), keeps_cookies=False)
         try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.post(
-                    self.url,
-                    data=msgspec.json.encode(message),
-                    headers=headers,
-                    allow_redirects=False,
-                ) as response,
-            ):
-                body = b"" if response.status < 300 else await response.content.read(_BODY)
-                if opened := response.headers.get(SESSION):
-                    await _end(session, self.url, {**headers, SESSION: opened})
-                return response.status, response.headers, body
-        except aiohttp.ClientResponseError:
-            raise OSError(None, "the answer is not HTTP") from None
-        except aiohttp.ClientError as error:
-            raise OSError(None, _reason(error)) from None
+            response = await sender.send("POST", self.url, headers, msgspec.json.encode(message))
+            body = b"" if response.status < 300 else (await response.chunk())[:_BODY]
+            response.close()
+            if opened := response.header(SESSION):
+                await _end(sender, self.url, {**headers, SESSION: opened})
+        except (NotSent, ConnectionCut) as error:
+            raise OSError(None, str(error)) from None
+        else:
+            return response.status, response.headers, body
+        finally:
+            await sender.close()
 
     def _read_challenge(self, values: list[str]) -> None:
         asked = "WWW-Authenticate of that answer"
@@ -464,13 +460,11 @@ def _advice(body: bytes) -> str:
     )
 
 
-async def _end(http: "ClientSession", url: str, headers: dict[str, str]) -> None:
-    """End the session, which is not used again, if the server allows it."""
-    import aiohttp
-
-    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-        async with asyncio.timeout(_ENDING), http.delete(url, headers=headers):
-            pass
+async def _end(sender: Sender, url: str, headers: dict[str, str]) -> None:
+    """End a session that will not be used again, if the server allows that."""
+    with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
+        async with asyncio.timeout(_ENDING):
+            (await sender.send("DELETE", url, headers)).close()
 
 
 def _reason(error: BaseException) -> str:

@@ -10,13 +10,13 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, overload
+from typing import Final, Self, TypeVar, Unpack, overload
 
 from accord.client.client import Client as AsyncClient
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions, Roots
-from accord.client.pages import Pages
+from accord.client.pages import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import (
     CallToolResult,
@@ -40,19 +40,20 @@ from accord.types import (
     ServerCapabilities,
     Tool,
 )
+from accord.types.messages import PageResult
 
 __all__ = ["Client", "connect"]
 
 Value = TypeVar("Value")
 Output = TypeVar("Output")
-Entry = TypeVar("Entry")
-Page = TypeVar("Page", bound=Any)
+Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
+Page = TypeVar("Page", bound=PageResult)
 
 # Closing takes exit_grace and terminate_grace at most; this is for a loop that hangs.
 _CLOSE_EXPECTED: Final = 30.0
 
 
-def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Client":
+def connect(target: Target, **options: Unpack[ConnectOptions]) -> "BlockingClient":
     """Connect to a server and wait until that is done; options and errors as for `accord.connect`.
 
     The client is closed by `close`, by leaving its `with` block, and at the latest at exit.
@@ -60,13 +61,13 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Client":
     _refuse_on_a_loop()
     thread = _LoopThread()
     try:
-        return Client(thread.run(_awaited(target, options)), thread)
+        return BlockingClient(thread.run(_connect_async(target, options)), thread)
     except BaseException:
         thread.stop()
         raise
 
 
-async def _awaited(target: Target, options: ConnectOptions) -> AsyncClient:
+async def _connect_async(target: Target, options: ConnectOptions) -> AsyncClient:
     return await connect_async(target, **options)
 
 
@@ -85,7 +86,7 @@ class _LoopThread:
         finally:
             self.loop.close()
 
-    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
+    def run(self, work: Coroutine[object, object, Value]) -> Value:
         """Run a coroutine there and wait for it here."""
         try:
             _refuse_on_a_loop()
@@ -124,12 +125,12 @@ def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
     async def close() -> None:
         try:
             await client.close()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            if others:
+            remaining = asyncio.all_tasks() - {asyncio.current_task()}
+            if remaining:
                 # Calls of other threads end by themselves now, and those threads wait for them.
-                await asyncio.wait(others, timeout=1)
+                await asyncio.wait(remaining, timeout=1)
         finally:
-            # In the next turn, which also tells whoever waits for this one.
+            # In the next turn: this one resolves the future that the caller waits for.
             thread.loop.call_soon(thread.loop.stop)
 
     closing = close()
@@ -146,7 +147,7 @@ def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
         thread.stop()
 
 
-class Client:
+class BlockingClient:
     """A connected client whose methods wait for their results.
 
     The methods, their options and their errors are those of `accord.Client`; lists are plain
@@ -161,13 +162,13 @@ class Client:
     def __repr__(self) -> str:
         return repr(self._client).replace("<Client", "<blocking Client", 1)
 
-    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
+    def _run(self, work: Coroutine[object, object, Value]) -> Value:
         if not self._shut_down.alive:
             work.close()
             raise ConnectionClosed("the client is closed")
         return self._thread.run(work)
 
-    # -- what the opening told
+    # -- facts from the opening
 
     @property
     def server_info(self) -> Implementation:
@@ -181,7 +182,7 @@ class Client:
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server can do."""
+        """The capabilities that the server declared."""
         return self._client.capabilities
 
     @property
@@ -212,8 +213,8 @@ class Client:
     ) -> None:
         self.close()
 
-    def _pages(self, method: str) -> Pages:
-        return Pages(method, self._client._link.settings.empty_pages)
+    def _pages(self, method: str) -> PageGuard:
+        return PageGuard(method, self._client._link.settings.empty_pages)
 
     # -- tools
 
@@ -233,7 +234,7 @@ class Client:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         result_type: None = None,
         **how: Unpack[CallOptions],
@@ -243,7 +244,7 @@ class Client:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         result_type: type[Output],
         **how: Unpack[CallOptions],
@@ -252,7 +253,7 @@ class Client:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         result_type: type[Output] | None = None,
         **how: Unpack[CallOptions],
@@ -365,7 +366,7 @@ class Client:
 
 
 def _all(
-    pages: Pages,
+    pages: PageGuard,
     fetch: Callable[[str | None], Page],
     entries: Callable[[Page], list[Entry]],
 ) -> Iterator[Entry]:
@@ -377,3 +378,7 @@ def _all(
             return
         pages.check(found, page.next_cursor)
         page = fetch(page.next_cursor)
+
+
+Client = BlockingClient
+"""The public name: `accord.client.blocking.Client`."""

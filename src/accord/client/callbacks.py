@@ -1,4 +1,4 @@
-"""What a client does with what its server sends: answers its questions, passes on its news.
+"""Messages of the server: requests are answered, notifications are passed to callbacks.
 
 A callback that fails is logged and never ends the connection.
 """
@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord.client.options import Elicited, OnElicit, OnSample, RootList, Roots, Settings
+from accord.client.options import ClientSettings, Elicited, OnElicit, OnSample, RootList, Roots
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
 from accord.json_schema.validation import compile_schema
 from accord.protocol.events import NotificationReceived, Refused
@@ -32,20 +33,19 @@ from accord.types import (
     ElicitParams,
     ElicitResult,
     EmptyResult,
+    JsonObject,
     ListRootsResult,
     Root,
     RootsCapability,
     SamplingCapability,
 )
 
-__all__ = ["Callbacks", "Feed"]
-
 log = logging.getLogger("accord.client")
 Value = TypeVar("Value")
 
-# How far a callback may lag behind; beyond it news is dropped rather than memory spent.
+# How many notifications may wait for a slow callback; further ones are dropped.
 FEED_LENGTH: Final = 1_000
-# A server that prints into its own channel does so again and again; one line each would drown us.
+# A server that prints to stdout does so again and again; one line for each would fill the log.
 BREACHES_LOGGED: Final = 20
 _RENEWED: Final = "a renewed session"
 _REFUSED_BY_USER: Final = -1
@@ -54,16 +54,16 @@ _QUESTIONS_MOST: Final = 32 * 1024 * 1024
 
 
 class Feed:
-    """Hands news to a callback one after another, in the order it came."""
+    """Passes notifications to a callback, one after another and in order."""
 
     def __init__(self, callback: Callable[..., object], about: str) -> None:
         self._callback = callback
         self._about = about
-        self._waiting: deque[tuple[Any, ...]] = deque()
+        self._waiting: deque[tuple[object, ...]] = deque()
         self._dropped = 0
-        self.task: asyncio.Future[Any] | None = None
+        self.task: asyncio.Future[object] | None = None
 
-    def deliver(self, *news: Any) -> None:
+    def deliver(self, *news: object) -> None:
         """Call the callback now, or after those before it."""
         if self.task is None:
             self._call(news)
@@ -71,10 +71,12 @@ class Feed:
             self._waiting.append(news)
         else:
             if not self._dropped:
-                log.warning("the callback for %s lags behind: news is dropped", self._about)
+                log.warning(
+                    "the callback for %s is too slow: notifications are dropped", self._about
+                )
             self._dropped += 1
 
-    def _call(self, news: tuple[Any, ...]) -> None:
+    def _call(self, news: tuple[object, ...]) -> None:
         try:
             outcome = self._callback(*news)
             if inspect.isawaitable(outcome):
@@ -85,7 +87,7 @@ class Feed:
                 raise
             log.exception("the callback for %s failed", self._about)
 
-    def _next(self, done: asyncio.Future[Any]) -> None:
+    def _next(self, done: asyncio.Future[object]) -> None:
         self.task = None
         if done.cancelled():
             self._waiting.clear()
@@ -98,11 +100,11 @@ class Feed:
 class Callbacks:
     """The client's side of the conversation.
 
-    `latest` is the message being taken in, `stray` the first that was none: where a server fails to
-    start it often says why on the wrong stream.
+    `latest` is the data being received, `stray` the first that was not a message: a server that
+    fails to start often prints the reason to the wrong stream.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._on_sample = settings.on_sample
         self._on_elicit = settings.on_elicit
         self.roots = settings.roots
@@ -127,7 +129,7 @@ class Callbacks:
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the callbacks given allow us to declare."""
+        """The capabilities to declare, by the callbacks given."""
         return ClientCapabilities(
             sampling=SamplingCapability() if self._on_sample else None,
             elicitation=ElicitationCapability(form={}) if self._on_elicit else None,
@@ -147,31 +149,37 @@ class Callbacks:
         else:
             feed.task.add_done_callback(lambda _: self._progress.discard(feed))
 
-    def renewed(self) -> None:
+    def session_renewed(self) -> None:
         """Pass on that a new session has begun."""
         feed = self._feeds.get(_RENEWED)
         if feed is not None:
             feed.deliver()
 
-    def tasks(self) -> list[asyncio.Future[Any]]:
+    def tasks(self) -> Sequence[asyncio.Future[object]]:
         """Return the callbacks at work."""
         return [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
 
-    # -- what the dispatcher hands over
+    # -- called by the dispatcher
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
         if exchange.name == "ping":
             return EmptyResult()
         if exchange.name == "sampling/createMessage" and self._on_sample is not None:
-            return self._bounded(partial(_sample, self._on_sample, params), len(self.latest))
+            return self._answer_within_bounds(
+                partial(_sample, self._on_sample, params), len(self.latest)
+            )
         if exchange.name == "elicitation/create" and self._on_elicit is not None:
-            return self._bounded(partial(_elicit, self._on_elicit, params), len(self.latest))
+            return self._answer_within_bounds(
+                partial(_elicit, self._on_elicit, params), len(self.latest)
+            )
         if exchange.name == "roots/list" and self.roots is not None:
             return _list_roots(self.roots)
         raise MethodNotFound(f"method {exchange.name!r} is not served by this client")
 
-    async def _bounded(self, answer: Callable[[], Coroutine[Any, Any, Value]], size: int) -> Value:
+    async def _answer_within_bounds(
+        self, answer: Callable[[], Coroutine[object, object, Value]], size: int
+    ) -> Value:
         """Answer a question, unless those that wait for an answer already hold too many bytes."""
         if self._question_bytes and self._question_bytes + size > _QUESTIONS_MOST:
             raise InternalError(f"busy: {self._question_bytes} bytes of questions wait for answers")
@@ -196,9 +204,9 @@ class Callbacks:
             feed.deliver()
 
     def breach(self, event: Refused) -> None:
-        """Log what the server should not have sent; it is skipped."""
+        """Log a message that the server should not have sent; it is skipped."""
         if event.is_ignored:
-            log.debug("a message of the server means nothing here: %s", event.why)
+            log.debug("a message of the server was ignored: %s", event.why)
             return
         self._breaches += 1
         self.stray = self.stray or self.latest[:200].decode("utf-8", "replace")
@@ -209,20 +217,20 @@ class Callbacks:
 
 
 async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:
-    result: object = await _asked(callback, params)
+    result: object = await _call_back(callback, params)
     if result is None or result is False:
         # sampling.errors: the code that the official text gives for it.
         raise RequestError("the user refused the sampling request", code=_REFUSED_BY_USER)
     if not isinstance(result, CreateMessageResult):
         raise TypeError(
-            f"on_sample returned {_named(result)}, expected a CreateMessageResult, or None or "
-            "False to refuse"
+            f"on_sample returned {_describe_type(result)}, expected a CreateMessageResult, or "
+            "None or False to refuse"
         )
     return result
 
 
 async def _elicit(callback: OnElicit, params: ElicitParams) -> ElicitResult:
-    answer = to_answer(await _asked(callback, params))
+    answer = to_answer(await _call_back(callback, params))
     if answer.action == "accept" and params.requested_schema is not None:
         wrong = _misfit(answer.content or {}, params.requested_schema)
         if wrong is not None:
@@ -231,7 +239,7 @@ async def _elicit(callback: OnElicit, params: ElicitParams) -> ElicitResult:
     return answer
 
 
-def _misfit(content: Mapping[str, Any], schema: Any) -> str | None:
+def _misfit(content: Mapping[str, object], schema: JsonObject) -> str | None:
     try:
         return compile_schema(schema)(dict(content))
     except MissingExtra:
@@ -254,8 +262,8 @@ def to_answer(outcome: Elicited | object) -> ElicitResult:
         # elicitation.result.content-optional: what is not filled in is left out, not null.
         return ElicitResult("accept", {k: v for k, v in plain.items() if v is not None})
     raise TypeError(
-        f"on_elicit returned {_named(outcome)}, expected content as a mapping, an ElicitResult, "
-        "False to decline or None to cancel"
+        f"on_elicit returned {_describe_type(outcome)}, expected content as a mapping, an "
+        "ElicitResult, False to decline or None to cancel"
     )
 
 
@@ -277,7 +285,7 @@ def to_roots(given: RootList) -> list[Root]:
     return [_to_root(each) for each in given]
 
 
-def _to_root(given: Any) -> Root:
+def _to_root(given: str | os.PathLike[str] | Root) -> Root:
     root: Root
     if isinstance(given, Root):
         root = given
@@ -291,7 +299,7 @@ def _to_root(given: Any) -> Root:
     return root
 
 
-async def _asked(callback: Callable[[Any], Any], params: Any) -> Any:
+async def _call_back(callback: Callable[[Any], Any], params: Any) -> Any:
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
         getattr(callback, "__call__", None)  # noqa: B004  # an object whose call is async
     ):
@@ -301,12 +309,12 @@ async def _asked(callback: Callable[[Any], Any], params: Any) -> Any:
 
 
 async def _in_thread(work: Callable[[], Value]) -> Value:
-    """Run work in a thread that nobody has to wait for: a human may never answer."""
+    """Run work in a thread that does not delay the exit: a user may never answer."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Value] = loop.create_future()
     context = copy_context()
 
-    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+    def settle(set_outcome: Callable[[Any], None], outcome: object) -> None:
         if not future.done():
             set_outcome(outcome)
 
@@ -319,18 +327,18 @@ async def _in_thread(work: Callable[[], Value]) -> Value:
         except BaseException as error:
             failure = error
             if isinstance(error, StopIteration) or not isinstance(error, Exception):
-                # No future takes the one, and the others would end more than the callback.
+                # A future refuses StopIteration, and the others would end more than the callback.
                 failure = RuntimeError(f"the callback ended with {type(error).__name__}")
                 failure.__cause__ = error
             done = partial(settle, future.set_exception, failure)
         if forks.generation != generation:
             forks.end_child(failure and (failure.__cause__ or failure))
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(done)
 
     threading.Thread(target=run, daemon=True, name="accord-callback").start()
     return await future
 
 
-def _named(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"

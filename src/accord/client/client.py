@@ -3,14 +3,14 @@
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, get_args, overload
+from typing import Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
 from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
-from accord.client.pages import Pages
+from accord.client.pages import PageGuard
 from accord.client.results import OutputSchema, decode_output
 from accord.protocol import shape
 from accord.types import (
@@ -48,12 +48,11 @@ from accord.types import (
     Tool,
     UnsubscribeParams,
 )
-
-__all__ = ["Client"]
+from accord.types.messages import PageResult
 
 Output = TypeVar("Output")
-Entry = TypeVar("Entry")
-Page = TypeVar("Page", bound=Any)
+Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
+Page = TypeVar("Page", bound=PageResult)
 
 _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 _encode: Final = msgspec.json.Encoder().encode
@@ -73,13 +72,13 @@ class Client:
     """
 
     def __init__(
-        self, link: Link, opening: InitializeResult | None = None, **others: object
+        self, link: Link, opening: InitializeResult | None = None, **options: object
     ) -> None:
-        if not isinstance(opening, InitializeResult) or others:
-            # As other libraries make their clients.
+        if not isinstance(opening, InitializeResult) or options:
+            # Other libraries make their clients in this way.
             raise TypeError(
                 "a Client is what connect() returns: write "
-                f"`async with connect({_abbreviated(link)}) as client`"
+                f"`async with connect({_abbreviate(link)}) as client`"
             )
         self._link = link
         self._opening = opening
@@ -94,7 +93,7 @@ class Client:
         state = "closed" if self.is_closed else self.revision
         return f"<Client of {info.name} {info.version}, {state}>"
 
-    # -- what the opening told
+    # -- facts from the opening
 
     @property
     def server_info(self) -> Implementation:
@@ -108,7 +107,7 @@ class Client:
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server can do."""
+        """The capabilities that the server declared."""
         return self._opening.capabilities
 
     @property
@@ -142,8 +141,8 @@ class Client:
     ) -> None:
         await self.close()
 
-    def _pages(self, method: str) -> Pages:
-        return Pages(method, self._link.settings.empty_pages)
+    def _pages(self, method: str) -> PageGuard:
+        return PageGuard(method, self._link.settings.empty_pages)
 
     # -- tools
 
@@ -154,7 +153,7 @@ class Client:
         page: ListToolsResult = await self._link.ask("tools/list", PageParams(cursor), how)
         revision = self.revision
         for tool in page.tools:
-            # A schema in a revision that does not define it binds nobody.
+            # A schema has no meaning in a revision that does not define it.
             schema = None if tool.output_schema is None else shape.narrow(tool, revision)
             if schema is not None and schema.output_schema is not None:
                 self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
@@ -174,7 +173,7 @@ class Client:
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         result_type: None = None,
         **how: Unpack[CallOptions],
@@ -184,7 +183,7 @@ class Client:
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         result_type: type[Output],
         **how: Unpack[CallOptions],
@@ -193,15 +192,15 @@ class Client:
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         result_type: type[Output] | None = None,
         **how: Unpack[CallOptions],
     ) -> CallToolResult | Output:
         """Call a tool.
 
-        The structured part of the result is held against the tool's output schema where that is
-        known, which it is once the tool was listed, and where the extra `schema` is installed.
+        The structured part of the result is validated against the tool's output schema if that is
+        known, which it is once the tool was listed, and if the extra `schema` is installed.
 
         Args:
             name: the tool.
@@ -214,7 +213,7 @@ class Client:
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
         result: CallToolResult = await self._link.ask(
-            "tools/call", CallToolParams(name, _encoded(arguments)), how
+            "tools/call", CallToolParams(name, _encode_arguments(arguments)), how
         )
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
@@ -348,14 +347,14 @@ class Client:
         """Tell the server that the roots changed.
 
         Args:
-            roots: what is answered from now on; None where a function given earlier knows.
+            roots: the roots from now on; None when a function given earlier returns them.
 
         Raises:
             LocalProtocolError: the connection was made without `roots`.
         """
         callbacks = self._link.callbacks
         fresh = roots if roots is None or callable(roots) else to_roots(roots)
-        self._link.tell("notifications/roots/list_changed", EmptyParams())
+        self._link.notify("notifications/roots/list_changed", EmptyParams())
         if fresh is not None:
             callbacks.roots = fresh
 
@@ -367,7 +366,7 @@ class Client:
         *,
         message: str | None = None,
     ) -> None:
-        """Tell the server how far the answer to its question has come, if it wants to be told.
+        """Report progress on the answer to a question of the server, if it asked for that.
 
         Values that do not rise are left out, as are those after the answer.
 
@@ -393,11 +392,11 @@ def _reference(given: object) -> PromptReference | ResourceTemplateReference:
     )
 
 
-def _abbreviated(target: object) -> str:
+def _abbreviate(target: object) -> str:
     return repr(target) if isinstance(target, str) and len(target) <= 100 else "..."
 
 
-def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
+def _encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
     # Some servers want the member even where the tool takes nothing.
     if arguments is None:
         return _NO_ARGUMENTS
@@ -407,7 +406,7 @@ def _encoded(arguments: Mapping[str, Any] | None) -> msgspec.Raw:
 
 
 async def _all(
-    pages: Pages,
+    pages: PageGuard,
     fetch: Callable[[str | None], Awaitable[Page]],
     entries: Callable[[Page], list[Entry]],
 ) -> AsyncIterator[Entry]:

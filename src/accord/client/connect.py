@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from accord.client.client import Client
 from accord.client.link import Link
-from accord.client.options import ConnectOptions, Settings
+from accord.client.options import ClientSettings, ConnectOptions
 from accord.errors import (
     AccordError,
     AuthError,
@@ -23,22 +23,20 @@ from accord.errors import (
     RequestTimeout,
 )
 from accord.keywords import refuse_unknown
-from accord.transports.http_authorization import Auth, Authorizer, Bearer
-from accord.transports.http_client_options import HttpClientOptions
+from accord.transports.http.client.auth import Auth, Authorizer, Bearer
+from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
 from accord.version import __version__
 
 if TYPE_CHECKING:
-    from accord.transports.http_wire import HttpWire
-
-__all__ = ["Connecting", "Target", "connect", "http_wire"]
+    from accord.transports.http.client.wire import HttpWire
 
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
 """A command as a list, a file with a server, a URL, or a server object."""
 
-# What fits on a few lines of a terminal or a log; the whole stderr is an attribute of the error.
+# A few lines of a terminal or a log; the whole stderr is an attribute of the error.
 _MESSAGE: Final = 300
 
 
@@ -56,14 +54,14 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             revision: the one revision to speak; revisions: those to choose from (default: all that
             open with a handshake). client_info: our name and version.
 
-            on_sample, on_elicit, roots: what answers the server's questions.
+            on_sample, on_elicit, roots: answer the server's requests.
             on_log, on_progress, on_tools_changed, on_resources_changed, on_prompts_changed,
-            on_resource_updated: what hears its news.
+            on_resource_updated: called with its notifications.
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
-            limits: what one message may cost. empty_pages (100): how many pages of a list in a row
-            may bring no new entry before reading it fails.
+            limits: how large one message may be. empty_pages (100): how many pages of a list in
+            a row may have no new entry before reading it fails.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
@@ -80,13 +78,13 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
     Raises:
         ConnectFailed: there is no connection; says at which point and why.
-        Unauthorized, Forbidden, FlowFailed: the server does not let us in.
-        ValueError: a revision that does not exist, or roots that are no folders.
+        Unauthorized, Forbidden, FlowFailed: the server refuses access.
+        ValueError: a revision that does not exist, or roots that are not folders.
     """
     _refuse_several(target)
     refuse_unknown("connect()", options, ConnectOptions.__annotations__)
-    settings = Settings(**options)
-    settings.offered()
+    settings = ClientSettings(**options)
+    settings.offered_revisions()
     return Connecting(target, settings)
 
 
@@ -108,20 +106,20 @@ def _refuse_several(target: object) -> None:
 class Connecting:
     """A connection that is made when it is awaited or entered."""
 
-    def __init__(self, target: Target, settings: Settings) -> None:
+    def __init__(self, target: Target, settings: ClientSettings) -> None:
         self._target = target
         self._settings = settings
         self._client: Client | None = None
 
     if not TYPE_CHECKING:  # type checkers should not take it for a client
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             raise AttributeError(
                 f"nothing is connected yet, so there is no {name}: write "
                 "`async with connect(...) as client`, or `client = await connect(...)`"
             )
 
-        def __enter__(self) -> Any:
+        def __enter__(self) -> object:
             raise TypeError(
                 "connect() needs asyncio: write `async with connect(...) as client`; without "
                 "asyncio, `with accord.client.blocking.connect(...) as client`"
@@ -130,7 +128,7 @@ class Connecting:
         def __exit__(self, *_: object) -> None:
             """Never reached; `with` looks for it before it enters."""
 
-    def __await__(self) -> Generator[Any, None, Client]:
+    def __await__(self) -> Generator[object, None, Client]:
         return _connect(self._target, self._settings).__await__()
 
     async def __aenter__(self) -> Client:
@@ -148,7 +146,7 @@ class Connecting:
             await client.close()
 
 
-async def _connect(target: Target, settings: Settings) -> Client:
+async def _connect(target: Target, settings: ClientSettings) -> Client:
     wire = await _wire(target, settings)
     link = Link(wire, settings)
     try:
@@ -157,7 +155,7 @@ async def _connect(target: Target, settings: Settings) -> Client:
             opening = await _handshake(link)
         link.deadline = None  # it knows the task, and would keep a forgotten client alive
     except AccordError as error:
-        failure = _explained(error, link)
+        failure = _explain(error, link)
     except TimeoutError:
         what = f"no answer to initialize within {settings.connect_timeout:g} s"
         failure = _failure(what, link)
@@ -166,7 +164,7 @@ async def _connect(target: Target, settings: Settings) -> Client:
         raise
     else:
         return Client(link, opening)
-    # The failure tells the state before the end: whether the server was still running.
+    # The failure describes the state before closing: whether the server was still running.
     await link.close()
     raise failure
 
@@ -174,7 +172,7 @@ async def _connect(target: Target, settings: Settings) -> Client:
 # -- finding the transport
 
 
-async def _wire(target: Target, settings: Settings) -> Wire:
+async def _wire(target: Target, settings: ClientSettings) -> Wire:
     if hasattr(target, "connect_memory"):
         wire: Wire = await target.connect_memory()
         return wire
@@ -193,9 +191,10 @@ async def _wire(target: Target, settings: Settings) -> Wire:
     )
 
 
-def http_wire(url: str, settings: Settings) -> "HttpWire":
+def http_wire(url: str, settings: ClientSettings) -> "HttpWire":
     """Return the wire to a URL."""
-    from accord.transports.http_wire import HttpTarget, HttpWire
+    from accord.transports.http.client.carrier import HttpTarget
+    from accord.transports.http.client.wire import HttpWire
 
     return HttpWire(
         HttpTarget(
@@ -226,7 +225,8 @@ def _command(target: Target) -> Sequence[str]:
         path = Path(target)
         if path.suffix != ".py":
             raise ConnectFailed(
-                f"{str(target)[:200]!r} is neither a URL nor a Python file; {_meant(str(target))}",
+                f"{str(target)[:200]!r} is neither a URL nor a Python file; "
+                f"{_suggest_target(str(target))}",
                 phase="starting",
             )
         if not path.is_file():
@@ -244,8 +244,8 @@ def _command(target: Target) -> Sequence[str]:
     )
 
 
-def _meant(target: str) -> str:
-    """Say what somebody may have meant by a text that is no target."""
+def _suggest_target(target: str) -> str:
+    """Return what the user may have meant by a text that is not a target."""
     if "://" in target:
         return "URLs begin with http:// or https://"
     if re.fullmatch(r"[\w.-]+:\d{1,5}(/\S*)?", target):
@@ -257,7 +257,7 @@ def _meant(target: str) -> str:
 
 
 async def _handshake(link: Link) -> InitializeResult:
-    offered = link.settings.offered()
+    offered = link.settings.offered_revisions()
     asked = offered[0]  # lifecycle.version.client-prefers-latest
     try:
         opening = await _initialize(link, asked)
@@ -297,24 +297,24 @@ def _counter_offer(
     return next((each for each in offered if each in supported and each != asked), None)
 
 
-# -- saying what went wrong
+# -- describing failures
 
 
-def _explained(error: AccordError, link: Link) -> AccordError:
+def _explain(error: AccordError, link: Link) -> AccordError:
     if isinstance(error, ConnectFailed | AuthError):
         return error
     if isinstance(error, RequestTimeout):
         return _failure("no answer to initialize in time", link)
     if isinstance(error, ConnectionClosed):
         process = _process(link)
-        ending = str(error) if process is None else process.ending
-        return _failure(f"{ending} before it answered initialize", link)
+        reason = str(error) if process is None else process.child.state
+        return _failure(f"{reason} before it answered initialize", link)
     if isinstance(error, RequestError):
-        return _failure(f"refused initialize: {error}{_supported(error)}", link)
+        return _failure(f"refused initialize: {error}{_describe_supported(error)}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
 
 
-def _supported(error: RequestError) -> str:
+def _describe_supported(error: RequestError) -> str:
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     return f"; it supports {str(supported)[:80]}" if supported else ""
 
@@ -324,24 +324,25 @@ def _failure(what: str, link: Link) -> ConnectFailed:
     if wire is None:
         place = getattr(getattr(link.wire, "inner", link.wire), "place", "the server")
         return ConnectFailed(f"{place}: {what}"[:_MESSAGE], phase="initialize")
-    message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}; it said: "
+    child = wire.child
+    message = f"{_shorten(shlex.join(child.command), 100)}: {_shorten(what, 150)}; it said: "
     room = _MESSAGE - len(message)
-    said = wire.last_words(room) or _shortened(link.callbacks.stray, room)
+    said = child.stderr.summarize(room) or _shorten(link.callbacks.stray, room)
     message = message + said if said else message.removesuffix("; it said: ")
     return ConnectFailed(
         message,
-        command=wire.command,
-        exit_code=wire.exit_code,
-        phase="initialize" if wire.has_spoken or wire.exit_code is None else "starting",
-        stderr=wire.stderr,
+        command=child.command,
+        exit_code=child.exit_code,
+        phase="initialize" if wire.has_spoken or child.exit_code is None else "starting",
+        stderr="\n".join(child.stderr.lines),
     )
 
 
 def _process(link: Link) -> Process | None:
-    """Find the process behind a wire, also where somebody listens in between."""
+    """Return the process behind a wire, also behind one that records."""
     wire = getattr(link.wire, "inner", link.wire)
     return wire if isinstance(wire, Process) else None
 
 
-def _shortened(text: str, length: int) -> str:
+def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -1,6 +1,6 @@
 """One live connection: the wire, the conversation on it, and one task that owns both.
 
-Because one task opens and closes the wire, anybody may ask for the end, from any task, in any order
+Because one task opens and closes the wire, `close` may be called from any task, in any order
 and more than once. Nothing here refers to the public client, so that a forgotten one is noticed.
 """
 
@@ -17,7 +17,7 @@ from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
-from accord.client.options import CallOptions, OnProgress, Settings, check_seconds
+from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
 from accord.errors import (
     AccordError,
     ConnectFailed,
@@ -34,7 +34,7 @@ from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revision import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
-from accord.transports.http_authorization import paused
+from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import LoggingLevel, ProgressParams, SetLevelParams, SubscribeParams
 
@@ -43,11 +43,9 @@ if TYPE_CHECKING:
 
     from accord.types._base import RequestId
 
-__all__ = ["Link"]
-
 log = logging.getLogger("accord.client")
 
-# Requests that may take long: they carry a progress token even when nobody listens, because
+# Requests that may take long: they carry a progress token even without a callback, because
 # progress extends their deadline.
 _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # How long callbacks may take to notice that they are cancelled.
@@ -71,23 +69,25 @@ def _abort_all() -> None:
 class Link:
     """A connection from its opening to its end, on the loop it was made on."""
 
-    def __init__(self, wire: Wire, settings: Settings) -> None:
+    def __init__(self, wire: Wire, settings: ClientSettings) -> None:
         self.wire = wire
         self.settings = settings
         self.callbacks = Callbacks(settings)
-        self.endpoint = Endpoint(CLIENT, revisions=settings.offered(), limits=settings.limits)
+        self.endpoint = Endpoint(
+            CLIENT, revisions=settings.offered_revisions(), limits=settings.limits
+        )
         self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
-        if hasattr(wire, "watch"):
-            wire.watch(self)
+        if hasattr(wire, "report_to"):
+            wire.report_to(self)
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
         self._usual = self._deadlines({})
-        # Of the opening.
+        # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
-        # What a new session has to be told again.
+        # Restored when a new session begins.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
 
@@ -101,7 +101,7 @@ class Link:
 
     async def _live(self) -> None:
         try:
-            await self.wire.open(self._receive, self._lost)
+            await self.wire.open(self._receive, self._on_lost)
             self._opened.set_result(None)
             await self._ending
         except (KeyboardInterrupt, SystemExit):
@@ -110,11 +110,11 @@ class Link:
             if not isinstance(error, Exception):
                 if self._is_stopped():
                     raise
-                # Of a server in this process: it may raise what ends tasks, and means to fail.
+                # A server in this process may raise exceptions that end tasks.
                 why = f"the server raised {type(error).__name__} while it started"
                 error = ConnectFailed(why, phase="starting").with_traceback(error.__traceback__)
             self._opened.set_exception(error)
-            # Nobody looks where connecting was given up at the same moment.
+            # Marked as retrieved: connecting may have been given up at the same moment.
             self._opened.exception()
         finally:
             self._opened.cancel()
@@ -144,10 +144,10 @@ class Link:
             _open_links.discard(self)
 
     async def _end_callbacks(self) -> None:
-        working = self.callbacks.tasks()
-        for task in working:
+        callbacks = self.callbacks.tasks()
+        for task in callbacks:
             task.cancel()
-        working += self.dispatcher.running.values()
+        working: set[asyncio.Future[Any]] = {*callbacks, *self.dispatcher.running.values()}
         if working:
             _, stuck = await asyncio.wait(working, timeout=_CALLBACK_GRACE)
             if stuck:
@@ -161,7 +161,7 @@ class Link:
             except Exception:
                 log.exception("a message of the server could not be taken in")
 
-    def _lost(self, why: str) -> None:
+    def _on_lost(self, why: str) -> None:
         self.dispatcher.close(ConnectionClosed(why))
         self._end_soon()
 
@@ -187,7 +187,7 @@ class Link:
             await asyncio.wait([life])
 
     def abandon(self) -> None:
-        """End a connection that nobody can use any more; from any thread."""
+        """End a connection that cannot be used any more; from any thread."""
         if self._life is None or self._life.done():
             return
         log.warning("a client was not closed; its connection is ended")
@@ -203,14 +203,14 @@ class Link:
         """Whether the connection is gone, by us or by the server."""
         return self.dispatcher.closed is not None
 
-    # -- what a wire on which each message has its own way wants to know and to tell
+    # -- for wires on which each message travels by itself (`WireListener`)
 
     @property
     def revision(self) -> Revision:
         """The revision agreed on."""
         return self.endpoint.revision
 
-    def waiting(self) -> "Iterable[RequestId]":
+    def pending_requests(self) -> "Iterable[RequestId]":
         """The requests that wait for an answer."""
         return self.endpoint.conversation.parties[CLIENT].open
 
@@ -218,11 +218,11 @@ class Link:
         """Whether a request waits for its answer."""
         return id in self.endpoint.conversation.parties[CLIENT].open
 
-    def failed(self, id: "RequestId", error: AccordError) -> None:
+    def request_failed(self, id: "RequestId", error: AccordError) -> None:
         """Give up a request that will not be answered."""
         self.dispatcher.give_up(id, error)
 
-    def dropped(self, line: LineTooLong) -> None:
+    def message_dropped(self, line: LineTooLong) -> None:
         """Fail the request whose answer was too large to be kept; other messages are reported."""
         id = line.id
         exchange = None if id is None else self.endpoint.conversation.open_exchange(CLIENT, id)
@@ -234,20 +234,20 @@ class Link:
             f"{exchange.name}: the answer exceeds the limit of {line.limit} bytes (message_bytes); "
             "connect(..., limits=Limits(message_bytes=...)) raises it"
         )
-        self.failed(exchange.id, RemoteProtocolError(why))
+        self.request_failed(exchange.id, RemoteProtocolError(why))
 
-    def renewed(self) -> None:
-        """Tell a new session what the last one knew, and the application that it began."""
+    def session_renewed(self) -> None:
+        """Restore log level and subscriptions in a new session, and tell the application."""
         if self.callbacks.on_tools_changed is not None:
             self.callbacks.on_tools_changed()
         self.dispatcher.spawn(self._restore())
 
     @contextlib.contextmanager
-    def pausing(self) -> Iterator[None]:
-        """Let no time run out meanwhile: a person is asked to authorize us."""
+    def pause_timeouts(self) -> Iterator[None]:
+        """Stop all deadlines while a user is asked to authorize us."""
         self.dispatcher.pauses += 1
         try:
-            with paused(self.deadline, self.settings.connect_timeout):
+            with pause_deadline(self.deadline, self.settings.connect_timeout):
                 yield
         finally:
             self.dispatcher.pauses -= 1
@@ -259,8 +259,10 @@ class Link:
             for uri in list(self.subscriptions):
                 await self.ask("resources/subscribe", SubscribeParams(uri), {})
         except AccordError as error:
-            log.warning("the new session lacks what the last one knew: %s", error)
-        self.callbacks.renewed()
+            log.warning(
+                "log level or subscriptions could not be restored in the new session: %s", error
+            )
+        self.callbacks.session_renewed()
 
     # -- asking
 
@@ -289,7 +291,7 @@ class Link:
                 name, params, timeout=timeout, cap=cap, on_progress=deliver
             )
         except AccordError as error:
-            raise self._explained(error, name) from None
+            raise self._explain(error, name) from None
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
@@ -304,7 +306,7 @@ class Link:
         finally:
             CALL_HEADERS.reset(unset)
 
-    def tell(self, name: str, params: Any) -> None:
+    def notify(self, name: str, params: Any) -> None:
         """Send a notification."""
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
@@ -317,7 +319,7 @@ class Link:
         if exchange is not None and (
             exchange.progress is None or params.progress > exchange.progress
         ):
-            self.tell("notifications/progress", params)
+            self.notify("notifications/progress", params)
 
     def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
         refuse_unknown("a call", how, CallOptions.__annotations__)
@@ -339,7 +341,7 @@ class Link:
             why = f"{name}: not sent, the server read nothing for {timeout:g} s"
             raise RequestTimeout(why) from None
 
-    def _explained(self, error: AccordError, name: str) -> AccordError:
+    def _explain(self, error: AccordError, name: str) -> AccordError:
         if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
@@ -352,7 +354,7 @@ class Link:
         return error
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
-        """Say in the caller's words why a request may not be sent."""
+        """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
         if name not in revision.requests[CLIENT]:
             return f"{name} is not part of revision {revision.id}, which was negotiated"

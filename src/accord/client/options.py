@@ -1,15 +1,15 @@
-"""What a caller may choose: for a connection, and for one call."""
+"""The options of a connection and of one call."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS, SPOKEN, in_order
-from accord.transports.http_authorization import Auth
-from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.process import StderrSink
+from accord.transports.child import StderrSink
+from accord.transports.http.client.auth import Auth
+from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -23,16 +23,6 @@ from accord.types import (
     Root,
 )
 
-__all__ = [
-    "CallOptions",
-    "ConnectOptions",
-    "OnElicit",
-    "OnProgress",
-    "OnSample",
-    "Roots",
-    "Settings",
-]
-
 Sampled: TypeAlias = CreateMessageResult | Literal[False] | None
 OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
 """Asks the model; None and False refuse.
@@ -40,7 +30,7 @@ OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sample
 A plain function runs in a thread of its own, so it may wait for a human.
 """
 
-Elicited: TypeAlias = ElicitResult | Mapping[str, Any] | bool | None
+Elicited: TypeAlias = ElicitResult | Mapping[str, object] | bool | None
 OnElicit: TypeAlias = Callable[[ElicitParams], Elicited | Awaitable[Elicited]]
 """Asks the user: content accepts, False declines, None cancels. Plain functions run in a thread."""
 
@@ -53,7 +43,7 @@ OnProgress: TypeAlias = Callable[[ProgressParams], object]
 OnChange: TypeAlias = Callable[[], object]
 OnUpdate: TypeAlias = Callable[[str], object]
 
-# What a caller is willing to wait in silence, and whatever progress is reported.
+# Seconds without an answer or progress, and seconds in all.
 TIMEOUT: Final = 60.0
 CAP: Final = 3_600.0
 CONNECT_TIMEOUT: Final = 30.0
@@ -62,7 +52,7 @@ EMPTY_PAGES: Final = 100
 
 
 class CallOptions(TypedDict, total=False):
-    """What may be chosen for one call.
+    """Options of one call.
 
     `timeout` is the time without answer or progress after which the request is cancelled, `cap` the
     time after which it is cancelled whatever progress comes; `math.inf` waits for ever, None takes
@@ -77,7 +67,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class ConnectOptions(TypedDict, total=False):
-    """What may be chosen for a connection; `connect` describes it."""
+    """Options of a connection; `connect` describes them."""
 
     revision: RevisionId | None
     revisions: Sequence[RevisionId] | None
@@ -109,17 +99,17 @@ class ConnectOptions(TypedDict, total=False):
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Refuse a time that is no number, such as a timedelta; None is a matter of who asks.
+    """Check that a time is a number, not a timedelta for example; None is allowed.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is something else.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise TypeError(f"{name} is {value!r}, expected a number of seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ClientSettings:
     """The options of a connection with their defaults."""
 
     revision: RevisionId | None = None
@@ -157,7 +147,7 @@ class Settings:
         for name in ("timeout", "cap", "connect_timeout", "exit_grace", "terminate_grace"):
             check_seconds(name, getattr(self, name))
 
-    def offered(self) -> tuple[RevisionId, ...]:
+    def offered_revisions(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.
 
         Raises:
@@ -172,7 +162,7 @@ class Settings:
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)
-            raise ValueError(f"there is no revision {unknown[0]!r}; those known are {known}")
+            raise ValueError(f"unknown revision {unknown[0]!r}; the known ones are {known}")
         able = in_order(name for name in named if name in SPOKEN)[::-1]
         if not able:
             wanted = ", ".join(named) or "none"

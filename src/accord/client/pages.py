@@ -1,24 +1,25 @@
-"""Reading a list page by page, without trusting the server that it ends."""
+"""Reading a list page by page, without trusting the server to end it."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from accord.errors import RemoteProtocolError
+from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
-__all__ = ["Pages"]
+Entry: TypeAlias = Tool | Prompt | Resource | ResourceTemplate
 
-# At ten entries a page this is a list of 100,000; nobody has a use for more.
+# At ten entries a page this is a list of 100,000.
 MOST_PAGES: Final = 10_000
 
 
-class Pages:
-    """Keeps count of the pages of one list.
+class PageGuard:
+    """Counts the pages of one list and refuses a list that does not end.
 
     Cursors and pages are remembered by their hashes: a cursor may be as long as a message.
 
     Args:
         method: the list.
-        empty_pages: how many pages in a row may bring nothing new.
+        empty_pages: how many pages in a row may have no new entry.
     """
 
     def __init__(self, method: str, empty_pages: int) -> None:
@@ -28,11 +29,11 @@ class Pages:
         self._contents: set[int] = set()
         self._empty = 0
 
-    def check(self, entries: Sequence[Any], cursor: str) -> None:
-        """Take note of a page and of the cursor to the next one.
+    def check(self, entries: Sequence[Entry], cursor: str) -> None:
+        """Count a page and remember the cursor to the next one.
 
         Raises:
-            RemoteProtocolError: the cursor was there before, or the list does not end.
+            RemoteProtocolError: the cursor was seen before, or the list does not end.
         """
         if hash(cursor) in self._cursors:
             raise RemoteProtocolError(
@@ -46,7 +47,7 @@ class Pages:
                 "fetch further ones by their cursors"
             )
 
-    def _count_empty(self, entries: Sequence[Any]) -> None:
+    def _count_empty(self, entries: Sequence[Entry]) -> None:
         content = hash(tuple(getattr(each, "uri", None) or each.name for each in entries))
         if entries and content not in self._contents:
             self._contents.add(content)

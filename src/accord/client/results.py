@@ -1,4 +1,4 @@
-"""What a tool gave back: checked against its schema, decoded into the type a caller wants."""
+"""Results of tools: validated against their schema, decoded into the type a caller wants."""
 
 from typing import Any, TypeVar, get_args
 
@@ -10,13 +10,11 @@ from accord.json_schema.validation import UNDECIDED, Validate, compile_schema
 from accord.protocol.violation import SERVER, Violation
 from accord.types import CallToolResult, JsonObject, TextContent
 
-__all__ = ["OutputSchema", "decode_output"]
-
 Output = TypeVar("Output")
 
 
 class OutputSchema:
-    """Holds results against the output schema of their tool, which is compiled once.
+    """Validates results against the output schema of their tool, which is compiled once.
 
     Without the extra `schema` nothing is checked.
     """
@@ -62,12 +60,12 @@ class OutputSchema:
         return RemoteProtocolError(str(violation), [violation])
 
 
-def _accept(instance: Any) -> None:
-    """Take anything, where nothing is there to judge it."""
+def _accept(instance: object) -> None:
+    """Accept anything: no validator is installed."""
 
 
 def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Output:
-    """Decode what a tool gave back into a type.
+    """Decode the result of a tool into a type.
 
     The structured content counts first, also where it is wrapped as `{"result": ...}`; without it,
     the text is read as JSON, and as plain text where the type wants text.
@@ -86,14 +84,14 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         # Pydantic says where and what in the lines after the first.
         lines = str(error).replace("`", "").splitlines()[:3]
         reason = ": ".join(line.strip() for line in lines)
-        # Of a generic type, the name alone is too little.
+        # The name of a generic type lacks its arguments.
         wanted = repr(type_) if get_args(type_) else getattr(type_, "__name__", repr(type_))
         raise RemoteProtocolError(
             f"the result of {name} does not fit {wanted}: {reason[:1].lower()}{reason[1:]}"
         ) from None
 
 
-def _from_structured(value: Any, type_: type[Output]) -> Output:
+def _from_structured(value: object, type_: type[Output]) -> Output:
     try:
         return _convert(value, type_)
     except ValueError:
@@ -108,7 +106,7 @@ def _from_text(result: CallToolResult, type_: type[Output]) -> Output:
         return "\n".join(texts)  # type: ignore[return-value]  # the type is str
     if not texts:
         raise ValueError("it has neither structured content nor text")
-    values = [_parsed(text) for text in texts]
+    values = [_parse_json(text) for text in texts]
     if len(values) > 1:
         return _convert(values, type_)
     try:
@@ -117,23 +115,23 @@ def _from_text(result: CallToolResult, type_: type[Output]) -> Output:
         return _convert(texts[0], type_)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
 
 
-def _convert(value: Any, type_: type[Output]) -> Output:
+def _convert(value: object, type_: type[Output]) -> Output:
     validate = getattr(type_, "model_validate", None)
     if validate is not None:
         validated: Output = validate(value)
         return validated
-    return msgspec.convert(value, type_, dec_hook=_within)
+    return msgspec.convert(value, type_, dec_hook=_convert_model)
 
 
-def _within(type_: Any, value: Any) -> Any:
-    """Read a model that stands within other types."""
+def _convert_model(type_: type[Any], value: object) -> object:
+    """Convert a pydantic model inside another type."""
     validate = getattr(type_, "model_validate", None)
     if validate is None:
         raise ValueError(f"expected {type_.__name__}, got {type(value).__name__}")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
 from accord import Client, Server
 from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
-from accord.client.options import Settings
+from accord.client.options import ClientSettings
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.testing.wires import TappedWire
 from accord.transports.http.server.app import HttpApp
@@ -161,7 +161,7 @@ class _Tapped:
     def _http_wire(self) -> Wire:
         from accord.testing.http_wires import TappedHttpWire
 
-        settings = replace(Settings(**self._options), transport=_FORMS.get(self._transport))
+        settings = replace(ClientSettings(**self._options), transport=_FORMS.get(self._transport))
         target = self._target if _is_url(self._target) else _app(self._target, self._transport)
         return TappedHttpWire(target, self._recording, settings)
 

@@ -11,7 +11,7 @@ from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.testing.recording import Recording
 from accord.trace import HttpFacts
-from accord.transports.http_sender import NotSent, Response, Sender
+from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
 
 # What a response may say that bears on the protocol; the seam has no way to list all.
 _RESPONSE_HEADERS: Final = (
@@ -49,7 +49,7 @@ class TappedSender:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> Response:
+    ) -> SenderResponse:
         """Send a request and wait for the head of its response."""
         last = next((text for name, text in headers.items() if _is_last_event(name)), None)
         stream = self._streams.get(last or "") or f"{method.lower()}-{next(self._numbers)}"
@@ -99,7 +99,7 @@ class TappedSender:
 class _Tapped:
     """A response with an observer."""
 
-    def __init__(self, inner: Response, facts: HttpFacts) -> None:
+    def __init__(self, inner: SenderResponse, facts: HttpFacts) -> None:
         self.status = inner.status
         self._inner = inner
         self._facts = facts
@@ -119,7 +119,7 @@ class _Tapped:
 class _TappedBody(_Tapped):
     """A response that is one body."""
 
-    def __init__(self, inner: Response, recording: Recording, facts: HttpFacts) -> None:
+    def __init__(self, inner: SenderResponse, recording: Recording, facts: HttpFacts) -> None:
         super().__init__(inner, facts)
         self._recording = recording
         self._chunks: list[bytes] = []
@@ -149,7 +149,7 @@ class _TappedBody(_Tapped):
 class _TappedStream(_Tapped):
     """A response that is a stream of events."""
 
-    def __init__(self, inner: Response, tap: TappedSender, facts: HttpFacts) -> None:
+    def __init__(self, inner: SenderResponse, tap: TappedSender, facts: HttpFacts) -> None:
         super().__init__(inner, facts)
         self._tap = tap
         self._decoder = Decoder()

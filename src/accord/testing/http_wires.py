@@ -5,17 +5,17 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from accord.client.connect import http_wire
-from accord.client.options import Settings
+from accord.client.options import ClientSettings
 from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
 from accord.testing.http_tap import TappedSender
 from accord.testing.recording import Recording
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.two_endpoints import STREAM
-from accord.transports.wire import Lost, Receive, Watcher
+from accord.transports.wire import Lost, Receive, WireListener
 
 if TYPE_CHECKING:
-    from accord.transports.http_wire import HttpWire
+    from accord.transports.http.client.wire import HttpWire
 
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -32,7 +32,9 @@ class TappedHttpWire:
         settings: how the client connects.
     """
 
-    def __init__(self, target: str | HttpApp, recording: Recording, settings: Settings) -> None:
+    def __init__(
+        self, target: str | HttpApp, recording: Recording, settings: ClientSettings
+    ) -> None:
         recording.transport = settings.transport or "http"
         self.inner: HttpWire | None = None
         self._target = target
@@ -40,11 +42,11 @@ class TappedHttpWire:
         self._settings = settings
         self._served = None if isinstance(target, str) else _Served(target)
         self._loop: asyncio.AbstractEventLoop
-        self._watcher: Watcher
+        self._listener: WireListener
 
-    def watch(self, watcher: Watcher) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Serve this party."""
-        self._watcher = watcher
+        self._listener = watcher
 
     @property
     def is_congested(self) -> bool:
@@ -59,7 +61,7 @@ class TappedHttpWire:
             url = await self._served.start(is_older=self._settings.transport == "sse")
         self.inner = http_wire(url, self._settings)
         self.inner.tap = lambda sender: TappedSender(sender, self._recording)
-        self.inner.watch(self._watcher)
+        self.inner.report_to(self._listener)
         await self.inner.open(receive, lost)
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import Recording
-from accord.transports.wire import Lost, Receive, Watcher, Wire
+from accord.transports.wire import Lost, Receive, Wire, WireListener
 
 
 class TappedWire:
@@ -12,10 +12,10 @@ class TappedWire:
         self.inner = inner
         self._recording = recording
 
-    def watch(self, watcher: Watcher) -> None:
+    def report_to(self, watcher: WireListener) -> None:
         """Serve this party, where the wire wants to know."""
-        if hasattr(self.inner, "watch"):
-            self.inner.watch(watcher)
+        if hasattr(self.inner, "report_to"):
+            self.inner.report_to(watcher)
 
     @property
     def is_congested(self) -> bool:

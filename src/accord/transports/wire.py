@@ -1,4 +1,4 @@
-"""What a client needs of a transport: whole messages in, whole messages out, an end that is known.
+"""The interface of client transports: whole messages in, whole messages out, an end with a reason.
 
 A wire knows nothing of the protocol. It is driven by one event loop, the one it was opened on.
 """
@@ -14,13 +14,11 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.revision import Revision
 from accord.types._base import RequestId
 
-__all__ = ["CALL_HEADERS", "Lost", "Receive", "WatchedWire", "Watcher", "Wire"]
-
 Receive: TypeAlias = Callable[[bytes], None]
 """Takes one message; must not raise."""
 
 Lost: TypeAlias = Callable[[str], None]
-"""Told once, with the reason, that nothing more will come; not told of our own closing."""
+"""Called once, with the reason, when the connection is lost; not for our own closing."""
 
 
 class Wire(Protocol):
@@ -38,7 +36,7 @@ class Wire(Protocol):
         """
 
     def write(self, data: bytes, exchange: Exchange | None) -> None:
-        """Send one message; does nothing where the connection is gone."""
+        """Send one message; does nothing when the connection is gone."""
 
     async def writable(self) -> None:
         """Wait until the server has read most of what was sent, or the connection is gone."""
@@ -51,13 +49,13 @@ class Wire(Protocol):
 
 
 CALL_HEADERS: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("call_headers", default=None)
-"""Headers for what is written in this context; transports without headers ignore them."""
+"""Headers for messages written in this context; transports without headers ignore them."""
 
 
-class Watcher(Protocol):
-    """The party that a wire serves, as seen by a wire on which each message has a way of its own.
+class WireListener(Protocol):
+    """Takes reports of a wire on which each message travels by itself.
 
-    There a single request may fail while the connection goes on, and the connection may begin anew
+    There a single request may fail while the connection goes on, and the connection may be renewed
     while the conversation goes on.
     """
 
@@ -65,27 +63,27 @@ class Watcher(Protocol):
     def revision(self) -> Revision:
         """The revision agreed on."""
 
-    def waiting(self) -> Iterable[RequestId]:
+    def pending_requests(self) -> Iterable[RequestId]:
         """The requests that wait for an answer."""
 
     def is_waiting(self, id: RequestId) -> bool:
         """Whether a request waits for its answer."""
 
-    def failed(self, id: RequestId, error: AccordError) -> None:
-        """Take note that a request will not be answered."""
+    def request_failed(self, id: RequestId, error: AccordError) -> None:
+        """Called when a request will not be answered."""
 
-    def dropped(self, line: LineTooLong) -> None:
-        """Take note of a message that was too large to be kept."""
+    def message_dropped(self, line: LineTooLong) -> None:
+        """Called when a message was too large to be kept."""
 
-    def renewed(self) -> None:
-        """Take note that the server has begun a new session, which knows nothing of the last."""
+    def session_renewed(self) -> None:
+        """Called when a new session has begun, which knows nothing of the last."""
 
-    def pausing(self) -> AbstractContextManager[None]:
-        """Let no time run out meanwhile: a person is asked to authorize us."""
+    def pause_timeouts(self) -> AbstractContextManager[None]:
+        """Stop all deadlines while a user is asked to authorize us."""
 
 
-class WatchedWire(Wire, Protocol):
-    """A wire that wants to know whom it serves."""
+class ReportingWire(Wire, Protocol):
+    """A wire that reports to a listener."""
 
-    def watch(self, watcher: Watcher) -> None:
-        """Serve this party; to be said before the wire is opened."""
+    def report_to(self, listener: WireListener) -> None:
+        """Report to this listener; to be called before the wire is opened."""

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import uvicorn
-from accord.transports.http.server.uvicorn_server import listen
 
 from accord.bindings.sse import Decoder, Event, encode
 from accord.check.probing.subject import Subject
 from accord.protocol.catalogue import catalogue
+from accord.transports.http.server.uvicorn_server import listen
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Making, elsewhere
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from accord.check.probing.exchange import posted
+from accord.check.probing.exchange import post_message
 from accord.check.probing.raw_connection import CLIENT_INFO
 from accord.check.probing.subject import Subject
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
@@ -51,7 +51,7 @@ async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | No
     """
     try:
         from accord.auth import MemoryStore, OAuth
-        from accord.transports.http_authorization import Challenge
+        from accord.transports.http.client.auth import Challenge
     except ImportError:
         raise MissingExtra("auth", needed_for="obtaining a token") from None
     if oauth is None:
@@ -79,7 +79,7 @@ async def _get_challenge(subject: Subject) -> tuple[str, ...] | None:
             reply = await line.carrier.request("GET", headers={"accept": "text/event-stream"})
             status, challenge = reply.status, reply.header("www-authenticate")
         else:
-            heard = await posted(line, message)
+            heard = await post_message(line, message)
             status, challenge = heard.status, heard.headers.get("www-authenticate")
     if status != 401:
         return None
@@ -101,7 +101,7 @@ async def _read_grant(oauth: "OAuth", url: str) -> "TokenGrant | None":
 async def _refresh(url: str, grant: "TokenGrant", *, may_ask: bool) -> Granted:
     """Refresh a token before the check uses it, because that may revoke the older one."""
     from accord.auth.flow import refresh
-    from accord.auth.sending import AddressPolicy, GuardedSender
+    from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 
     is_rotated = None
     lifetime = grant.lifetime if grant.expires_at is not None else None

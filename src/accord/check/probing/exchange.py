@@ -1,4 +1,4 @@
-"""One HTTP request apart from the conversation, and what is heard of its response, step by step."""
+"""One HTTP request apart from the conversation, and its response, read step by step."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -10,40 +10,38 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
-from accord.check.probing.http import HttpCarrier, heads_of
+from accord.check.probing.http import HttpCarrier, lower_headers
 from accord.check.probing.raw_connection import RawConnection
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
-
-__all__ = ["Heard", "exchanging", "posted"]
+    from accord.transports.http.client.aiohttp_sender import AiohttpResponse
 
 _MOST: Final = 16 * 1024 * 1024
-_CHUNK: Final = 64 * 1024
 
 
-class Heard:
+class RawResponse:
     """The response to one request, as far as it was read.
 
     Attributes:
         status: its status.
         headers: its headers, names in lower case.
-        body: the body where it is no event stream.
-        messages: what it carries that is JSON, in order.
+        body: the body, unless it is an event stream.
+        messages: the JSON values in it, in order.
         names: of the events, in order.
         ids: of the events, in order; also of those without data.
         is_primed: whether the stream began with an id before any data.
         has_ended: whether the server ended it.
     """
 
-    def __init__(self, line: RawConnection, response: "ClientResponse") -> None:
+    def __init__(self, line: RawConnection, response: "AiohttpResponse") -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = heads_of(response)
+        self.headers: Mapping[str, str] = lower_headers(response)
         self.body = b""
-        self.messages: list[Any] = []
+        self.messages: list[object] = []
         self.names: list[str] = []
         self.ids: list[str] = []
         self.is_primed = False
@@ -60,7 +58,7 @@ class Heard:
 
     @property
     def is_ok(self) -> bool:
-        """Whether the status says that it went well."""
+        """Whether the status says that it succeeded."""
         return 200 <= self.status < 300
 
     @property
@@ -74,12 +72,12 @@ class Heard:
         return self._decoder.retry
 
     @property
-    def code(self) -> Any:
-        """The code of the first error among the messages, None where there is none."""
+    def code(self) -> object:
+        """The code of the first error among the messages; None without an error."""
         errors = [each.get("error") for each in self._flat()]
         return next((each.get("code") for each in errors if isinstance(each, dict)), None)
 
-    def answers_to(self, id: Any) -> list[dict[str, Any]]:
+    def answers_to(self, id: object) -> list[JsonObject]:
         """Return the messages that answer a request."""
         return [
             each
@@ -87,32 +85,32 @@ class Heard:
             if "method" not in each and each.get("id") == id and type(each.get("id")) is type(id)
         ]
 
-    def answers(self) -> list[dict[str, Any]]:
+    def answers(self) -> list[JsonObject]:
         """Return the messages that answer anything."""
         return [
             each for each in self._flat() if "method" not in each and {"result", "error"} & {*each}
         ]
 
-    def _flat(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _flat(self) -> list[JsonObject]:
+        found: list[JsonObject] = []
         for message in self.messages:
             batch = message if isinstance(message, list) else [message]
             found.extend(each for each in batch if isinstance(each, dict))
         return found
 
     def evidence(self, asked: int) -> list[Evidence]:
-        """Return the request, by the number of its record, and what came of it."""
+        """Return the request, by the number of its record, and its answer."""
         request, *others = self._line.log.evidence_since(asked)
         answer = list(takewhile(lambda each: each.party != request.party, others))
         if answer:
             return [request, *answer]
-        # No body, no record: the status is what there is to see.
+        # Without a body there is no record: the status is the evidence.
         return [request, Evidence("HTTP", OTHER[request.party], None, str(self))]
 
     # -- reading
 
-    async def until(self, is_enough: Callable[["Heard"], bool], patience: float) -> bool:
-        """Read until that is so, the response ends or so many seconds are over."""
+    async def until(self, is_enough: Callable[["RawResponse"], bool], patience: float) -> bool:
+        """Read until a condition holds, the response ends or so many seconds are over."""
         deadline = asyncio.get_running_loop().time() + patience
         while not is_enough(self):
             if self.has_ended or not await self._read(deadline):
@@ -126,7 +124,7 @@ class Heard:
     async def _read(self, deadline: float) -> bool:
         try:
             async with asyncio.timeout_at(deadline):
-                chunk = await self._response.content.read(_CHUNK)
+                chunk = await self._response.chunk()
         except TimeoutError:
             return False
         if not chunk:
@@ -140,7 +138,7 @@ class Heard:
         return True
 
     def _feed(self, chunk: bytes) -> None:
-        # Line by line: an event without data is none, and only its id can be seen.
+        # Line by line: of an event without data only the id can be seen.
         for part in chunk.splitlines(keepends=True):
             before = self._decoder.last_id
             try:
@@ -167,28 +165,29 @@ class Heard:
 
 
 @asynccontextmanager
-async def exchanging(
+async def exchange(
     line: RawConnection,
-    message: Any = None,
+    message: object = None,
     *,
     method: str = "POST",
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     **changed: str | None,
-) -> AsyncIterator[Heard]:
-    """Send a request in the name of a line and yield its response, of which the head was read.
+) -> AsyncIterator[RawResponse]:
+    """Send a request on behalf of a line and yield its response, head read.
 
     Args:
-        line: an unjudged one over HTTP; gives the headers, and keeps what travels.
-        message: what is posted: bytes, or anything that is encoded as JSON.
+        line: an unjudged one over HTTP; gives the headers, and records the messages.
+        message: bytes, or a value that is encoded as JSON.
         method: the method of HTTP.
         url: in place of the one of the line.
         headers: in place of those of the line.
         **changed: headers to set, or with None to leave out, with _ for -.
 
     Raises:
-        ConnectionEnded: there is no connection, or it broke.
-        MessageTimeout: the head did not come in time.
+        ConnectFailed: there is no connection.
+        LineEnded: the connection broke.
+        Silence: the head did not arrive in time.
         CallRefused: it calls a tool that may not be called, or not again.
     """
     line.claim(message)
@@ -205,14 +204,14 @@ async def exchanging(
     asked = line.log.count
     line.proof = partial(line.log.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
-        heard = Heard(line, response)
+        heard = RawResponse(line, response)
         line.proof = partial(heard.evidence, asked)
         yield heard
 
 
-async def posted(line: RawConnection, message: Any, **settings: Any) -> Heard:
+async def post_message(line: RawConnection, message: object, **settings: Any) -> RawResponse:
     """Post a message and return its response, read until each request in it is answered."""
-    async with exchanging(line, message, **settings) as heard:
+    async with exchange(line, message, **settings) as heard:
         asked = [
             each["id"]
             for each in (message if isinstance(message, list) else [message])

@@ -1,40 +1,39 @@
-"""Lines to a server over HTTP: Streamable HTTP and the older two endpoints, and raw requests."""
+"""Lines to a server over HTTP: Streamable HTTP, the older two endpoints, and raw requests."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from errno import ECONNREFUSED
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
+from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
-from accord.errors import ConnectFailed, MissingExtra
+from accord.errors import ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import ConnectionCut, NotSent, require_aiohttp
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-
-__all__ = ["HttpCarrier", "HttpReply", "SseCarrier"]
+    from accord.transports.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
 
 CONTENT_JSON: Final = "application/json"
 ACCEPT: Final = f"{CONTENT_JSON}, {CONTENT_TYPE}"
 _MOST: Final = 64 * 1024 * 1024
-_CHUNK: Final = 64 * 1024
 _CLOSING: Final = 2.0
 # Servers close idle connections, some after 2 s. A request that meets such an end would look like a
 # server that breaks.
 _IDLE: Final = 1.0
 _OK: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
-# One of a kind is proof enough.
+# Further ones prove nothing new.
 _ODD: Final = 100
 _LOCKED: Final = "the server asks for authorization (status 401)"
 
@@ -56,8 +55,8 @@ class HttpReply(msgspec.Struct, frozen=True):
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property
-    def json(self) -> Any:
-        """The body as JSON, None where it is none."""
+    def json(self) -> object:
+        """The body as JSON; None when it is something else."""
         try:
             return msgspec.json.decode(self.body)
         except (ValueError, RecursionError):
@@ -68,8 +67,8 @@ class HttpReply(msgspec.Struct, frozen=True):
         return f"status {self.status}, {self.content_type or 'no content type'}, {text!r}"
 
 
-class _Web:
-    """What both forms have in common: sending requests, taking down what travels."""
+class _HttpBase:
+    """The part that both forms share: sending requests, recording messages."""
 
     takes_down = True
 
@@ -77,23 +76,16 @@ class _Web:
         self.url = url
         self.headers = dict(headers or {})
         self.line: RawConnection
-        self._session: ClientSession
+        self._sender: AiohttpSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
 
-    async def _open_session(self, line: RawConnection) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise MissingExtra("http", needed_for="checking over HTTP") from None
+    def _open_sender(self, line: RawConnection) -> None:
+        require_aiohttp("http", "checking over HTTP")
+        from accord.transports.http.client.aiohttp_sender import AiohttpSender
+
         self.line = line
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
-            skip_auto_headers=("Accept", "Content-Type", "User-Agent", "Accept-Encoding"),
-            raise_for_status=False,
-            auto_decompress=True,
-        )
+        self._sender = AiohttpSender(HttpClientOptions(proxy=""), idle=_IDLE, is_raw=True)
 
     @asynccontextmanager
     async def response(
@@ -103,42 +95,32 @@ class _Web:
         url: str | None = None,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> "AsyncIterator[ClientResponse]":
+    ) -> "AsyncIterator[AiohttpResponse]":
         """Send a raw request with these headers alone and yield its response, head read.
 
         Raises:
-            ConnectionEnded: there is no connection, or it broke.
-            MessageTimeout: the head did not come in time.
+            ConnectFailed: there is no connection.
+            LineEnded: the connection broke.
+            Silence: the head did not arrive in time.
         """
-        import aiohttp
-
+        assert self._sender is not None
         wait = self.line.longest
         try:
             async with asyncio.timeout(wait) as limit:
-                sent = await self._session.request(
-                    method,
-                    url or self.url,
-                    headers=headers,
-                    data=body,
-                    allow_redirects=False,
-                )
+                response = await self._sender.send(method, url or self.url, headers or {}, body)
                 limit.reschedule(None)
         except TimeoutError:
             raise MessageTimeout(f"no response to HTTP {method} within {wait:.3g} s") from None
-        except aiohttp.ClientConnectorError as error:
-            raise ConnectFailed(f"{self.url}: {_unreached(error)}") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ConnectionEnded(
-                f"the connection broke: {str(error) or type(error).__name__}"
-            ) from None
+        except NotSent as error:
+            raise ConnectFailed(f"{self.url}: {error.reason}") from None
+        except ConnectionCut as error:
+            raise ConnectionEnded(f"the connection broke: {error}") from None
         try:
-            yield sent
-        except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionEnded(
-                f"the response broke off: {str(error) or type(error).__name__}"
-            ) from None
+            yield response
+        except ConnectionCut as error:
+            raise ConnectionEnded(f"the response broke off: {error}") from None
         finally:
-            sent.close()
+            response.close()
 
     async def request(
         self,
@@ -150,25 +132,25 @@ class _Web:
     ) -> HttpReply:
         """Send a raw request, apart from the conversation, and return the whole response.
 
-        Of an event stream only what comes within the line's patience is read.
+        An event stream is read only for as long as the line's patience.
         """
         async with self.response(method, url=url, headers=headers, body=body) as response:
-            held = bytearray()
+            body_read = bytearray()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.line.patience):
-                    while len(held) < _MOST and (chunk := await response.content.read(_CHUNK)):
-                        held += chunk
-            return HttpReply(response.status, heads_of(response), bytes(held))
+                    while len(body_read) < _MOST and (chunk := await response.chunk()):
+                        body_read += chunk
+            return HttpReply(response.status, lower_headers(response), bytes(body_read))
 
     async def events(
-        self, response: "ClientResponse", patience: float | None = None
+        self, response: "AiohttpResponse", patience: float | None = None
     ) -> AsyncIterator[Event]:
-        """Yield the events of a stream as they come; ends with it, or after so much silence."""
+        """Yield the events of a stream as they arrive; ends with it, or after so much silence."""
         decoder = Decoder(_MOST)
         while True:
             try:
                 async with asyncio.timeout(patience):
-                    chunk = await response.content.read(_CHUNK)
+                    chunk = await response.chunk()
             except TimeoutError:
                 return
             if not chunk:
@@ -179,18 +161,18 @@ class _Web:
             except EventTooLong:
                 return
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        # One request without an answer is told by who waits for it; others may be answered.
+        # A request without an answer is reported by its caller; others may be answered.
         if not isinstance(error, MessageTimeout):
-            self.line.end(f"the server could not be heard: {error}")
+            self.line.end(f"the server could not be read: {error}")
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -198,19 +180,17 @@ class _Web:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
 
-    def _take_down(
-        self, data: bytes, headers: Mapping[str, str], stream: str | None = None
-    ) -> None:
+    def _record(self, data: bytes, headers: Mapping[str, str], stream: str | None = None) -> None:
         facts = HttpFacts(method="POST", headers=headers, stream=stream)
         self.line.log.take("client", data, facts)
 
 
-class HttpCarrier(_Web):
+class HttpCarrier(_HttpBase):
     """Streamable HTTP: every message a POST, answers as JSON or as events, a GET to listen.
 
     Attributes:
-        session: the session id that the server gave.
-        version: what is sent as MCP-Protocol-Version; None sends none.
+        session: the session id that the server assigned.
+        version: sent as MCP-Protocol-Version; None leaves the header out.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
@@ -222,7 +202,7 @@ class HttpCarrier(_Web):
 
     async def open(self, line: RawConnection) -> None:
         """Get ready; the first message makes the connection."""
-        await self._open_session(line)
+        self._open_sender(line)
 
     def heads(self, **more: str) -> dict[str, str]:
         """Return the headers of a POST in this conversation."""
@@ -234,20 +214,20 @@ class HttpCarrier(_Web):
         return made | {name.replace("_", "-"): value for name, value in more.items()}
 
     async def send(self, data: bytes) -> None:
-        """Post a message; what it is answered with is heard while it comes."""
+        """Post a message; its answer is read while it arrives."""
         headers = self.heads()
         stream = f"stream-{next(self._streams)}"
-        self._take_down(data, headers, stream)
+        self._record(data, headers, stream)
         begun = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._post(data, headers, begun, stream))
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         waiting = asyncio.get_running_loop().create_task(begun.wait())
         try:
-            # Until the head is there: messages arrive in the order they were sent.
+            # Wait for the head, so that messages arrive in the order they were sent.
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Also where the sender is cancelled: nothing else would ever end it.
+            # Also when the sender is cancelled: nothing else would ever end it.
             waiting.cancel()
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -257,38 +237,37 @@ class HttpCarrier(_Web):
     ) -> None:
         async with self.response("POST", headers=headers, body=data) as response:
             self.statuses.append(response.status)
-            given = response.headers.get("mcp-session-id")
-            if given is not None and self.session is None:
-                self.session = given
+            assigned = response.header("mcp-session-id")
+            if assigned is not None and self.session is None:
+                self.session = assigned
             if response.status == _UNAUTHORIZED:
                 raise AuthorizationRequired(_LOCKED)
             begun.set()
             if response.status in _OK:
                 await self._hear(response, HttpFacts(stream=stream))
                 return
-            body = await response.content.read(_MOST)
-            facts = HttpFacts(status=response.status, headers=heads_of(response))
+            body = await read_body(response)
+            facts = HttpFacts(status=response.status, headers=lower_headers(response))
             self.line.receive_refusal(data, body, facts)
 
-    def agree(self, revision: Any) -> None:
-        """Take note of the revision that was agreed on."""
+    def agree(self, revision: object) -> None:
+        """Send the negotiated revision from now on."""
         row = REVISIONS.get(revision) if isinstance(revision, str) else None
         if row is not None and row.version_header:
             self.version = row.id
 
     def listen(self) -> None:
-        """Listen for what belongs to no request, if the server offers it."""
+        """Open the stream for messages that belong to no request, if the server offers it."""
         self._spawn(self._listen())
 
-    async def _hear(self, response: "ClientResponse", facts: HttpFacts) -> None:
-        facts = replace(facts, status=response.status, headers=heads_of(response))
-        kind = response.content_type if "content-type" in response.headers else ""
-        if kind == CONTENT_TYPE:
+    async def _hear(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
+        facts = replace(facts, status=response.status, headers=lower_headers(response))
+        if media_type(response.header("content-type")) == CONTENT_TYPE:
             async for event in self.events(response):
                 if event.name == "message":
                     self.line.hear(event.data, facts)
             return
-        body = await response.content.read(_MOST)
+        body = await read_body(response)
         if body.strip():
             self.line.hear(body, replace(facts, stream=None))
 
@@ -304,23 +283,23 @@ class HttpCarrier(_Web):
 
     async def close(self) -> None:
         """End the session and all connections."""
-        if not hasattr(self, "_session"):
+        if self._sender is None:
             return
         await self._end_tasks()
         if self.session is not None:
             with contextlib.suppress(ConnectionEnded, MessageTimeout, ConnectFailed, TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self.request("DELETE", headers=self.heads())
-        await self._session.close()
+        await self._sender.close()
 
 
-class SseCarrier(_Web):
+class SseCarrier(_HttpBase):
     """The older form: a stream that names the place to post to.
 
     Attributes:
         place: where messages are posted, as the endpoint event said.
         first: the first event of the stream.
-        odd: events that are no messages, though the first is the endpoint's.
+        odd: events that are not messages, except the first, which names the endpoint.
         is_locked: whether the stream was refused with status 401.
     """
 
@@ -337,9 +316,9 @@ class SseCarrier(_Web):
         """Open the stream and wait for the endpoint event.
 
         Raises:
-            ConnectFailed: there is none.
+            ConnectFailed: it did not arrive.
         """
-        await self._open_session(line)
+        self._open_sender(line)
         self._spawn(self._listen())
         try:
             async with asyncio.timeout(line.longest):
@@ -347,7 +326,7 @@ class SseCarrier(_Web):
         except TimeoutError:
             pass
         if self.place is None:
-            why = line.ended or "no endpoint event came"
+            why = line.ended or "no endpoint event arrived"
             await self.close()
             if self.is_locked:
                 raise AuthorizationRequired(_LOCKED)
@@ -358,18 +337,16 @@ class SseCarrier(_Web):
             async with self.response(
                 "GET", headers={"accept": CONTENT_TYPE, **self.headers}
             ) as response:
-                if response.status not in _OK or response.content_type != CONTENT_TYPE:
+                kind = media_type(response.header("content-type"))
+                if response.status not in _OK or kind != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED
-                    kind = (
-                        response.content_type if "content-type" in response.headers else "nothing"
-                    )
                     self.line.end(
-                        f"HTTP GET is answered with status {response.status} and {kind},"
-                        " not with a stream of events"
+                        f"HTTP GET is answered with status {response.status} and "
+                        f"{kind or 'nothing'}, not with a stream of events"
                     )
                     return
                 facts = HttpFacts(
-                    status=response.status, headers=heads_of(response), stream="stream-1"
+                    status=response.status, headers=lower_headers(response), stream="stream-1"
                 )
                 async for event in self.events(response):
                     self._take(event, facts)
@@ -394,23 +371,26 @@ class SseCarrier(_Web):
         """Post a message to the place that the server named."""
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
-        self._take_down(data, headers)
+        self._record(data, headers)
         reply = await self.request("POST", url=self.place, headers=headers, body=data)
         self.statuses.append(reply.status)
 
     async def close(self) -> None:
         """End the stream."""
-        if not hasattr(self, "_session"):
+        if self._sender is None:
             return
         await self._end_tasks()
-        await self._session.close()
+        await self._sender.close()
 
 
-def _unreached(error: OSError) -> str:
-    """Say why nobody is reached, in words of the system rather than of a library."""
-    return "nobody listens there" if error.errno == ECONNREFUSED else str(error.strerror or error)
+async def read_body(response: "AiohttpResponse") -> bytes:
+    """Read a body, up to a bound."""
+    body = bytearray()
+    while len(body) < _MOST and (chunk := await response.chunk()):
+        body += chunk
+    return bytes(body[:_MOST])
 
 
-def heads_of(response: "ClientResponse") -> dict[str, str]:
+def lower_headers(response: "AiohttpResponse") -> dict[str, str]:
     """Return the headers of a response, names in lower case."""
     return {name.lower(): value for name, value in response.headers.items()}

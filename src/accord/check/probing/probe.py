@@ -44,7 +44,7 @@ class Probe:
         self.verdicts = VerdictCollector("server", facts.revision)
         self._lines: list[RawConnection] = [line]
         # It does not shrink in `lose_patience`: starting takes its time.
-        self._starting = subject.starting
+        self._starting = subject.start_patience
         self._idle: dict[bool, list[RawConnection]] = {True: [], False: []}
         # Launching a server is slow: a scenario rather waits for a connection to be returned.
         self._turns = {
@@ -179,9 +179,9 @@ class Probe:
     def adapt_pace(self) -> None:
         """Adapt the waiting times to the speed of the server."""
         habits = self.subject.habits
-        habits.starting = max(habits.starting, self.line.first_answer)
-        self.subject = self.subject.paced()
-        self._starting = max(self._starting, self.subject.starting)
+        habits.startup_seconds = max(habits.startup_seconds, self.line.first_answer)
+        self.subject = self.subject.adapt_times()
+        self._starting = max(self._starting, self.subject.start_patience)
         self.line.patience = max(self.line.patience, self.subject.patience)
 
     def lose_patience(self) -> None:

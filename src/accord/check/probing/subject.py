@@ -1,35 +1,35 @@
 """A server under check: how to reach it, as often as a check needs."""
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import MemoryCarrier
+from accord.check.probing.raw_carrier import MemoryCarrier, RawCarrier
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.stdio import Habits, StdioCarrier
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.trace import Transport
-from accord.transports.process_group import signal_group
+from accord.transports.child import Child
 from accord.types import RevisionId
 
-__all__ = ["OWN_WORDS", "Form", "Subject", "served"]
+if TYPE_CHECKING:
+    from accord.check.probing.authorization import Granted
 
 Form: TypeAlias = Literal["http", "sse"]
-# How this program begins what it says on standard error.
-OWN_WORDS: Final = "accord: "
+# This program begins its messages on standard error with it.
+MESSAGE_PREFIX: Final = "accord: "
 _STARTING: Final = 30.0
+# How long a launched server may take to end after SIGTERM.
+_TERMINATE_GRACE: Final = 10.0
 # Parts of the time that a server takes to start: within it what was asked for has settled, and
 # within twice of it the process has left. Another copy may take four times as long: several may
 # start at once, and the machine may be busy.
@@ -44,11 +44,11 @@ _SECRET: Final = 6
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server is, or what launches it.
+    """Where a server is, or how to launch it.
 
     Attributes:
-        name: what reports call it.
-        command: what launches it, for stdio.
+        name: its name in reports.
+        command: launches it, for stdio.
         url: where it is, for HTTP.
         form: which HTTP form it speaks there.
         headers: sent with every request.
@@ -56,17 +56,17 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         other_token: a good token of another user of the server.
         foreign_token: a good token of the same issuer, for another server.
         allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
-        granted: what an authorization server gave for this check, as `Granted`.
+        granted: the token that an authorization server issued for this check.
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
         carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
-        patience: seconds to wait for an answer; one that comes within three times of it is late.
-        settling: seconds after which what has not come will not come.
+        patience: seconds to wait for an answer; one within three times of it is late.
+        settling: seconds after which nothing more is expected to arrive.
         leaving: seconds that a launched server may take to end, by itself and after each signal.
         at_once: how many scenarios may run at the same time.
         one_at_a_time: whether a launched server cannot run twice at the same time.
-        habits: what is learned of a launched server on the way.
+        habits: facts learned about a launched server on the way.
         limit: which tools may be called, and how often.
     """
 
@@ -79,11 +79,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     other_token: str | None = None
     foreign_token: str | None = None
     allow_token_in_query: bool = False
-    granted: Any = None
+    granted: "Granted | None" = None
     env: Mapping[str, str] = {}
     cwd: str | None = None
     server: Any = None
-    carrier: Callable[[], Any] | None = None
+    carrier: Callable[[], RawCarrier] | None = None
     patience: float = 5.0
     settling: float = 0.3
     leaving: float = 3.0
@@ -99,33 +99,33 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def transport(self) -> Transport:
-        """What the server is reached over."""
+        """The transport that the server is reached over."""
         return self.form if self.url else "stdio"
 
     @property
     def bearer(self) -> str:
-        """The token that every request carries; empty where there is none."""
+        """The token that every request carries; empty without one."""
         given = {name.lower(): value for name, value in self.headers.items()}
         scheme, _, token = given.get("authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
     @property
     def secrets(self) -> list[str]:
-        """What the user gave to be let in, the longest first; never part of a report."""
+        """The credentials that the user gave, the longest first; never part of a report."""
         tokens = [self.bearer, self.other_token or "", self.foreign_token or ""]
         given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
         return sorted(given, key=len, reverse=True)
 
-    def paced(self) -> "Subject":
-        """Return it with times that suit its own speed: who starts slowly does all slowly.
+    def adapt_times(self) -> "Subject":
+        """Return a copy with times that suit a server that starts slowly.
 
-        A busy machine is slow in the same way, and is no fault of the server.
+        A busy machine makes any server slow, which is not the server's fault.
         """
         return msgspec.structs.replace(
             self,
-            patience=max(self.patience, self.habits.starting),
-            settling=max(self.settling, self.habits.starting * _SETTLING),
-            leaving=max(self.leaving, self.habits.starting * _LEAVING),
+            patience=max(self.patience, self.habits.startup_seconds),
+            settling=max(self.settling, self.habits.startup_seconds * _SETTLING),
+            leaving=max(self.leaving, self.habits.startup_seconds * _LEAVING),
         )
 
     def line(
@@ -140,9 +140,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             revision: judge by this one; None finds it in the handshake.
-            is_judged: whether a monitor judges what the server says.
+            is_judged: whether a monitor judges the messages of the server.
             headers: in place of those of the subject, for HTTP.
-            starting: seconds to wait for its first word, at least.
+            starting: seconds to wait for its first output, at least.
         """
         tape = MessageLog(self.transport, "server", revision=revision, is_judged=is_judged)
         return RawConnection(
@@ -150,16 +150,16 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             tape,
             patience=self.patience,
             grace=_GRACE,
-            starting=max(starting, self.starting),
+            starting=max(starting, self.start_patience),
             limit=self.limit,
         )
 
     @property
-    def starting(self) -> float:
-        """Seconds to wait for the first word of a copy that starts."""
-        return max(self.patience, self.habits.starting) * _STARTING_AGAIN
+    def start_patience(self) -> float:
+        """Seconds to wait for the first output of a launched server."""
+        return max(self.patience, self.habits.startup_seconds) * _STARTING_AGAIN
 
-    def _carrier(self, headers: Mapping[str, str] | None) -> Any:
+    def _carrier(self, headers: Mapping[str, str] | None) -> RawCarrier:
         if self.carrier is not None:
             return self.carrier()
         if self.server is not None:
@@ -177,7 +177,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterator[str]:
+async def serve_target(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterator[str]:
     """Serve a Python file or module over HTTP in a process of its own; yields the URL.
 
     Raises:
@@ -186,55 +186,38 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
     command = [sys.executable, "-P", "-m", "accord.cli.main", "run", place, "--http", "--port", "0"]
     if form == "sse":
         command.append("--sse")
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+    found: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def look_for_url(line: str) -> None:
+        if (url := re.search(r"is served at (http://[^\s,;]+)", line)) and not found.done():
+            found.set_result(url[1])
+
+    def give_up(_reason: str) -> None:
+        if not found.done():
+            found.set_result(None)
+
+    child = Child(
+        command,
         env={**os.environ, **env},
-        start_new_session=os.name == "posix",
+        stderr=look_for_url,
+        on_end=give_up,
+        has_input=False,
     )
-    assert process.stderr is not None
-    said: deque[str] = deque(maxlen=20)
-    url = None
-    drain = None
+    child.start()
     try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STARTING):
-                while url is None and (line := await _line_of(process.stderr)):
-                    said.append(line.decode(errors="replace").rstrip())
-                    if found := re.search(r"is served at (http://[^\s,;]+)", said[-1]):
-                        url = found[1]
+        await asyncio.wait([found], timeout=_STARTING)
+        url = found.result() if found.done() else None
         if url is None:
+            lines = list(child.stderr.lines)
             raise ConnectFailed(
-                _unserved(place, said),
-                command=command,
-                stderr="\n".join(said),
+                _describe_failure(place, lines), command=command, stderr="\n".join(lines)
             )
-        drain = asyncio.get_running_loop().create_task(process.stderr.read())
         yield url.rsplit("/", 1)[0] + "/sse" if form == "sse" else url
     finally:
-        signal_group(process.pid, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(10):
-                await process.wait()
-        except TimeoutError:
-            signal_group(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-            await process.wait()
-        if drain is not None:
-            await drain
+        await child.stop(terminate_grace=_TERMINATE_GRACE)
 
 
-async def _line_of(stream: asyncio.StreamReader) -> bytes:
-    """Read a line; of one beyond all measure only the end, which is empty at the end alone."""
-    while True:
-        try:
-            return await stream.readline()
-        except ValueError:  # it was too long, and is gone
-            continue
-
-
-def _unserved(place: str, said: Sequence[str]) -> str:
-    if said and said[-1].startswith(OWN_WORDS):
-        return said[-1].removeprefix(OWN_WORDS)
-    return f"{place} could not be served over HTTP: {' | '.join(said) or 'it said nothing'}"
+def _describe_failure(place: str, lines: Sequence[str]) -> str:
+    if lines and lines[-1].startswith(MESSAGE_PREFIX):
+        return lines[-1].removeprefix(MESSAGE_PREFIX)
+    return f"{place} could not be served over HTTP: {' | '.join(lines) or 'it said nothing'}"

@@ -17,9 +17,9 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.watching.watcher import Copy, Watcher
-from accord.errors import MissingExtra
 from accord.protocol.party import Bounded
 from accord.trace import HttpFacts, Transport
+from accord.transports.http.client.sender import require_aiohttp
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -90,16 +90,11 @@ class HttpProxy:
             await self._pass(scope, receive, send)
 
     async def _live(self, receive: _Receive, send: _Send) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise MissingExtra("http", needed_for="watching over HTTP") from None
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),
-            auto_decompress=False,
-            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
-            cookie_jar=aiohttp.DummyCookieJar(),
+        require_aiohttp("http", "watching over HTTP")
+        from accord.transports.http.client.aiohttp_sender import open_session
+
+        async with open_session(
+            connect=_CONNECTING, idle=_IDLE, is_raw=True, decompress=False
         ) as self._session:
             await receive()
             await send({"type": "lifespan.startup.complete"})

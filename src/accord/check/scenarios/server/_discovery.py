@@ -11,12 +11,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.http import HttpRequest, HttpResponse, NoResponse
-from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge
 from accord.bindings.quoting import quote_url
 from accord.check.probing.raw_connection import RawConnection
 from accord.trace import HttpFacts
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
 
 __all__ = ["Published", "discover", "guarded_sender", "is_oauth", "quoted_place"]
 

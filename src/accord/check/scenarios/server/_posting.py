@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from accord.check.probing.exchange import Heard, exchanging, posted
+from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, next_id
 from accord.errors import AccordError
 
@@ -59,7 +59,7 @@ async def conversing(
         )
         if reply.is_error:
             raise AccordError(f"no conversation could be opened: {reply}")
-        await posted(line, INITIALIZED)
+        await post_message(line, INITIALIZED)
         yield line
 
 
@@ -73,12 +73,12 @@ def calls(probe: "Probe") -> list[dict[str, Any]]:
     return made
 
 
-async def end_session(line: RawConnection, heard: Heard) -> None:
+async def end_session(line: RawConnection, heard: RawResponse) -> None:
     """End the session that a raw request has opened, if it has."""
     given = heard.headers.get("mcp-session-id")
     if given is not None:
         proof = line.proof
-        async with exchanging(line, method="DELETE", mcp_session_id=given):
+        async with exchange(line, method="DELETE", mcp_session_id=given):
             pass
         # What is judged next is the request that opened it.
         line.proof = proof

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from accord.auth.http import HttpRequest, NoResponse
-from accord.auth.sending import GuardedSender
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
-from accord.check.probing.exchange import Heard, exchanging, posted
+from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
@@ -25,6 +23,8 @@ from accord.check.scenarios.server._discovery import (
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
+from accord.transports.http.client.guarded import GuardedSender
+from accord.transports.http.client.requests import HttpRequest, NoResponse
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -97,17 +97,17 @@ def _plain(line: RawConnection) -> dict[str, str]:
 
 async def _knock(
     line: RawConnection, message: Any, *, token: str | None = None, **settings: Any
-) -> Heard:
+) -> RawResponse:
     """Post a message as a stranger, or with this token."""
     headers = _plain(line)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
-    heard = await posted(line, message, headers=headers, **settings)
+    heard = await post_message(line, message, headers=headers, **settings)
     await end_session(line, heard)
     return heard
 
 
-def _challenges(heard: Heard) -> list[AuthChallenge]:
+def _challenges(heard: RawResponse) -> list[AuthChallenge]:
     value = heard.headers.get("www-authenticate")
     return [] if value is None else parse_challenges([value])
 
@@ -149,7 +149,7 @@ async def knocks_without_a_token(probe: "Probe") -> None:
             probe.skip(id, f"{NO_PROBE}: {why}")
 
 
-def _judge_refusal(probe: "Probe", heard: Heard) -> None:
+def _judge_refusal(probe: "Probe", heard: RawResponse) -> None:
     id = "auth.server.401-when-required"
     if not probe.facts.locked and not probe.subject.headers:
         # It lets us in and refuses us without a reason that we know.
@@ -311,7 +311,7 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
             f"looks at a request before its token: answers {heard} to an unknown method",
         )
     headers = _plain(line) | {"authorization": "Bearer"}
-    heard = await posted(line, opening, headers=headers)
+    heard = await post_message(line, opening, headers=headers)
     await end_session(line, heard)
     probe.holds(
         "auth.status-codes",
@@ -362,7 +362,7 @@ def _with_token(url: str, token: str) -> str:
     return urlunsplit(parts._replace(query=query))
 
 
-def _is_token_invalid(heard: Heard) -> bool:
+def _is_token_invalid(heard: RawResponse) -> bool:
     """Tell whether a refusal says that the token is wrong (RFC 6750 section 3.1)."""
     bearer = bearer_challenge([heard.headers.get("www-authenticate", "")])
     return bearer is not None and bearer.error == "invalid_token"
@@ -439,13 +439,13 @@ async def shows_a_session_without_its_token(probe: "Probe") -> None:
                 probe.not_applicable(id, "the server gives no session ids")
             return
         headers = _plain(line) | {"mcp-session-id": session}
-        heard = await posted(line, request("ping"), headers=headers)
+        heard = await post_message(line, request("ping"), headers=headers)
         probe.holds(_INSIDE[0], not heard.is_ok, f"takes a session id in place of a token: {heard}")
         if probe.subject.other_token is None:
             probe.skip(_OTHERS[0], "it takes a token of another user: give --other-bearer")
             return
         headers["authorization"] = f"Bearer {probe.subject.other_token}"
-        heard = await posted(line, request("ping"), headers=headers)
+        heard = await post_message(line, request("ping"), headers=headers)
         probe.holds(
             _OTHERS[0], not heard.is_ok, f"serves a session to another than its user: {heard}"
         )
@@ -475,7 +475,7 @@ async def listens_without_a_token(probe: "Probe") -> None:
         return
     async with (
         probe.open(is_judged=False, begins=False) as line,
-        exchanging(line, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
+        exchange(line, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
     ):
         pass
     if heard.is_ok:

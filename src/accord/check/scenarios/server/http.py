@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings.sse import CONTENT_TYPE
-from accord.check.probing.exchange import Heard, exchanging, posted
+from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
@@ -56,10 +56,10 @@ async def posts_what_needs_no_answer(probe: "Probe") -> None:
             (nothing, "a response"),
             (malformed, "a malformed notification"),
         ]:
-            _judge_acceptance(probe, await posted(line, message), what)
+            _judge_acceptance(probe, await post_message(line, message), what)
 
 
-def _judge_acceptance(probe: "Probe", heard: Heard, what: str) -> None:
+def _judge_acceptance(probe: "Probe", heard: RawResponse, what: str) -> None:
     accepted, refused = "http.post.accepted-202", "http.post.refused-status"
     if heard.code is not None and heard.status < 400:
         probe.fail(refused, f"refuses {what} with status {heard.status}, expected an error's")
@@ -81,11 +81,11 @@ def _judge_acceptance(probe: "Probe", heard: Heard, what: str) -> None:
 class _Traffic(msgspec.Struct):
     """What was heard in one session: of posts, and by listening."""
 
-    posts: list[tuple[Any, Heard]] = []
-    listening: list[Heard] = []
+    posts: list[tuple[Any, RawResponse]] = []
+    listening: list[RawResponse] = []
 
     @property
-    def streams(self) -> list[tuple[Any, Heard]]:
+    def streams(self) -> list[tuple[Any, RawResponse]]:
         return [(message, heard) for message, heard in self.posts if heard.is_stream]
 
 
@@ -111,7 +111,7 @@ async def reads_all_streams_of_a_session(probe: "Probe") -> None:
     async with conversing(probe) as line, AsyncExitStack() as stack:
         await _listen(probe, line, stack, traffic)
         if probe.facts.declares("logging"):
-            await posted(line, request("logging/setLevel", {"level": "debug"}))
+            await post_message(line, request("logging/setLevel", {"level": "debug"}))
         for message in [request("ping"), request(harmless(probe.facts)), *calls(probe)]:
             await _post(probe, line, message, traffic)
         if REVISIONS[probe.revision].batching:
@@ -127,7 +127,7 @@ async def reads_all_streams_of_a_session(probe: "Probe") -> None:
 async def _listen(
     probe: "Probe", line: RawConnection, stack: AsyncExitStack, traffic: _Traffic
 ) -> None:
-    heard = await stack.enter_async_context(exchanging(line, method="GET", accept=CONTENT_TYPE))
+    heard = await stack.enter_async_context(exchange(line, method="GET", accept=CONTENT_TYPE))
     is_missing = heard.status == 404
     probe.holds(
         "http.endpoint.single-post-get",
@@ -144,14 +144,14 @@ async def _listen(
         return
     traffic.listening.append(heard)
     # Some servers let a session listen only once: the refusal is theirs to make.
-    other = await stack.enter_async_context(exchanging(line, method="GET", accept=CONTENT_TYPE))
+    other = await stack.enter_async_context(exchange(line, method="GET", accept=CONTENT_TYPE))
     if other.is_stream:
         traffic.listening.append(other)
 
 
 async def _post(probe: "Probe", line: RawConnection, message: Any, traffic: _Traffic) -> None:
     ids = _ids_of(message)
-    async with exchanging(line, message) as heard:
+    async with exchange(line, message) as heard:
         await heard.until(lambda heard: all(heard.answers_to(id) for id in ids), line.patience)
         await heard.rest(probe.subject.settling if heard.is_stream else line.patience)
     traffic.posts.append((message, heard))
@@ -178,7 +178,7 @@ def _judge_answers(probe: "Probe", traffic: _Traffic) -> None:
         _judge_stream(probe, message, heard)
 
 
-def _judge_stream(probe: "Probe", message: Any, heard: Heard) -> None:
+def _judge_stream(probe: "Probe", message: Any, heard: RawResponse) -> None:
     ids, what = _ids_of(message), _what(message)
     counts = {id: len(heard.answers_to(id)) for id in ids}
     if not all(counts.values()):
@@ -232,7 +232,7 @@ def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
     probe.holds(id, not twice, f"sends a message on several streams: {twice[:1]}")
 
 
-def _tally(heard: Heard, *, is_unique: bool) -> Counter[str]:
+def _tally(heard: RawResponse, *, is_unique: bool) -> Counter[str]:
     """Count what a stream carries that is no answer, or only what can exist but once."""
     return Counter(
         msgspec.json.encode(each).decode()
@@ -284,7 +284,7 @@ async def calls_several_tools_at_once(probe: "Probe") -> None:
 async def names_a_version_that_does_not_exist(probe: "Probe") -> None:
     async with conversing(probe) as line:
         for version in (_UNKNOWN_VERSION, "accord-check"):
-            heard = await posted(line, request("ping"), mcp_protocol_version=version)
+            heard = await post_message(line, request("ping"), mcp_protocol_version=version)
             probe.holds(
                 "http.version-header.bad-400",
                 heard.status == 400,
@@ -299,7 +299,7 @@ async def names_no_version(probe: "Probe") -> None:
         if line.revision != _UNNAMED:
             probe.not_applicable(id, f"the server does not speak {_UNNAMED}")
             return
-        heard = await posted(line, request("ping"), mcp_protocol_version=None)
+        heard = await post_message(line, request("ping"), mcp_protocol_version=None)
         probe.holds(id, heard.is_ok, f"answers a request without MCP-Protocol-Version with {heard}")
 
 
@@ -315,11 +315,11 @@ async def comes_from_a_foreign_origin(probe: "Probe") -> None:
         return
     async with probe.open(is_judged=False, begins=False) as line:
         if probe.facts.transport == "http":
-            heard = await posted(line, initialize(probe.revision), origin=_FOREIGN)
+            heard = await post_message(line, initialize(probe.revision), origin=_FOREIGN)
             await end_session(line, heard)
         else:
             headers = {"accept": CONTENT_TYPE, **probe.subject.headers, "origin": _FOREIGN}
-            async with exchanging(line, method="GET", headers=headers) as heard:
+            async with exchange(line, method="GET", headers=headers) as heard:
                 pass
     if probe.holds(ids[0], not heard.is_ok, f"serves a request with Origin {_FOREIGN}"):
         probe.holds(
@@ -375,7 +375,7 @@ async def closes_all_connections_and_comes_back(probe: "Probe") -> None:
         async with probe.open(is_judged=False) as line:
             reply = await line.ask("ping")
             if left is not None:
-                async with exchanging(line, method="DELETE", mcp_session_id=left):
+                async with exchange(line, method="DELETE", mcp_session_id=left):
                     pass
     except (ConnectionEnded, MessageTimeout, ConnectFailed) as error:
         probe.fail(id, f"serves nobody once connections were closed: {error}")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings.sse import CONTENT_TYPE
-from accord.check.probing.exchange import Heard, exchanging, posted
+from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.raw_connection import RawConnection, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._posting import calls, conversing
@@ -33,7 +33,7 @@ async def takes_up_streams_again(probe: "Probe") -> None:
             _PRIMING, first.is_primed, "begins a stream without an id that comes before all data"
         )
         again = _again(call)
-        await posted(line, again)
+        await post_message(line, again)
         resumed = await _resumed(line, first.ids[0], call["id"], probe.subject.settling)
         if not resumed.is_stream:
             for id in (_REPLAY, _NAMES, _CANCEL):
@@ -53,12 +53,12 @@ async def takes_up_streams_again(probe: "Probe") -> None:
 
 async def _streaming(
     probe: "Probe", line: RawConnection
-) -> tuple[dict[str, Any] | None, Heard | None]:
+) -> tuple[dict[str, Any] | None, RawResponse | None]:
     """Find a call that is answered with a stream whose events have ids, several if there is one."""
     has_streamed = False
-    single: tuple[dict[str, Any], Heard] | None = None
+    single: tuple[dict[str, Any], RawResponse] | None = None
     for call in calls(probe):
-        heard = await posted(line, call)
+        heard = await post_message(line, call)
         has_streamed = has_streamed or heard.is_stream
         if heard.is_stream and len(heard.ids) > 1:
             return call, heard
@@ -81,10 +81,10 @@ def _again(call: dict[str, Any]) -> dict[str, Any]:
     return call | {"id": next_id(), "params": params}
 
 
-async def _resumed(line: RawConnection, last: str, id: Any, patience: float) -> Heard:
+async def _resumed(line: RawConnection, last: str, id: Any, patience: float) -> RawResponse:
     """Take up a stream after an event and read until the answer, or for so long."""
     for _ in range(_TRIES):
-        async with exchanging(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
+        async with exchange(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
             if heard.status == _BUSY:
                 await heard.rest(patience)
                 continue
@@ -95,7 +95,7 @@ async def _resumed(line: RawConnection, last: str, id: Any, patience: float) -> 
     return heard
 
 
-def _of(heard: Heard, call: dict[str, Any]) -> list[Any]:
+def _of(heard: RawResponse, call: dict[str, Any]) -> list[Any]:
     """Return what a stream carries that belongs to a call."""
     token = call["params"]["_meta"]["progressToken"]
     progress = [
@@ -108,7 +108,7 @@ def _of(heard: Heard, call: dict[str, Any]) -> list[Any]:
     return heard.answers_to(call["id"]) + progress
 
 
-async def _judge_strangers(probe: "Probe", call: dict[str, Any], first: Heard) -> None:
+async def _judge_strangers(probe: "Probe", call: dict[str, Any], first: RawResponse) -> None:
     async with conversing(probe) as line:
         if line.carrier.session is None:
             return
@@ -119,7 +119,7 @@ async def _judge_strangers(probe: "Probe", call: dict[str, Any], first: Heard) -
 
 async def _judge_disconnect(probe: "Probe", line: RawConnection) -> None:
     for call in calls(probe):
-        async with exchanging(line, call) as heard:
+        async with exchange(line, call) as heard:
             if not heard.is_stream:
                 continue
             await heard.until(lambda heard: bool(heard.ids), line.patience)

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.exchange import exchanging, posted
+from accord.check.probing.exchange import exchange, post_message
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._posting import PERMISSION, conversing, request
 
@@ -68,7 +68,7 @@ async def leaves_the_session_id_out(probe: "Probe") -> None:
         if line.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
-        heard = await posted(line, request("ping"), mcp_session_id=None)
+        heard = await post_message(line, request("ping"), mcp_session_id=None)
         if heard.is_ok:
             probe.not_applicable(id, "the server does not insist on session ids")
             return
@@ -87,12 +87,12 @@ async def uses_a_session_that_was_ended(probe: "Probe") -> None:
         if line.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
-        async with exchanging(line, method="DELETE") as ended:
+        async with exchange(line, method="DELETE") as ended:
             pass
         if not ended.is_ok:
             probe.skip(id, f"the server lets no client end a session: {ended}")
             return
-        heard = await posted(line, request("ping"))
+        heard = await post_message(line, request("ping"))
         probe.holds(
             id,
             heard.status == 404,

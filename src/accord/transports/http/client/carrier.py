@@ -1,4 +1,4 @@
-"""What both forms of HTTP have in common: how requests are sent, and who hears of outcomes."""
+"""The part that both forms of HTTP share: sending requests and reporting their outcomes."""
 
 import asyncio
 import contextlib
@@ -30,36 +30,33 @@ from accord.errors import (
     RequestError,
 )
 from accord.protocol.codec import Limits
-from accord.transports.http_answers import Answers
-from accord.transports.http_authorization import (
+from accord.transports.http.client.auth import (
     CHALLENGES,
-    Authorization,
     Authorizer,
     Denied,
-    paused,
-    refusal,
+    RequestAuthorization,
+    auth_error,
+    pause_deadline,
     with_token,
 )
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.http_events import EventReader
-from accord.transports.http_messages import Message, Session
-from accord.transports.http_sender import Cut, NotSent, Response, Sender
-from accord.transports.wire import Receive, Watcher
-
-__all__ = ["LULL", "OK", "PASSING", "Carrier", "HttpTarget", "Message", "Session"]
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.messages import HttpClientSession, Message, PendingAnswers
+from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender, SenderResponse
+from accord.transports.wire import Receive, WireListener
 
 log = logging.getLogger("accord.http")
 
-OK: Final = range(200, 300)
-# Statuses that may be others a moment later.
-PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-# Whoever waits for a server that is away notices this soon that it is back.
-LULL: Final = 2.0
+SUCCESS_STATUSES: Final = range(200, 300)
+# Statuses that may change a moment later.
+TRANSIENT_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+# The longest pause between two attempts to reach a server that is away.
+LONGEST_PAUSE: Final = 2.0
 _REDIRECTS: Final = 5
 # How often a request that the server postpones is sent again.
 _POSTPONED: Final = 3
-# The body of an error: enough for what it says, whatever its length.
+# As much of the body of an error is read.
 _ERROR_BODY: Final = 64 * 1024
 _ERROR_EXPECTED: Final = 5.0
 _DENIALS: Final = (401, 403)
@@ -76,8 +73,8 @@ class HttpTarget:
         headers: sent with every request.
         form: "http" for Streamable HTTP, "sse" for the older two endpoints; None tries both.
         options: how requests are sent.
-        limits: what one message may cost.
-        authorizer: what gives tokens.
+        limits: how large one message may be.
+        authorizer: gives tokens.
     """
 
     url: str
@@ -98,34 +95,36 @@ class HttpTarget:
 
     @property
     def place(self) -> str:
-        """The URL for people."""
+        """The URL for messages to users, without secrets."""
         return quote_url(self.url)
 
 
-class Carrier:
-    """Sends requests for a party and tells it what became of them."""
+class RequestCarrier:
+    """Sends the requests of a wire and reports what became of them."""
 
     def __init__(
-        self, target: HttpTarget, sender: Sender, watcher: Watcher, receive: Receive
+        self, target: HttpTarget, sender: Sender, watcher: WireListener, receive: Receive
     ) -> None:
         self.target = target
         self.sender = sender
-        self.watcher = watcher
-        self.answers = Answers()
+        self.listener = watcher
+        self.answers = PendingAnswers()
         self._receive = receive
         self._asked: Message | None = None
-        self._authorization: Authorization | None = None
+        self._authorization: RequestAuthorization | None = None
         if target.authorizer is not None:
-            self._authorization = Authorization(target.authorizer, target.url, self._pausing)
-        # Of a renewal; stands still while somebody is asked to authorize us.
+            self._authorization = RequestAuthorization(
+                target.authorizer, target.url, self._pause_timeouts
+            )
+        # Set during a renewal; stopped while the user is asked to authorize us.
         self.deadline: asyncio.Timeout | None = None
-        # Where the server has sent us last.
+        # The last target of a redirect.
         self._led_to: str | None = None
 
     # -- messages of the server
 
     def deliver(self, data: bytes) -> None:
-        """Hand over a message of the server."""
+        """Pass on a message of the server."""
         asked = self._asked
         if asked is not None and asked.answer is not None:
             answer = parse_response(data)
@@ -140,8 +139,8 @@ class Carrier:
         return EventReader(self.deliver, self.target.limits.message_bytes, self.answers)
 
     @contextlib.contextmanager
-    def asking(self, message: Message) -> Iterator["asyncio.Future[ResponseMessage]"]:
-        """Keep the answer to a request that the party does not know of."""
+    def await_answer(self, message: Message) -> Iterator["asyncio.Future[ResponseMessage]"]:
+        """Yield the answer to a request that the listener does not know of."""
         message.answer = asyncio.get_running_loop().create_future()
         self._asked = message
         try:
@@ -154,75 +153,82 @@ class Carrier:
         """Whether a message is a request that waits for its answer."""
         if message.answer is not None:
             return not message.answer.done()
-        return message.id is not None and self.watcher.is_waiting(message.id)
+        return message.id is not None and self.listener.is_waiting(message.id)
 
     @contextlib.contextmanager
-    def _pausing(self) -> Iterator[None]:
-        with self.watcher.pausing(), paused(self.deadline, self.target.options.patience):
+    def _pause_timeouts(self) -> Iterator[None]:
+        with (
+            self.listener.pause_timeouts(),
+            pause_deadline(self.deadline, self.target.options.patience),
+        ):
             yield
 
     # -- what became of requests
 
     @property
     def place(self) -> str:
-        """Where the server is, for people."""
+        """Where the server is, for messages to users."""
         if self._led_to is None:
             return self.target.place
         return f"{self.target.place} (which redirects to {self._led_to})"
 
     def fail(self, message: Message, error: AccordError) -> None:
-        """Say that a message was not answered, or not taken."""
+        """Report that a message was not answered, or not accepted."""
         if message.id is None:
             what = message.name or "an answer"
             log.warning("%s did not reach the server: %s", what, error)
         elif message.answer is not None:
             if not message.answer.done():
                 message.answer.set_exception(error)
-        elif self.watcher.is_waiting(message.id):
-            self.watcher.failed(message.id, error)
+        elif self.listener.is_waiting(message.id):
+            self.listener.request_failed(message.id, error)
 
-    def not_sent(self, message: Message, why: NotSent) -> None:
+    def fail_unsent(self, message: Message, why: NotSent) -> None:
         """Fail a message for which there was no connection."""
         message.is_postponed = not why.is_lasting
         if isinstance(why, Denied):
             self.fail(message, why.error)
-        elif message.opens:
+        elif message.is_initialize:
             text = f"{self.place}: no connection: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="starting"))
         else:
             text = f"{message.name or 'answer'}: not sent, no connection to {self.place}: {why}"
             self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
 
-    def cut(self, message: Message, why: str) -> None:
+    def fail_unanswered(self, message: Message, why: str) -> None:
         """Fail a message that the server may have seen, but did not answer."""
         message.is_postponed = True
-        if message.opens:
+        if message.is_initialize:
             text = f"{self.place}: no answer to initialize: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
         else:
             text = f"{message.name}: {why}; whether the server carried it out is unknown"
             self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
 
-    def too_large(self, message: Message) -> None:
+    def fail_too_large(self, message: Message) -> None:
         """Fail a message whose answer is larger than a message may be."""
         more = "connect(..., limits=Limits(message_bytes=...)) takes larger ones"
         text = (
             f"the answer exceeds {self.target.limits.message_bytes} bytes (message_bytes); {more}"
         )
-        if message.opens:
+        if message.is_initialize:
             return self.fail(message, ConnectFailed(f"{self.place}: {text}", phase="initialize"))
         return self.fail(message, ConnectionClosed(f"{message.name}: {text}"))
 
-    def refuse(self, message: Message, response: Response, body: bytes) -> None:
-        """Fail a message that was answered by something else than an answer."""
-        message.is_postponed = response.status in PASSING
-        denied = self.refusal(response, body)
+    def fail_refused(self, message: Message, response: SenderResponse, body: bytes) -> None:
+        """Fail a message that was answered by a status or a body that is not an answer."""
+        message.is_postponed = response.status in TRANSIENT_STATUSES
+        denied = self.auth_error(response, body)
         if denied is not None:
             return self.fail(message, denied)
         answer = parse_response(body)
         if answer is not None and answer.id == message.id and self.is_waiting(message):
             self.deliver(body)
-        elif answer is not None and isinstance(answer.error, msgspec.Struct) and not message.opens:
+        elif (
+            answer is not None
+            and isinstance(answer.error, msgspec.Struct)
+            and not message.is_initialize
+        ):
             error = answer.error
             data = None if error.data is msgspec.UNSET else error.data
             text = f"{message.name}: HTTP {response.status}: {error.message}"
@@ -231,19 +237,19 @@ class Carrier:
             self._refuse_plainly(message, response, body)
         return None
 
-    def refusal(self, response: Response, body: bytes) -> AuthError | None:
-        """Make the error for a request that was not let in; None for any other."""
+    def auth_error(self, response: SenderResponse, body: bytes) -> AuthError | None:
+        """Return the error for a request that was refused; None for any other response."""
         if response.status not in _DENIALS:
             return None
         why = explain(response.status, names.media_type(response.header("content-type")), body)
         has_auth = self._authorization is not None
-        return refusal(self.place, response, why, has_auth=has_auth)
+        return auth_error(self.place, response, why, has_auth=has_auth)
 
-    def _refuse_plainly(self, message: Message, response: Response, body: bytes) -> None:
+    def _refuse_plainly(self, message: Message, response: SenderResponse, body: bytes) -> None:
         content_type = names.media_type(response.header("content-type"))
         retry_after = response.header("retry-after")
         why = explain(response.status, content_type, body, retry_after=retry_after)
-        if message.opens:
+        if message.is_initialize:
             text = f"{self.place}: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
         else:
@@ -253,7 +259,7 @@ class Carrier:
 
     # -- requests
 
-    async def post(self, session: Session, message: Message) -> Response:
+    async def post(self, session: HttpClientSession, message: Message) -> SenderResponse:
         """Send a message; tries again as long as the server cannot have seen it.
 
         Raises:
@@ -261,8 +267,8 @@ class Carrier:
             Cut: the connection broke.
         """
         headers = await self._headers(session, message.headers)
-        # Whoever connects wants to know at once; what is connected is worth waiting for.
-        is_patient = not message.opens or message.answer is not None
+        # A failure to connect is reported at once; an open session is worth waiting for.
+        is_patient = not message.is_initialize or message.answer is not None
         postponed = 0
         while True:
             response = await self._send("POST", session, headers, message, is_patient=is_patient)
@@ -276,26 +282,26 @@ class Carrier:
             response.close()
             await asyncio.sleep(wait)
 
-    async def tell(self, session: Session, message: Message) -> None:
-        """Send a notification and make sure that it was taken.
+    async def notify(self, session: HttpClientSession, message: Message) -> None:
+        """Send a notification and make sure that it was accepted.
 
         Raises:
             ConnectionClosed: it was not.
         """
         try:
             response = await self.post(session, message)
-        except (NotSent, Cut) as error:
+        except (NotSent, ConnectionCut) as error:
             raise ConnectionClosed(f"{message.name} did not arrive: {error}") from None
-        body = await self.beginning(response)
+        body = await self.read_error(response)
         response.close()
-        if response.status not in OK:
+        if response.status not in SUCCESS_STATUSES:
             content_type = names.media_type(response.header("content-type"))
             why = explain(response.status, content_type, body)
             raise ConnectionClosed(f"{message.name} was answered with {why}")
 
     async def get(
-        self, session: Session, last_event: str | None = None, *, is_patient: bool = False
-    ) -> Response:
+        self, session: HttpClientSession, last_event: str | None = None, *, is_patient: bool = False
+    ) -> SenderResponse:
         """Ask for an event stream, from the beginning or after an event.
 
         Raises:
@@ -310,8 +316,8 @@ class Carrier:
             headers["Last-Event-ID"] = last_event
         return await self._send("GET", session, headers, None, is_patient=is_patient)
 
-    async def delete(self, session: Session) -> None:
-        """End a session; whether the server wants that is its business."""
+    async def delete(self, session: HttpClientSession) -> None:
+        """End a session; the answer of the server does not matter."""
         headers = await self._headers(session, None)
         response = await self._send("DELETE", session, headers, None, is_patient=False)
         response.close()
@@ -319,18 +325,18 @@ class Carrier:
     async def _send(
         self,
         method: str,
-        session: Session,
+        session: HttpClientSession,
         headers: Mapping[str, str],
         message: Message | None,
         *,
         is_patient: bool,
-    ) -> Response:
+    ) -> SenderResponse:
         authorization, repeats = self._authorization, 0
         while True:
             response, token = await self._follow(
                 method, session, headers, message, is_patient=is_patient
             )
-            # Nobody is asked to sign in for the sake of an end.
+            # The user is not asked to sign in only to end a session.
             is_denied = response.status in _DENIALS and method != "DELETE"
             if authorization is None or not is_denied or repeats >= CHALLENGES:
                 return response
@@ -342,13 +348,13 @@ class Carrier:
     async def _follow(
         self,
         method: str,
-        session: Session,
+        session: HttpClientSession,
         headers: Mapping[str, str],
         message: Message | None,
         *,
         is_patient: bool,
-    ) -> tuple[Response, str | None]:
-        """Send a request to where it is wanted; returns the token that was sent as well."""
+    ) -> tuple[SenderResponse, str | None]:
+        """Send a request, following redirects; return the response and the token that was sent."""
         authorization, token, sent = self._authorization, None, headers
         redirects = 0
         while True:
@@ -366,7 +372,7 @@ class Carrier:
             url = redirect_url(session.url, location)
             if url is None or redirects >= _REDIRECTS:
                 return response, token
-            # Nothing was carried out; from now on everything goes where the server wants it.
+            # The request was not carried out; from now on everything goes to the new URL.
             redirects += 1
             response.close()
             session.url = url
@@ -379,8 +385,8 @@ class Carrier:
         message: Message | None,
         *,
         is_patient: bool,
-    ) -> Response:
-        backoff, waited, patience = Backoff(most=LULL), 0.0, self.target.options.patience
+    ) -> SenderResponse:
+        backoff, waited, patience = Backoff(most=LONGEST_PAUSE), 0.0, self.target.options.patience
         body = None if message is None else message.data
         while True:
             if message is not None:
@@ -390,14 +396,16 @@ class Carrier:
             except NotSent as error:
                 if message is not None:
                     message.is_sent = False
-                    message.refusals = 0  # whoever answers next has refused nothing yet
+                    message.refusals = 0  # the next answer may come from another server
                 if not is_patient or error.is_lasting or waited >= patience:
                     raise
             delay = min(backoff.fail(), patience - waited)
             waited += delay
             await asyncio.sleep(delay)
 
-    async def _headers(self, session: Session, more: Mapping[str, str] | None) -> Mapping[str, str]:
+    async def _headers(
+        self, session: HttpClientSession, more: Mapping[str, str] | None
+    ) -> Mapping[str, str]:
         given = self.target.headers
         if given is None and not more:
             return session.headers
@@ -406,16 +414,16 @@ class Carrier:
                 made: Any = given()
                 given = await made if inspect.isawaitable(made) else made
                 names.check_headers(given)
-            except Exception as error:  # whatever user code raises
+            except Exception as error:  # it is user code
                 log.exception("the function for headers failed")
                 why = f"the function for headers failed: {type(error).__name__}"
                 raise NotSent(why, is_lasting=True) from None
-        return _merged(given or {}, more or {}, session.headers)
+        return _merge_headers(given or {}, more or {}, session.headers)
 
     # -- bodies
 
-    async def body(self, response: Response) -> bytes | None:
-        """Read a whole body; None where it is larger than a message may be.
+    async def body(self, response: SenderResponse) -> bytes | None:
+        """Read a whole body; None when it is larger than a message may be.
 
         Raises:
             Cut: the connection broke.
@@ -434,17 +442,17 @@ class Carrier:
             chunk = await response.chunk()
         return b"".join(chunks)
 
-    async def beginning(self, response: Response) -> bytes:
-        """Read what an error says, as far as it comes."""
+    async def read_error(self, response: SenderResponse) -> bytes:
+        """Read the body of an error, up to a bound in bytes and seconds."""
         found = b""
-        with contextlib.suppress(Cut, TimeoutError):
+        with contextlib.suppress(ConnectionCut, TimeoutError):
             async with asyncio.timeout(_ERROR_EXPECTED):
                 while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
                     found += chunk
         return found[:_ERROR_BODY]
 
 
-def _merged(*several: Mapping[str, str]) -> dict[str, str]:
-    """Join headers; of two with the same name in any case the later counts."""
+def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
+    """Merge headers; of two with the same name in any case the later counts."""
     joined = {name.lower(): (name, value) for each in several for name, value in each.items()}
     return dict(joined.values())

@@ -1,7 +1,7 @@
-"""HTTP+SSE as a client speaks it: one stream for all that the server says, a POST for each message.
+"""HTTP+SSE as a client speaks it: one stream for messages of the server, a POST for each of ours.
 
-A session of this form lives as long as its stream. When that breaks, what waited for an answer has
-lost it, and a new session begins.
+A session of this form lives as long as its stream. When that breaks, the answers
+of pending requests are lost, and a new session begins.
 """
 
 import asyncio
@@ -13,24 +13,23 @@ from accord.bindings import headers as names
 from accord.bindings.http_responses import endpoint_url, explain
 from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
-from accord.transports.http_authorization import Denied
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_carrier import OK, Carrier, Message, Session
-from accord.transports.http_events import EventReader
-from accord.transports.http_sender import Cut, NotSent, Response
-from accord.transports.http_streamable import Renew, Spawn, begin_anew, is_stream
+from accord.transports.http.client.auth import Denied
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
+from accord.transports.http.client.streamable import Renew, Spawn, is_stream, renew_and_resend
 from accord.transports.wire import Lost
 
 if TYPE_CHECKING:
     from accord.types._base import RequestId
 
-__all__ = ["TwoEndpoints"]
-
 log = logging.getLogger("accord.http")
 
-# The first event comes at once; a server that keeps it back does not speak this form.
+# Servers of this form send the first event at once.
 _ENDPOINT_EXPECTED: Final = 5.0
-# Streams that end sooner than this one after another are not worth beginning anew.
+# After several streams in a row that end sooner than this, the connection is given up.
 _BRIEF: Final = 2.0
 _BRIEF_STREAMS: Final = 5
 
@@ -38,29 +37,29 @@ _BRIEF_STREAMS: Final = 5
 class TwoEndpoints:
     """The older form: messages go to the place that the stream names first."""
 
-    def __init__(self, carrier: Carrier, spawn: Spawn, renew: Renew, lost: Lost) -> None:
+    def __init__(self, carrier: RequestCarrier, spawn: Spawn, renew: Renew, lost: Lost) -> None:
         self._carrier = carrier
         self._spawn = spawn
         self._renew = renew
         self._lost = lost
-        self.session = Session(carrier.target.url)
+        self.session = HttpClientSession(carrier.target.url)
         self._reader: asyncio.Task[None] | None = None
         self._posting: set[RequestId] = set()
         self._opening: Message | None = None
         self._backoff = Backoff()
-        self._broken: Session | None = None
+        self._broken: HttpClientSession | None = None
 
     # -- opening and ending
 
     async def connect(self, *, is_patient: bool = False) -> None:
-        """Open the stream and learn where messages go.
+        """Open the stream and read the URL that messages go to.
 
         Raises:
             ConnectFailed: there is no such stream.
-            AuthError: the server does not let us in.
+            AuthError: the server refuses access.
         """
         carrier = self._carrier
-        stream = Session(carrier.target.url)
+        stream = HttpClientSession(carrier.target.url)
         try:
             response = await carrier.get(stream, is_patient=is_patient)
         except Denied as error:
@@ -68,7 +67,7 @@ class TwoEndpoints:
         except NotSent as error:
             text = f"{carrier.place}: no connection: {error}"
             raise ConnectFailed(text[:300], phase="starting") from None
-        except Cut as error:
+        except ConnectionCut as error:
             raise ConnectFailed(f"{carrier.place}: {error}"[:300], phase="starting") from None
         events = carrier.events()
         try:
@@ -81,13 +80,15 @@ class TwoEndpoints:
         self._reader = self._spawn(self._read(self.session, response, events))
 
     async def _find_place(
-        self, stream: Session, response: Response, events: EventReader
-    ) -> Session:
+        self, stream: HttpClientSession, response: SenderResponse, events: EventReader
+    ) -> HttpClientSession:
         carrier = self._carrier
         if not is_stream(response):
             kind = names.media_type(response.header("content-type"))
-            body = b"" if response.status in OK else await carrier.beginning(response)
-            denied = carrier.refusal(response, body)
+            body = (
+                b"" if response.status in SUCCESS_STATUSES else await carrier.read_error(response)
+            )
+            denied = carrier.auth_error(response, body)
             if denied is not None:
                 raise denied
             why = explain(response.status, kind, body)
@@ -97,7 +98,7 @@ class TwoEndpoints:
             async with asyncio.timeout(_ENDPOINT_EXPECTED):
                 while events.place is None and await events.read(response):
                     pass
-        except (Cut, EventTooLong) as error:
+        except (ConnectionCut, EventTooLong) as error:
             why = str(error)
         except TimeoutError:
             why += f" within {_ENDPOINT_EXPECTED:g} s"
@@ -108,10 +109,10 @@ class TwoEndpoints:
         if url is None:
             why = f"the stream names an endpoint elsewhere, {named[:100]!r}"
             raise ConnectFailed(f"{carrier.place}: {why}", phase="starting")
-        return Session(url)
+        return HttpClientSession(url)
 
     async def initialize(self, message: Message) -> None:
-        """Begin a session, on a new stream where there is none yet."""
+        """Begin a session; opens the stream if it is not open."""
         if message.answer is not None or self._reader is None or self._reader.done():
             try:
                 await self.connect(is_patient=message.answer is not None)
@@ -129,13 +130,13 @@ class TwoEndpoints:
             self._opening = None
         return None
 
-    def settle(self) -> None:
-        """Take note of the revision that was agreed on."""
-        revision = self._carrier.watcher.revision
+    def set_revision(self) -> None:
+        """Send the negotiated revision from now on."""
+        revision = self._carrier.listener.revision
         if revision.version_header:
             self.session.headers["MCP-Protocol-Version"] = revision.id
 
-    def ready(self) -> None:
+    def start_listening(self) -> None:
         """Do nothing: the stream is open."""
 
     async def end(self) -> None:
@@ -144,7 +145,7 @@ class TwoEndpoints:
     # -- messages
 
     async def post(self, message: Message) -> None:
-        """Send a message; its answer comes on the stream."""
+        """Send a message; its answer arrives on the stream."""
         is_answer = message.name is None
         if not (is_answer and self.session is self._broken):  # the question ended with its session
             await self._post(message)
@@ -153,8 +154,8 @@ class TwoEndpoints:
         carrier = self._carrier
         while True:
             session = self.session
-            if session is self._broken and not message.opens:
-                # What it answers would be written to a stream that nobody reads.
+            if session is self._broken and not message.is_initialize:
+                # The answer would be written to a stream that is not read any more.
                 try:
                     await self._renew(session)
                 except ConnectionClosed as error:
@@ -165,32 +166,34 @@ class TwoEndpoints:
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
-                return carrier.not_sent(message, error)
-            except Cut as error:
-                return carrier.cut(message, str(error))
+                return carrier.fail_unsent(message, error)
+            except ConnectionCut as error:
+                return carrier.fail_unanswered(message, str(error))
             finally:
                 if message.id is not None:
                     self._posting.discard(message.id)
             with contextlib.closing(response):
-                body = await carrier.beginning(response)
-            if response.status in OK:
+                body = await carrier.read_error(response)
+            if response.status in SUCCESS_STATUSES:
                 is_gone = session is not self.session or session is self._broken
                 if is_gone and carrier.is_waiting(message):
-                    carrier.cut(message, "the stream ended before the answer")
+                    carrier.fail_unanswered(message, "the stream ended before the answer")
                 return None
-            if response.status != 404 or message.opens:
-                return carrier.refuse(message, response, body)
-            if not await begin_anew(carrier, message, session, self._renew):
+            if response.status != 404 or message.is_initialize:
+                return carrier.fail_refused(message, response, body)
+            if not await renew_and_resend(carrier, message, session, self._renew):
                 return None
 
-    async def _read(self, session: Session, response: Response, events: EventReader) -> None:
+    async def _read(
+        self, session: HttpClientSession, response: SenderResponse, events: EventReader
+    ) -> None:
         why = "the server ended the stream"
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             while await events.read(response):
                 pass
-        except (Cut, EventTooLong) as error:
+        except (ConnectionCut, EventTooLong) as error:
             why = str(error)
         finally:
             response.close()
@@ -198,16 +201,16 @@ class TwoEndpoints:
             self._backoff.succeed()
         if session is self.session:
             self._broken = session
-            self._spawn(self._dropped(session, why))
+            self._spawn(self._handle_broken_stream(session, why))
 
-    async def _dropped(self, session: Session, why: str) -> None:
-        """Fail what waits for an answer that cannot come any more, and begin anew."""
+    async def _handle_broken_stream(self, session: HttpClientSession, why: str) -> None:
+        """Fail the requests whose answers are lost with the stream, and renew the session."""
         carrier = self._carrier
         if self._opening is not None:
-            return carrier.cut(self._opening, why)
-        for id in list(carrier.watcher.waiting()):
+            return carrier.fail_unanswered(self._opening, why)
+        for id in list(carrier.listener.pending_requests()):
             if id not in self._posting:
-                carrier.cut(Message(b"", id, "the request"), why)
+                carrier.fail_unanswered(Message(b"", id, "the request"), why)
         delay = self._backoff.fail()
         if self._backoff.failures > _BRIEF_STREAMS:
             return self._lost(f"{why}, {_BRIEF_STREAMS} times in a row")

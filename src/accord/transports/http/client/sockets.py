@@ -1,11 +1,10 @@
-"""HTTP/1.1 on sockets: what a client of one server needs, at a fifth of what a full library costs.
+"""HTTP/1.1 on sockets: enough for the client of one server, at a fifth of a full library's cost.
 
-No proxies, no redirects, no caches; who needs the first of these gets aiohttp.
+No proxies, no redirects, no caches; connections through a proxy use aiohttp.
 """
 
 import asyncio
 import contextlib
-import os
 import select
 import ssl
 import zlib
@@ -13,19 +12,25 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
-from accord.transports.http_client_options import HttpClientOptions
-from accord.transports.http_cookies import CookieJar
-from accord.transports.http_heads import RequestTarget, parse_target, write_head
-from accord.transports.http_sender import Cut, NotSent, probe, tls_failure
+from httptools import HttpResponseParser
 
-__all__ = ["SocketSender"]
+from accord.transports.http.client.cookies import CookieJar
+from accord.transports.http.client.heads import HttpAddress, parse_address, write_head
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import (
+    ConnectionCut,
+    NotSent,
+    describe_os_error,
+    enable_keepalive,
+    tls_failure,
+)
 
 # Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
 # written to a connection that is being closed at the same moment.
 _IDLE: Final = 4.0
 # asyncio would allocate four times as much for each read.
 _READ: Final = 64 * 1024
-# What is read ahead of whoever wants it.
+# Bytes that are read before the reader asks for them.
 _AHEAD_MOST: Final = 256 * 1024
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
 # A head, or anything else around a body: trailers, chunk extensions, responses that say "continue".
@@ -39,12 +44,10 @@ class SocketSender:
     """Sends requests over connections of its own; to be made and closed on the loop it is used on.
 
     Args:
-        parser: `httptools.HttpResponseParser`.
         options: how requests are sent.
     """
 
-    def __init__(self, parser: Any, options: HttpClientOptions) -> None:
-        self._parser = parser
+    def __init__(self, options: HttpClientOptions) -> None:
         self._connect_within = options.connect
         self._verify = options.verify
         self._tls: ssl.SSLContext | None = None
@@ -59,7 +62,7 @@ class SocketSender:
     ) -> "_Response":
         """Send a request and wait for the head of its response."""
         try:
-            place = parse_target(url)
+            place = parse_address(url)
             head = self._head(method, place, headers)
         except ValueError as error:
             raise NotSent(str(error)[:160], is_lasting=True) from None
@@ -67,10 +70,10 @@ class SocketSender:
         connection.place = place
         response = await connection.exchange(head, body)
         if method == "GET":
-            probe(connection.transport.get_extra_info("socket"))
+            enable_keepalive(connection.transport.get_extra_info("socket"))
         return response
 
-    def _head(self, method: str, place: RequestTarget, headers: Mapping[str, str]) -> bytes:
+    def _head(self, method: str, place: HttpAddress, headers: Mapping[str, str]) -> bytes:
         """Write the head of a request, up to its length; most are like the one before."""
         if self._cookies.expires < inf and self._cookies.expire():
             self._heads.clear()
@@ -84,14 +87,14 @@ class SocketSender:
             self._heads[key] = head
         return head
 
-    def note_cookie(self, text: str, place: RequestTarget) -> None:
+    def note_cookie(self, text: str, place: HttpAddress) -> None:
         """Keep a cookie: balancers find a session's server by it."""
         if self._cookies.note(text, host=place.host, path=place.path, is_safe=place.is_safe):
             self._heads.clear()
 
     # -- connections
 
-    def _take(self, place: RequestTarget) -> "_Connection | None":
+    def _take(self, place: HttpAddress) -> "_Connection | None":
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
@@ -107,13 +110,13 @@ class SocketSender:
         self._spare.setdefault(connection.leads_to, []).append(connection)
 
     def forget(self, connection: "_Connection") -> None:
-        """Take note that a connection is gone."""
+        """Forget a connection that is gone."""
         self._open.discard(connection)
         spare = self._spare.get(connection.leads_to)
         if spare and connection in spare:
             spare.remove(connection)
 
-    async def _connect(self, place: RequestTarget) -> "_Connection":
+    async def _connect(self, place: HttpAddress) -> "_Connection":
         connection = _Connection(self, place[:3])
         context = self._context() if place.is_safe else None
         try:
@@ -127,17 +130,17 @@ class SocketSender:
                     **self._at_once(place.host),
                 )
         except ssl.SSLError as error:
-            raise NotSent(f"TLS failed: {tls_failure(error)}", is_lasting=True) from None
+            raise tls_failure(error) from None
         except TimeoutError:
             raise NotSent("no connection in time") from None
         except OSError as error:
-            raise NotSent(_first_line(error)) from None
+            raise NotSent(describe_os_error(error)) from None
         return connection
 
     def _at_once(self, host: str) -> dict[str, Any]:
-        """Say how soon the next address is tried, so that one that leads nowhere costs little.
+        """Return how soon the next address is tried, so that an unreachable one costs little.
 
-        At home there is none such, and uvloop knows no other way than one after the other.
+        Hosts on this machine have no such addresses, and uvloop only tries one after the other.
         """
         has_several = host != "localhost" and not host.replace(".", "").isdigit()
         can = isinstance(self._loop, asyncio.BaseEventLoop)
@@ -154,19 +157,15 @@ class SocketSender:
                 self._tls.verify_mode = ssl.CERT_NONE
         return self._tls
 
-    def parser_for(self, connection: "_Connection") -> Any:
-        """Make what reads responses."""
-        return self._parser(connection)
-
-    def joined(self, connection: "_Connection") -> None:
-        """Take note of a new connection."""
+    def add(self, connection: "_Connection") -> None:
+        """Keep a new connection in mind, to close it at the end."""
         self._open.add(connection)
 
     async def close(self) -> None:
         """Close the connections."""
         for connection in list(self._open):
             connection.abort()
-        for _ in range(5):  # turns of the loop in which it tells the connections
+        for _ in range(5):  # turns of the loop in which connections learn of it
             await asyncio.sleep(0)
 
     def abandon(self) -> None:
@@ -179,59 +178,53 @@ class SocketSender:
                 connection.transport._call_connection_lost(None)  # type: ignore[attr-defined]  # asyncio's own
 
 
-def _first_line(error: OSError) -> str:
-    number = error.errno or 0
-    text = os.strerror(number) if number > 0 else str(error.strerror or error)
-    return text.strip().split("\n", 1)[0][:160].lower()
-
-
 class _Connection(asyncio.Protocol):
     """One connection, with one request under way or none."""
 
     def __init__(self, sender: SocketSender, leads_to: tuple[str, int, bool]) -> None:
         self.sender = sender
         self.leads_to = leads_to
-        # Of the request under way.
-        self.place: RequestTarget
+        # The address of the request under way.
+        self.place: HttpAddress
         self.used = 0.0
         self.is_lost = False
         self.transport: asyncio.Transport
         self._response: _Response | None = None
-        self._parser = sender.parser_for(self)
+        self._parser = HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._cookies: list[bytes] = []
-        # Of the head, then of what comes between two parts of the body.
+        # Bytes of the head, then those between two parts of the body.
         self._head_size = 0
         self._has_surplus = False
         self._fd = -1
         self._news = select.poll() if hasattr(select, "poll") else None  # Windows has none
 
-    # -- of asyncio
+    # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Those of uvloop are no subclass of it.
+        # Transports of uvloop are not subclasses of it.
         self.transport = transport = cast(asyncio.Transport, transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ
         self._fd = transport.get_extra_info("socket").fileno()
         if self._news is not None:
             self._news.register(self._fd, select.POLLIN)
-        self.sender.joined(self)
+        self.sender.add(self)
 
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            return self.abort()  # nobody has asked for anything
+            return self.abort()  # no request is under way
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except Exception as error:  # of the parser; whatever it is, nothing more can be read
+        except Exception as error:  # of the parser; nothing more can be read
             if self._response is response:
                 response.end(f"the answer is not HTTP: {' '.join(str(error).split())[:120]}")
             self.abort()
         else:
             if self._head_size > _HEAD_MOST and self._response is response:
-                part = "what surrounds its body" if response.head.done() else "its head"
+                part = "the framing of its body" if response.head.done() else "its head"
                 response.end(f"the answer is not HTTP: {part} exceeds {_HEAD_MOST} bytes")
                 self.abort()
         return None
@@ -252,7 +245,7 @@ class _Connection(asyncio.Protocol):
         else:
             response.end("the connection broke in the middle of the answer")
 
-    # -- of the parser
+    # -- called by the parser
 
     def on_message_begin(self) -> None:
         # More than was asked for must not become the answer to the next request.
@@ -291,7 +284,7 @@ class _Connection(asyncio.Protocol):
             )
             response.end()
 
-    # -- of whoever sends
+    # -- called by the sender
 
     async def exchange(self, head: bytes, body: bytes | None) -> "_Response":
         """Send a request and wait for the head of its response."""
@@ -312,13 +305,13 @@ class _Connection(asyncio.Protocol):
         return response
 
     def has_news(self) -> bool:
-        """Whether something came while nobody asked: most often the end, not yet noticed."""
+        """Whether bytes arrived without a request: most often the end, not yet noticed."""
         if self._news is None:
             return bool(select.select([self._fd], (), (), 0)[0])
         return bool(self._news.poll(0))
 
     def release(self, response: "_Response") -> None:
-        """Take note that nobody reads a response any more."""
+        """Take back the connection of a response that is not read any more."""
         if self.is_lost:
             return
         is_clean = not self._has_surplus and not self.transport.get_write_buffer_size()
@@ -335,7 +328,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Response:
-    """A response as it comes."""
+    """A response while it arrives."""
 
     __slots__ = (
         "_chunks",
@@ -369,7 +362,7 @@ class _Response:
         self._inflate: Any = None
         self._unreadable: str | None = None
 
-    # -- what the connection says
+    # -- called by the connection
 
     def begin(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.status = status
@@ -396,14 +389,14 @@ class _Response:
         self._is_over = True
         self._error = error
         if error is not None and not self.head.done():
-            self.head.set_exception(Cut(error))
+            self.head.set_exception(ConnectionCut(error))
         self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # -- what a reader asks
+    # -- called by the reader
 
     def header(self, name: str) -> str | None:
         value = self._headers.get(name.lower().encode())
@@ -411,22 +404,24 @@ class _Response:
 
     async def chunk(self) -> bytes:
         if self._unreadable is not None:
-            raise Cut(f"the answer is encoded as {self._unreadable!r}, which we did not ask for")
-        chunk = await self._received()
+            raise ConnectionCut(
+                f"the answer is encoded as {self._unreadable!r}, which was not asked for"
+            )
+        chunk = await self._next_chunk()
         if self._inflate is None:
             return chunk
         while chunk:
-            plain = self._inflated(chunk)
+            plain = self._inflate_chunk(chunk)
             if plain:
                 return plain
-            chunk = await self._received()
+            chunk = await self._next_chunk()
         return b""
 
-    async def _received(self) -> bytes:
-        """Return what has come, none at the end."""
+    async def _next_chunk(self) -> bytes:
+        """Return the bytes that have arrived; empty at the end."""
         while not self._chunks:
             if self._error is not None:
-                raise Cut(self._error)
+                raise ConnectionCut(self._error)
             if self._is_over:
                 return b""
             self._waiter = asyncio.get_running_loop().create_future()
@@ -439,15 +434,15 @@ class _Response:
             self._connection.transport.resume_reading()
         return chunk
 
-    def _inflated(self, chunk: bytes) -> bytes:
-        """Return some of what a chunk holds; the rest waits for the next turn."""
+    def _inflate_chunk(self, chunk: bytes) -> bytes:
+        """Decompress a part of a chunk; the rest waits for the next turn."""
         inflate = self._inflate
         if inflate.eof:
-            raise Cut("the compressed answer goes on after its end")
+            raise ConnectionCut("the compressed answer goes on after its end")
         try:
             plain: bytes = inflate.decompress(chunk, _READ)
         except zlib.error:
-            raise Cut("the answer is compressed in a way that cannot be read") from None
+            raise ConnectionCut("the answer is compressed in a way that cannot be read") from None
         rest = inflate.unused_data or inflate.unconsumed_tail
         if rest:
             self._chunks.insert(0, rest)

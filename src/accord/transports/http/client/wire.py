@@ -1,4 +1,4 @@
-"""The client's end of HTTP: both forms behind one wire, which begins sessions anew by itself."""
+"""The client's end of HTTP: both forms behind one wire, which renews sessions by itself."""
 
 import asyncio
 import contextlib
@@ -17,30 +17,19 @@ from accord.errors import (
     InternalError,
 )
 from accord.protocol.exchange import Exchange
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_carrier import (
-    LULL,
-    Carrier,
-    HttpTarget,
-    Message,
-    Session,
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
+from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.sender import (
+    OwnSender,
+    Sender,
+    require_sender,
+    sender_for,
 )
-from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.http_sender import Response, Sender
-from accord.transports.http_senders import OwnSender, require_sender, sender_for
-from accord.transports.http_sse import TwoEndpoints
-from accord.transports.http_streamable import Streamable, Unfit
-from accord.transports.wire import CALL_HEADERS, Lost, Receive, Watcher
+from accord.transports.http.client.streamable import FormRefused, Streamable
+from accord.transports.http.client.two_endpoints import TwoEndpoints
+from accord.transports.wire import CALL_HEADERS, Lost, Receive, WireListener
 from accord.types._base import RequestId
-
-__all__ = [
-    "HttpClientOptions",
-    "HttpHeaders",
-    "HttpTarget",
-    "HttpWire",
-    "Response",
-    "Sender",
-]
 
 log = logging.getLogger("accord.http")
 
@@ -81,11 +70,11 @@ class HttpWire:
             require_sender(target.url, target.options)
         self.target = target
         self._loop: asyncio.AbstractEventLoop
-        self._watcher: Watcher
-        # Put around the sender before anything is sent, by whoever wants to see what travels.
+        self._listener: WireListener
+        # Wraps the sender before anything is sent, to record requests and responses.
         self.tap: Callable[[Sender], Sender] | None = None
         self._own_sender: OwnSender | None = None
-        self._carrier: Carrier
+        self._carrier: RequestCarrier
         self._form: Streamable | TwoEndpoints
         self._lost: Lost | None = None
         self._is_open = False
@@ -93,7 +82,7 @@ class HttpWire:
         self._messages: dict[asyncio.Task[None], Message] = {}
         self._requests: dict[RequestId, asyncio.Task[None]] = {}
         self._room: asyncio.Future[None] | None = None
-        # What everybody has to wait for: the end of the opening, or of a renewal.
+        # All messages wait for the end of the opening, or of a renewal.
         self._gate: asyncio.Task[None] | None = None
         self._initialize: Message | None = None
         self._initialized: Message | None = None
@@ -104,12 +93,12 @@ class HttpWire:
 
     @property
     def place(self) -> str:
-        """Where the server is, for people."""
+        """Where the server is, for messages to users."""
         return self.target.place
 
-    def watch(self, watcher: Watcher) -> None:
-        """Serve this party."""
-        self._watcher = watcher
+    def report_to(self, listener: WireListener) -> None:
+        """Report to this listener."""
+        self._listener = listener
 
     # -- life
 
@@ -117,8 +106,8 @@ class HttpWire:
         """Get ready; the connection is made by the first message, in the older form now.
 
         Raises:
-            ConnectFailed: the older form was asked for and is not there.
-            AuthError: it is there and does not let us in.
+            ConnectFailed: the older form was asked for and is not served.
+            AuthError: it is there and refuses access.
         """
         self._loop = asyncio.get_running_loop()
         target = self.target
@@ -127,7 +116,7 @@ class HttpWire:
             sender = self._own_sender = sender_for(target.url, target.options)
         if self.tap is not None:
             sender = self.tap(sender)
-        self._carrier = Carrier(target, sender, self._watcher, receive)
+        self._carrier = RequestCarrier(target, sender, self._listener, receive)
         self._lost = lost
         self._is_open = True
         if target.form != "sse":
@@ -149,7 +138,7 @@ class HttpWire:
             lost(why)
 
     async def close(self) -> None:
-        """Let what is being said leave, end the session, close all connections."""
+        """Send what is queued, end the session, close all connections."""
         if not self._is_open:
             return
         self._is_open = False
@@ -193,10 +182,10 @@ class HttpWire:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         message = self._messages.pop(task, None)
         if message is not None:
@@ -211,7 +200,7 @@ class HttpWire:
         if was_gate:
             self._gate = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever waits for a renewal is told by it; anything else is a mistake of ours.
+            # A failed renewal is raised to the requests that wait for it; other errors are bugs.
             if isinstance(error, ConnectionClosed):
                 self._refusal = (self._written, error) if was_gate else self._refusal
             else:
@@ -265,10 +254,10 @@ class HttpWire:
         form = self._form
         try:
             await form.initialize(message)
-        except Unfit as unfit:
-            answer = parse_response(unfit.body)
+        except FormRefused as refusal:
+            answer = parse_response(refusal.body)
             is_answered = answer is not None and answer.id == message.id
-            is_denied = unfit.response.status == 401 and self.target.authorizer is not None
+            is_denied = refusal.response.status == 401 and self.target.authorizer is not None
             may_be_older = self.target.form is None and not is_answered and not is_denied
             if may_be_older:  # http.compat.sse-fallback-any-4xx
                 older = self._older_form()
@@ -276,18 +265,18 @@ class HttpWire:
                     await older.connect()
                     self._form = older
             if self._form is form:
-                return self._carrier.refuse(message, unfit.response, unfit.body)
+                return self._carrier.fail_refused(message, refusal.response, refusal.body)
             await self._form.initialize(message)
         return None
 
     async def _end_opening(self, message: Message) -> None:
-        self._form.settle()
+        self._form.set_revision()
         try:
-            await self._carrier.tell(self._form.session, message)
+            await self._carrier.notify(self._form.session, message)
         except ConnectionClosed as error:
             # The next request will say whether that matters.
             log.warning("%s", error)
-        self._form.ready()
+        self._form.start_listening()
 
     @property
     def _is_opening(self) -> bool:
@@ -308,7 +297,7 @@ class HttpWire:
         task = None if id is None else self._requests.get(id)
         request = None if task is None else self._messages.get(task)
         if task is not None and request is not None and not request.is_sent:
-            # Nobody has seen it, and nobody will: a cancellation might overtake it.
+            # The request was not sent, and will not be: a cancellation might overtake it.
             task.cancel()
             return
         try:
@@ -317,59 +306,61 @@ class HttpWire:
             if task is not None:
                 task.cancel()
 
-    # -- beginning anew
+    # -- renewing the session
 
-    async def _renew(self, stale: Session) -> None:
-        """Begin a new session in place of a stale one, once for all who ask.
+    async def _renew(self, stale: HttpClientSession) -> None:
+        """Begin a new session in place of a stale one, once for all requests that need it.
 
         Raises:
-            ConnectionClosed: there is none.
+            ConnectionClosed: it could not be begun.
         """
         task = asyncio.current_task()
         message = None if task is None else self._messages.get(task)
         if message is not None and self._refusal is not None:
             until, error = self._refusal
-            if message.number <= until:  # one failure for all who were under way
+            if message.number <= until:  # one failure for all messages under way
                 raise error
         # A new session counts once its opening is over.
         while self._form.session is stale or self._is_opening:
             if not self._is_opening:
-                self._gate = self._spawn(self._begin_anew())
+                self._gate = self._spawn(self._renew_session())
             if self._gate is not None:
                 await asyncio.shield(self._gate)
 
-    async def _begin_anew(self) -> None:
+    async def _renew_session(self) -> None:
         CALL_HEADERS.set(None)  # those of the call that noticed are not for what follows
         first, second = self._initialize, self._initialized
         if first is None or second is None:
             raise ConnectionClosed("the session ended before it had begun")
-        log.info("%s: the session has ended; beginning anew", self.place)
+        log.info("%s: the session has ended; it is renewed", self.place)
         try:
             async with asyncio.timeout(self.target.options.patience) as self._carrier.deadline:
                 await self._initialize_again(first)
-                self._form.settle()
-                await self._carrier.tell(self._form.session, Message(second.data, name=second.name))
+                self._form.set_revision()
+                await self._carrier.notify(
+                    self._form.session, Message(second.data, name=second.name)
+                )
         except TimeoutError:
-            text = "the session has ended and could not be begun anew in time"
+            text = "the session has ended and could not be renewed in time"
             raise ConnectionClosed(text) from None
         except AccordError as error:
-            text = f"the session has ended and could not be begun anew: {error}"
+            text = f"the session has ended and could not be renewed: {error}"
             raise ConnectionClosed(text[:300]) from None
         self._refusal = None
-        self._form.ready()
-        self._watcher.renewed()
+        self._form.start_listening()
+        self._listener.session_renewed()
 
     async def _initialize_again(self, first: Message) -> None:
-        backoff = Backoff(most=LULL)
+        backoff = Backoff(most=LONGEST_PAUSE)
         while True:
             self._renewals += 1
-            again = Message(*_renumbered(first.data, f"renewal-{self._renewals}"), "initialize")
+            again = Message(*_with_id(first.data, f"renewal-{self._renewals}"), "initialize")
             try:
-                with self._carrier.asking(again) as answer:
+                with self._carrier.await_answer(again) as answer:
                     await self._form.initialize(again)
                     return self._check(await answer)
-            except Unfit as unfit:
-                why = explain(unfit.response.status, "", unfit.body)
+            except FormRefused as refusal:
+                why = explain(refusal.response.status, "", refusal.body)
                 raise ConnectionClosed(why) from None
             except AccordError:
                 if not again.is_postponed:
@@ -381,11 +372,11 @@ class HttpWire:
         if isinstance(answer.error, msgspec.Struct):
             raise ConnectionClosed(f"{answer.error.message} ({answer.error.code})")
         try:
-            named = msgspec.json.decode(answer.result, type=_Opening).protocol_version  # type: ignore[arg-type]  # what is no error is a result
+            named = msgspec.json.decode(answer.result, type=_Opening).protocol_version  # type: ignore[arg-type]  # not an error, so a result
         except msgspec.ValidationError:
             raise ConnectionClosed("the answer to initialize is malformed") from None
-        if named != self._watcher.revision.id:
-            why = f"the server now speaks {named[:40]!r}, not {self._watcher.revision.id}"
+        if named != self._listener.revision.id:
+            why = f"the server now speaks {named[:40]!r}, not {self._listener.revision.id}"
             self._lose(f"{why}; connect anew")
             raise ConnectionClosed(why)
 
@@ -394,7 +385,7 @@ class _Opening(msgspec.Struct):
     protocol_version: str = msgspec.field(name="protocolVersion")
 
 
-def _renumbered(data: bytes, id: str) -> tuple[bytes, str]:
+def _with_id(data: bytes, id: str) -> tuple[bytes, str]:
     message = msgspec.json.decode(data)
     message["id"] = id
     return msgspec.json.encode(message), id

@@ -1,6 +1,6 @@
-"""Streamable HTTP as a client speaks it: a POST for each message, streams that are taken up again.
+"""Streamable HTTP as a client speaks it: a POST for each message, streams that are resumed.
 
-What a server cannot have seen is sent again, what it may have seen is not.
+A message that the server cannot have seen is sent again; one that it may have seen is not.
 """
 
 import asyncio
@@ -14,21 +14,24 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
-from accord.transports.http_authorization import Denied
-from accord.transports.http_backoff import Backoff
-from accord.transports.http_carrier import OK, PASSING, Carrier, Message, Session
-from accord.transports.http_events import EventReader
-from accord.transports.http_sender import Cut, NotSent, Response
+from accord.transports.http.client.auth import Denied
+from accord.transports.http.client.backoff import Backoff
+from accord.transports.http.client.carrier import (
+    SUCCESS_STATUSES,
+    TRANSIENT_STATUSES,
+    RequestCarrier,
+)
+from accord.transports.http.client.events import EventReader
+from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.wire import CALL_HEADERS
-
-__all__ = ["Renew", "Spawn", "Streamable", "Unfit", "is_stream"]
 
 log = logging.getLogger("accord.http")
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Runs a task until it is done or the wire is closed."""
 
-Renew = Callable[[Session], Coroutine[Any, Any, None]]
+Renew = Callable[[HttpClientSession], Coroutine[Any, Any, None]]
 """Begins a new session in place of one that the server has ended; raises ConnectionClosed."""
 
 # When a server ends a stream without saying when to come back.
@@ -44,27 +47,27 @@ _REPEATED: Final = 2
 _CLIENT_ERRORS: Final = range(400, 500)
 
 
-class Unfit(Exception):
+class FormRefused(Exception):
     """The server refused `initialize` with a status that servers of the older form answer with."""
 
-    def __init__(self, response: Response, body: bytes) -> None:
+    def __init__(self, response: SenderResponse, body: bytes) -> None:
         super().__init__(response.status)
         self.response = response
         self.body = body
 
 
 class _Unresumable(Exception):
-    """A stream cannot be taken up again."""
+    """A stream cannot be resumed."""
 
 
 class Streamable:
     """The newer form: everything goes to one URL."""
 
-    def __init__(self, carrier: Carrier, spawn: Spawn, renew: Renew) -> None:
+    def __init__(self, carrier: RequestCarrier, spawn: Spawn, renew: Renew) -> None:
         self._carrier = carrier
         self._spawn = spawn
         self._renew = renew
-        self.session = Session(carrier.target.url)
+        self.session = HttpClientSession(carrier.target.url)
         self._listener: asyncio.Task[None] | None = None
         self._has_given_up = False
 
@@ -74,32 +77,34 @@ class Streamable:
         """Begin a session.
 
         Raises:
-            Unfit: the server may speak the older form.
+            FormRefused: the server may speak the older form.
         """
         carrier = self._carrier
-        blank = Session(self.session.url)
+        blank = HttpClientSession(self.session.url)
         try:
             response = await carrier.post(blank, message)
         except NotSent as error:
-            return carrier.not_sent(message, error)
-        except Cut as error:
-            return carrier.cut(message, str(error))
+            return carrier.fail_unsent(message, error)
+        except ConnectionCut as error:
+            return carrier.fail_unanswered(message, str(error))
         with contextlib.closing(response):
             if response.status in _CLIENT_ERRORS:
-                raise Unfit(response, await carrier.beginning(response))
+                raise FormRefused(response, await carrier.read_error(response))
             id = response.header(names.SESSION)
             if id is not None and not names.is_session_id(id):
-                return carrier.cut(message, "its session id has characters that are not allowed")
-            self.session = Session(blank.url, id)
+                return carrier.fail_unanswered(
+                    message, "its session id has characters that are not allowed"
+                )
+            self.session = HttpClientSession(blank.url, id)
             return await self._take(message, response)
 
-    def settle(self) -> None:
-        """Take note of the revision that was agreed on."""
-        revision = self._carrier.watcher.revision
+    def set_revision(self) -> None:
+        """Send the negotiated revision from now on."""
+        revision = self._carrier.listener.revision
         version = revision.id if revision.version_header else None
-        self.session = Session(self.session.url, self.session.id, version)
+        self.session = HttpClientSession(self.session.url, self.session.id, version)
 
-    def ready(self) -> None:
+    def start_listening(self) -> None:
         """Listen to what the server says by itself, now that the opening is over."""
         if self._listener is not None:
             self._listener.cancel()
@@ -108,71 +113,71 @@ class Streamable:
             self._listener = self._spawn(self._listen(self.session))
 
     async def end(self) -> None:
-        """Tell the server that the session is over."""
+        """End the session."""
         if self.session.id is not None:  # session.end.client-delete
-            with contextlib.suppress(NotSent, Cut):
+            with contextlib.suppress(NotSent, ConnectionCut):
                 await self._carrier.delete(self.session)
 
     # -- one message
 
     async def post(self, message: Message) -> None:
-        """Send a message and see to its answer."""
+        """Send a message and handle its answer."""
         carrier = self._carrier
         while True:
             session = self.session
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
-                return carrier.not_sent(message, error)
-            except Cut as error:
+                return carrier.fail_unsent(message, error)
+            except ConnectionCut as error:
                 if message.name is None and message.refusals < _REPEATED:
                     # The server ignores the second of two answers, but waits for the first.
                     message.refusals += 1
                     continue
-                return carrier.cut(message, str(error))
+                return carrier.fail_unanswered(message, str(error))
             if response.status != 404 or session.id is None:
                 break
             response.close()
-            if not await begin_anew(carrier, message, session, self._renew):
+            if not await renew_and_resend(carrier, message, session, self._renew):
                 return None
         if self._has_given_up:
-            self.ready()
+            self.start_listening()
         with contextlib.closing(response):
             await self._take(message, response)
         return None
 
-    async def _take(self, message: Message, response: Response) -> None:
+    async def _take(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier
         kind = names.media_type(response.header("content-type"))
-        if response.status not in OK:
-            carrier.refuse(message, response, await carrier.beginning(response))
+        if response.status not in SUCCESS_STATUSES:
+            carrier.fail_refused(message, response, await carrier.read_error(response))
         elif message.id is None:
-            await carrier.beginning(response)  # so that the connection can be used again
+            await carrier.read_error(response)  # so that the connection can be used again
         elif kind == CONTENT_TYPE:
             await self._follow(message, response)
         elif kind in ("application/json", ""):
             await self._take_json(message, response)
         else:
-            carrier.refuse(message, response, await carrier.beginning(response))
+            carrier.fail_refused(message, response, await carrier.read_error(response))
 
-    async def _take_json(self, message: Message, response: Response) -> None:
+    async def _take_json(self, message: Message, response: SenderResponse) -> None:
         carrier = self._carrier
         try:
             body = await carrier.body(response)
-        except Cut as error:
-            return carrier.cut(message, str(error))
+        except ConnectionCut as error:
+            return carrier.fail_unanswered(message, str(error))
         if body is None:
-            return carrier.too_large(message)
+            return carrier.fail_too_large(message)
         if body and not body.isspace():
             carrier.deliver(body)
         if carrier.is_waiting(message):
-            carrier.refuse(message, response, body)
+            carrier.fail_refused(message, response, body)
         return None
 
     # -- the stream of a request
 
-    async def _follow(self, message: Message, response: Response) -> None:
-        """Read the stream that answers a request, and take it up again where it breaks."""
+    async def _follow(self, message: Message, response: SenderResponse) -> None:
+        """Read the stream that answers a request, and resume it when it breaks."""
         carrier, session = self._carrier, self.session
         events = carrier.events()
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
@@ -181,9 +186,9 @@ class Streamable:
             try:
                 end = await self._read(message, events, response)
             except EventIdTooLong as error:
-                return carrier.cut(message, str(error))
+                return carrier.fail_unanswered(message, str(error))
             except EventTooLong:
-                return carrier.too_large(message)
+                return carrier.fail_too_large(message)
             finally:
                 response.close()
             if not carrier.is_waiting(message):
@@ -191,14 +196,14 @@ class Streamable:
             if events.progress != known or loop.time() - began > _BRIEF:
                 backoff.succeed()
             if events.last_id is None:
-                return carrier.cut(message, f"{end}, with no event to resume from")
+                return carrier.fail_unanswered(message, f"{end}, with no event to resume from")
             try:
                 response = await self._resume(session, events, backoff)
             except _Unresumable as error:
-                return carrier.cut(message, f"{end}, and {error}")
+                return carrier.fail_unanswered(message, f"{end}, and {error}")
             events.begin()
 
-    async def _read(self, message: Message, events: EventReader, response: Response) -> str:
+    async def _read(self, message: Message, events: EventReader, response: SenderResponse) -> str:
         """Read a response to its end; returns how it ended."""
         try:
             while self._carrier.is_waiting(message):
@@ -210,12 +215,14 @@ class Streamable:
                     pass
         except TimeoutError:
             return "the stream went on"
-        except Cut as error:
+        except ConnectionCut as error:
             return str(error)
         return "the stream ended"
 
-    async def _resume(self, session: Session, events: EventReader, backoff: Backoff) -> Response:
-        """Take up a stream after the last event that came."""
+    async def _resume(
+        self, session: HttpClientSession, events: EventReader, backoff: Backoff
+    ) -> SenderResponse:
+        """Resume a stream after the last complete event."""
         waited, patience = 0.0, self._carrier.target.options.patience
         while True:
             delay = backoff.fail(events.retry)
@@ -223,20 +230,20 @@ class Streamable:
             waited += delay
             try:
                 response = await self._carrier.get(session, events.last_id)
-            except (NotSent, Cut) as error:
+            except (NotSent, ConnectionCut) as error:
                 if waited > patience:
                     raise _Unresumable(f"resuming failed: {error}") from None
                 continue
             if is_stream(response):
                 return response
             response.close()
-            if response.status not in PASSING or waited > patience:
+            if response.status not in TRANSIENT_STATUSES or waited > patience:
                 raise _Unresumable(f"resuming was answered with HTTP {response.status}")
 
     # -- the stream that belongs to no request
 
-    async def _listen(self, session: Session) -> None:
-        CALL_HEADERS.set(None)  # what is answered here belongs to no call
+    async def _listen(self, session: HttpClientSession) -> None:
+        CALL_HEADERS.set(None)  # answers sent from here belong to no call
         carrier = self._carrier
         events = carrier.events()
         backoff, loop = Backoff(_RETRY), asyncio.get_running_loop()
@@ -256,13 +263,13 @@ class Streamable:
                         # It may have forgotten the event and still know the session.
                         events = carrier.events()
                         known = events.progress
-                    elif response.status not in PASSING:
+                    elif response.status not in TRANSIENT_STATUSES:
                         return await self._not_offered(session, response, was_offered=has_listened)
             except Denied as error:
-                # Until a request is let in again; asking the user over and over helps nobody.
+                # Resumed with the next accepted request; the user is not asked over and over.
                 log.info("listening needs authorization: %s", error)
                 break
-            except (NotSent, Cut, EventTooLong) as error:
+            except (NotSent, ConnectionCut, EventTooLong) as error:
                 log.debug("the listening stream broke: %s", error)
             if events.progress != known or loop.time() - began > _BRIEF:
                 backoff.succeed()
@@ -272,7 +279,7 @@ class Streamable:
         return None
 
     async def _not_offered(
-        self, session: Session, response: Response, *, was_offered: bool
+        self, session: HttpClientSession, response: SenderResponse, *, was_offered: bool
     ) -> None:
         if response.status == 404 and session.id is not None and was_offered:
             with contextlib.suppress(ConnectionClosed):
@@ -281,8 +288,10 @@ class Streamable:
             log.info("listening was answered with HTTP %d", response.status)
 
 
-async def begin_anew(carrier: Carrier, message: Message, session: Session, renew: Renew) -> bool:
-    """See to a message whose session is gone; true where it should be sent once more.
+async def renew_and_resend(
+    carrier: RequestCarrier, message: Message, session: HttpClientSession, renew: Renew
+) -> bool:
+    """Handle a message whose session is gone; true when it should be sent once more.
 
     A server that does not know the session has not looked at the message.
     """
@@ -291,7 +300,7 @@ async def begin_anew(carrier: Carrier, message: Message, session: Session, renew
     if message.name is None or message.name == "notifications/cancelled":
         return False  # about something that ended with the session
     if message.refusals > 1:
-        why = "HTTP 404 also for the session that was begun anew"
+        why = "HTTP 404 also for the renewed session"
         hint = "do several processes serve it, each with sessions of its own?"
         carrier.fail(message, ConnectionClosed(f"{message.name}: {carrier.place}: {why} ({hint})"))
         return False
@@ -305,7 +314,7 @@ async def begin_anew(carrier: Carrier, message: Message, session: Session, renew
         why = "the server lost the session between two pages, and the cursor with it; list anew"
         carrier.fail(message, InvalidParams(f"{message.name}: {why}"))
         return False
-    # Whoever asked may have given up in the meantime.
+    # The caller may have given up in the meantime.
     return message.id is None or carrier.is_waiting(message)
 
 
@@ -317,7 +326,7 @@ def _has_cursor(message: Message) -> bool:
     return isinstance(params, dict) and params.get("cursor") is not None
 
 
-def is_stream(response: Response) -> bool:
+def is_stream(response: SenderResponse) -> bool:
     """Whether a response is an event stream."""
     return response.status == 200 and (
         names.media_type(response.header("content-type")) == CONTENT_TYPE

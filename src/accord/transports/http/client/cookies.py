@@ -1,8 +1,8 @@
 """Cookies of a client: balancers find the server of a session by them.
 
-Of RFC 6265 what that takes: Path, Secure, Max-Age and Expires. Every cookie goes to the host that
-set it and to no other, whatever its Domain says: without a list of public suffixes a wider domain
-cannot be trusted.
+The part of RFC 6265 that this takes: Path, Secure, Max-Age and Expires. Every cookie goes to the
+host that set it and to no other, whatever its Domain says: without a list of public suffixes a
+wider domain cannot be trusted.
 """
 
 import time
@@ -11,9 +11,7 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Final, NamedTuple
 
-__all__ = ["CookieJar"]
-
-# What RFC 6265, section 6.1, asks of clients: 50 cookies of 4,096 bytes for a domain.
+# RFC 6265, section 6.1, asks clients for 50 cookies of 4,096 bytes per domain.
 _MOST: Final = 50
 _MOST_BYTES: Final = 4_096
 # All of them travel with every request, and servers take heads of 8 KB (nginx) or 16 KB (Node.js).
@@ -44,17 +42,17 @@ class CookieJar:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Whether no cookie is kept."""
         return not self._cookies
 
     def note(self, text: str, *, host: str, path: str, is_safe: bool) -> bool:
-        """Take a Set-Cookie header of a response; false where it changes nothing.
+        """Take a Set-Cookie header of a response; false when it changes nothing.
 
         Args:
             text: the header.
             host: the host that was asked.
             path: the path that was asked for, without its query.
-            is_safe: whether it came over TLS.
+            is_safe: whether the connection used TLS.
         """
         pair, _, rest = text.partition(";")
         name, equals, value = pair.strip().partition("=")
@@ -82,7 +80,7 @@ class CookieJar:
         return changed
 
     def header(self, *, host: str, path: str, is_safe: bool) -> str:
-        """Return the Cookie header of a request; empty where there is none."""
+        """Return the Cookie header of a request; empty when no cookie fits."""
         self.expire()
         fitting = [
             (len(where), f"{name}={cookie.value}")
@@ -94,7 +92,7 @@ class CookieJar:
         return "; ".join(text for _, text in fitting)
 
     def expire(self) -> bool:
-        """Drop what has expired; false where nothing has."""
+        """Drop expired cookies; false when none has expired."""
         now = self._now()
         if now < self.expires:
             return False
@@ -151,5 +149,5 @@ def _size(key: tuple[str, str, str], cookie: _Cookie) -> int:
 
 
 def _is_plain(text: str) -> bool:
-    """Tell whether a text can stand in a header as it is."""
+    """Return whether a text can be put into a header as it is."""
     return text.isascii() and text.isprintable()

@@ -3,16 +3,15 @@
 import random
 from typing import Final
 
-__all__ = ["Backoff"]
-
 _FIRST: Final = 0.2
 _MOST: Final = 30.0
-# What a server may ask for. Less would be a flood of requests, more a stream that never comes back.
+# Bounds of the delay that a server may ask for: less would be a flood of requests, more a stream
+# that is never resumed.
 _LEAST_ASKED: Final = 0.2
 _MOST_ASKED: Final = 3_600.0
-# Clients that lost one server come back spread over this part of the delay.
+# Clients that lost the same server return spread over this part of the delay.
 _SPREAD: Final = 0.5
-# What a server asks for within these bounds is taken at its word; a herd is spread a little.
+# A delay that a server asks for is kept; many clients are spread a little.
 _SPREAD_ON_REQUEST: Final = 0.05
 
 

@@ -1,7 +1,7 @@
-"""HTTP exchanges of authorization as data: what flows yield and what they are answered with.
+"""HTTP requests and responses as data, and flows: generators that yield one and get the other.
 
-Nothing here sends anything. A flow is a generator that yields requests, gets their responses, and
-returns what it was after, so that any HTTP library can carry it and tests need none.
+Nothing here sends anything. A flow yields requests, gets their responses and returns a value, so
+that any HTTP library can carry it and tests need none.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -11,16 +11,6 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 
 from accord.bindings.quoting import quote_text, quote_url
-
-__all__ = [
-    "Flow",
-    "HttpRequest",
-    "HttpResponse",
-    "NoResponse",
-    "Send",
-    "carried",
-    "form_request",
-]
 
 Value = TypeVar("Value")
 
@@ -43,12 +33,12 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """What is asked, for people: no query, no secrets."""
+        """Method and URL for messages to users: no query, no secrets."""
         return f"{self.method} {quote_url(self.url)}"
 
 
 class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A response, read whole: header names are lower case, `url` is where it came from."""
+    """A whole response: header names are lower case, `url` is the one that answered."""
 
     status: int
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -60,11 +50,11 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether the status says that it worked."""
+        """Whether the status says that it succeeded."""
         return 200 <= self.status < 300
 
     def object(self) -> dict[str, Any] | None:
-        """Return the body where it is a JSON object, else None."""
+        """Return the body if it is a JSON object, else None."""
         try:
             found = msgspec.json.decode(self.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -73,12 +63,12 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """What came, for people: the status, and of an OAuth error what it says."""
+        """The status, and the text of an OAuth error, for messages to users."""
         said = self.object() or {}
         error, about = said.get("error"), said.get("error_description")
         if isinstance(error, str):
-            told = error if not isinstance(about, str) else f"{error}: {about}"
-            return f"HTTP {self.status} {quote_text(told)}"
+            text = error if not isinstance(about, str) else f"{error}: {about}"
+            return f"HTTP {self.status} {quote_text(text)}"
         return f"HTTP {self.status}{_kind(self)}"
 
 
@@ -92,7 +82,7 @@ Flow: TypeAlias = Generator[HttpRequest, HttpResponse, Value]
 class NoResponse(Exception):
     """A request got no response, or was not sent: raised into the flow that yielded it.
 
-    `is_refused` says that our own policy did not let it go out or come in; `hint` what to change.
+    `is_refused` says that our own policy refused it; `hint` says what to change.
     """
 
     def __init__(self, reason: str, *, is_refused: bool = False, hint: str = "") -> None:
@@ -105,7 +95,7 @@ class NoResponse(Exception):
 def form_request(
     url: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None
 ) -> HttpRequest:
-    """Make the POST of a form, as OAuth endpoints take it."""
+    """Return the POST of a form, as OAuth endpoints take it."""
     usual = {"Content-Type": _FORM, "Accept": "application/json"}
     body = urlencode(fields, quote_via=quote_plus).encode()
     return HttpRequest(method="POST", url=url, headers={**usual, **(headers or {})}, body=body)
@@ -118,7 +108,7 @@ def _kind(response: HttpResponse) -> str:
     return f" with {quote_text(kind)}" if kind else ""
 
 
-async def carried(flow: Flow[Value], send: Send) -> Value:
+async def run_flow(flow: Flow[Value], send: Send) -> Value:
     """Carry a flow to its end."""
     try:
         request = next(flow)

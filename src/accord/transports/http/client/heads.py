@@ -1,4 +1,4 @@
-"""The heads of requests over HTTP/1.1: the target of a URL, and the bytes of the head."""
+"""The heads of requests over HTTP/1.1, and the addresses that they go to."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ _REMEMBERED: Final = 64
 _UNQUOTED: Final = "%/:=&?~+!$,;'@()*[]-._"
 
 
-class RequestTarget(NamedTuple):
-    """The parts of a URL that a request needs, and the headers that every request has."""
+class HttpAddress(NamedTuple):
+    """The address of a URL, and the headers that every request to it has."""
 
     host: str
     port: int
@@ -23,8 +23,8 @@ class RequestTarget(NamedTuple):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def parse_target(url: str) -> RequestTarget:
-    """Return the target of a URL.
+def parse_address(url: str) -> HttpAddress:
+    """Return the address of a URL.
 
     Raises:
         ValueError: its host or port is malformed.
@@ -36,29 +36,28 @@ def parse_target(url: str) -> RequestTarget:
     target = path = quote(parts.path or "/", safe=_UNQUOTED)
     if parts.query:
         target += "?" + quote(parts.query, safe=_UNQUOTED)
-    # Without compression, since proxies that compress hold back events.
     name = f"[{host}]" if ":" in host else host.encode("idna").decode()
     named = name if parts.port is None or port == (443 if is_safe else 80) else f"{name}:{port}"
     usual = {"Host": named, "Accept-Encoding": "identity", "User-Agent": "accord"}
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         usual["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return RequestTarget(host, port, is_safe, target, path, usual, url)
+    return HttpAddress(host, port, is_safe, target, path, usual, url)
 
 
 def write_head(
-    method: str, place: RequestTarget, headers: Mapping[str, str], cookies: str
+    method: str, address: HttpAddress, headers: Mapping[str, str], cookies: str
 ) -> bytes:
     """Write the head of a request, without its length and the blank line.
 
     Raises:
         ValueError: a header has a line break in it.
     """
-    usual = dict(place.usual)
+    usual = dict(address.usual)
     if cookies:
         usual["Cookie"] = cookies
     given = {name.lower() for name in headers}
-    lines = [f"{method} {place.target} HTTP/1.1"]
+    lines = [f"{method} {address.target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in usual.items() if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     head = "\r\n".join(lines)

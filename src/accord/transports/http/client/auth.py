@@ -1,4 +1,4 @@
-"""The seam to authorization: who gives tokens, and what is made of a server that wants another.
+"""The seam to authorization: tokens for requests, and answers to servers that want another one.
 
 The transport knows no OAuth. It asks for a token before each request and reports every challenge.
 """
@@ -16,20 +16,7 @@ import msgspec
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.quoting import quote_text
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
-from accord.transports.http_sender import NotSent, Response
-
-__all__ = [
-    "CHALLENGES",
-    "Auth",
-    "Authorization",
-    "Authorizer",
-    "Bearer",
-    "Challenge",
-    "Denied",
-    "paused",
-    "refusal",
-    "with_token",
-]
+from accord.transports.http.client.sender import NotSent, SenderResponse
 
 log = logging.getLogger("accord.http")
 
@@ -42,13 +29,13 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 class Challenge(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was not let in.
+    """A request that was refused for lack of authorization.
 
     Attributes:
         url: of the server.
         status: 401 or 403.
         values: the WWW-Authenticate headers.
-        token: what was sent, None where nothing was.
+        token: the token that was sent; None without one.
         repeats: how often this request was repeated before.
     """
 
@@ -63,7 +50,7 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bearer(self) -> AuthChallenge:
-        """What it says about bearer tokens."""
+        """The part about bearer tokens."""
         return bearer_challenge(self.values) or AuthChallenge("bearer")
 
 
@@ -74,11 +61,11 @@ class Authorizer(Protocol):
         """Return the token for the next request; None to try without one.
 
         Raises:
-            AuthError: there should be one, and it could not be had.
+            AuthError: a token is needed and could not be obtained.
         """
 
     async def challenged(self, challenge: Challenge) -> bool:
-        """Obtain another token; true where the request is worth repeating.
+        """Obtain another token; true when the request should be repeated.
 
         Raises:
             AuthError: none could be obtained.
@@ -90,14 +77,14 @@ Auth: TypeAlias = str | Authorizer
 
 
 class Bearer:
-    """A token that somebody has obtained by other means."""
+    """A token that was obtained by other means."""
 
     def __init__(self, token: str) -> None:
         text = token.strip()
         if text[:7].lower() == "bearer ":
             text = text[7:].strip()
         if not _TOKEN.fullmatch(text):
-            raise ValueError("the bearer token has characters that no token has")
+            raise ValueError("the bearer token has characters that are not allowed in tokens")
         self._token = text
 
     async def token(self, resource_url: str) -> str | None:
@@ -105,7 +92,7 @@ class Bearer:
         return self._token
 
     async def challenged(self, challenge: Challenge) -> bool:
-        """Know no other."""
+        """Return false: there is no other token."""
         return False
 
 
@@ -117,7 +104,7 @@ class Denied(NotSent):
         self.error = error
 
 
-class Authorization:
+class RequestAuthorization:
     """Puts tokens into the requests of one connection."""
 
     def __init__(self, authorizer: Authorizer, url: str, pausing: Pausing) -> None:
@@ -126,20 +113,22 @@ class Authorization:
         self._pausing = pausing
 
     async def token(self, url: str) -> str | None:
-        """Return the token for a request to a URL; none for a place it was not made for.
+        """Return the token for a request to a URL; None when the URL is of another origin.
 
         Raises:
-            Denied: there is none.
+            Denied: the token could not be obtained.
         """
-        if not _is_same_place(self._url, url):
+        if not _is_same_origin(self._url, url):
             return None
         try:
             return await self._authorizer.token(self._url)
-        except Exception as error:  # whatever an authorizer raises
-            raise self._denied(error) from None
+        except Exception as error:  # authorizers are user code
+            raise self._denial(error) from None
 
-    async def answer(self, url: str, response: Response, token: str | None, repeats: int) -> bool:
-        """See to a challenge; true where the request should be repeated.
+    async def answer(
+        self, url: str, response: SenderResponse, token: str | None, repeats: int
+    ) -> bool:
+        """Answer a challenge; true when the request should be repeated.
 
         Raises:
             Denied: no other token could be obtained.
@@ -148,17 +137,17 @@ class Authorization:
         challenge = Challenge(
             url=self._url, status=response.status, values=values, token=token, repeats=repeats
         )
-        if not _is_same_place(self._url, url):
+        if not _is_same_origin(self._url, url):
             return False
         if response.status == 403 and challenge.bearer.error != "insufficient_scope":
             return False
         try:
             with self._pausing():
                 return await self._authorizer.challenged(challenge)
-        except Exception as error:  # whatever an authorizer raises
-            raise self._denied(error) from None
+        except Exception as error:  # authorizers are user code
+            raise self._denial(error) from None
 
-    def _denied(self, error: Exception) -> Denied:
+    def _denial(self, error: Exception) -> Denied:
         if isinstance(error, Denied):
             return error
         if isinstance(error, AccordError):
@@ -168,7 +157,7 @@ class Authorization:
 
 
 @contextlib.contextmanager
-def paused(deadline: asyncio.Timeout | None, seconds: float) -> Iterator[None]:
+def pause_deadline(deadline: asyncio.Timeout | None, seconds: float) -> Iterator[None]:
     """Stop a deadline for a while; afterwards it has its whole time again."""
     if deadline is None or deadline.expired() or deadline.when() is None:
         yield
@@ -190,7 +179,7 @@ def with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, st
     return {**others, "Authorization": f"Bearer {token}"}  # auth.token.bearer-header
 
 
-def challenge_values(response: Response) -> tuple[str, ...]:
+def challenge_values(response: SenderResponse) -> tuple[str, ...]:
     """Return the WWW-Authenticate headers of a response."""
     several = getattr(response, "headers_named", None)
     if several is not None:
@@ -199,11 +188,13 @@ def challenge_values(response: Response) -> tuple[str, ...]:
     return () if only is None else (only,)
 
 
-def refusal(place: str, response: Response, why: str, *, has_auth: bool) -> AuthError | None:
-    """Make the error for a request that was not let in; None where it is about something else."""
+def auth_error(
+    place: str, response: SenderResponse, why: str, *, has_auth: bool
+) -> AuthError | None:
+    """Return the error for a request that was refused; None when the status has other reasons."""
     values = challenge_values(response)
     challenge = bearer_challenge(values)
-    said = _described(challenge)
+    said = _describe_challenge(challenge)
     if response.status == 401:
         text = f"{place}: {why}{said}; {_hint(values, has_auth=has_auth)}"
         return Unauthorized(text[:500], challenge=", ".join(values)[:1_000])
@@ -214,30 +205,30 @@ def refusal(place: str, response: Response, why: str, *, has_auth: bool) -> Auth
 
 
 def _hint(values: tuple[str, ...], *, has_auth: bool) -> str:
-    """Say what would help, going by what the server asks for."""
+    """Return what would help, by what the server asks for."""
     schemes = list(dict.fromkeys(each.scheme for each in parse_challenges(values)))
     if schemes and "bearer" not in schemes:
         named = quote_text(" or ".join(schemes))
-        return f"the server takes no tokens, but {named}: pass headers={{'Authorization': ...}}"
+        return f"the server does not take tokens but {named}: pass headers={{'Authorization': ...}}"
     if has_auth:
         return "the server does not take the token"
     return 'pass auth="oauth" to obtain a token, or auth="..." with one'
 
 
-def _described(challenge: AuthChallenge | None) -> str:
+def _describe_challenge(challenge: AuthChallenge | None) -> str:
     if challenge is None or not challenge.params:
         return ""
-    shown = {
+    facts = {
         "error": challenge.error,
         "because": challenge.params.get("error_description", ""),
         "scopes": " ".join(challenge.scopes),
         "metadata": challenge.resource_metadata or "",
     }
-    told = ", ".join(f"{name} {quote_text(value)}" for name, value in shown.items() if value)
-    return f"; it says: {told}" if told else ""
+    text = ", ".join(f"{name} {quote_text(value)}" for name, value in facts.items() if value)
+    return f"; it says: {text}" if text else ""
 
 
-def _is_same_place(home: str, url: str) -> bool:
+def _is_same_origin(home: str, url: str) -> bool:
     """Whether a token for one URL may go to another: the same origin, or the same with TLS."""
     here, there = urlsplit(home), urlsplit(url)
     if here.hostname != there.hostname:

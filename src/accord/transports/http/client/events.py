@@ -1,4 +1,4 @@
-"""One stream of events as a client reads it, over as many responses as it takes."""
+"""One stream of events as a client reads it, over several responses if need be."""
 
 import asyncio
 from collections import deque
@@ -6,27 +6,27 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.bindings.sse import Decoder, Event
-from accord.transports.http_answers import Answers
-from accord.transports.http_sender import Response
+from accord.transports.http.client.messages import PendingAnswers
+from accord.transports.http.client.sender import SenderResponse
 
-__all__ = ["EventReader"]
-
-# How far back a server may repeat itself when a stream is taken up again; ids are usually short.
+# How far back a server may repeat events when a stream is resumed; ids are usually short.
 _REMEMBERED: Final = 1_000
 _REMEMBERED_CHARACTERS: Final = 64 * 1024
-# How many messages may be taken in before others get their turn.
+# How many messages are delivered before other tasks get their turn.
 _AT_ONCE: Final = 32
 
 
 class EventReader:
-    """Reads messages from event streams, each once, also where a later response repeats some.
+    """Reads messages from event streams, each once, also when a later response repeats some.
 
     Reading stops while too many answers to the server are on their way: a server that does not
     take answers cannot have more questions read. `place` is the data of the last `endpoint` event,
     if there was one.
     """
 
-    def __init__(self, deliver: Callable[[bytes], None], limit: int, answers: Answers) -> None:
+    def __init__(
+        self, deliver: Callable[[bytes], None], limit: int, answers: PendingAnswers
+    ) -> None:
         self.place: bytes | None = None
         self._deliver = deliver
         self._answers = answers
@@ -38,27 +38,27 @@ class EventReader:
 
     @property
     def last_id(self) -> str | None:
-        """Where the stream can be taken up again: the last event that came whole."""
+        """The last complete event, after which the stream can be resumed."""
         return self._decoder.last_id or None
 
     @property
     def retry(self) -> float | None:
-        """How many seconds the server wants to pass before the stream is taken up again."""
+        """Seconds that the server asks to wait before the stream is resumed."""
         milliseconds = self._decoder.retry
         return None if milliseconds is None else milliseconds / 1_000
 
     @property
     def progress(self) -> tuple[int, str | None]:
-        """Something that differs once anything has come."""
+        """A value that changes with every event."""
         return self._messages, self._decoder.last_id
 
     def begin(self) -> None:
-        """Read another response from its beginning: what was incomplete will come again."""
+        """Read another response from its beginning: an incomplete event is sent again."""
         self._decoder.restart()
         self._known = frozenset(self._seen)
 
-    async def read(self, response: Response) -> bool:
-        """Read what comes next; false at the end of the response.
+    async def read(self, response: SenderResponse) -> bool:
+        """Read the next bytes; false at the end of the response.
 
         Raises:
             Cut: the connection broke.

@@ -8,10 +8,7 @@ import msgspec
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["SPOKEN", "HttpClientOptions", "HttpHeaders"]
-
-SPOKEN: Final = ("http://", "https://")
-"""How the URLs of proxies begin."""
+PROXY_SCHEMES: Final = ("http://", "https://")
 
 HttpHeaders: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -27,9 +24,9 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
             it stays yours to close. It must not limit connections: a call whose server asks back
             needs two.
         sender: anything with a method `send` as `Sender` has, in place of ours.
-        proxy: the URL of a proxy; by default what the environment says, "" for none.
-        verify: whether certificates are checked; or an `ssl.SSLContext` that says whom to trust
-            and, where the server wants to know, who we are.
+        proxy: the URL of a proxy; by default the one that the environment names, "" for none.
+        verify: whether certificates are checked; or an `ssl.SSLContext` with the certificates to
+            trust and, if the server asks for one, our own.
         connect: seconds to make a connection.
         listen: whether to keep a stream open for messages that belong to no request.
         patience: seconds to keep trying while the server cannot be reached.
@@ -44,6 +41,6 @@ class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 15.0
 
     def __post_init__(self) -> None:
-        if self.proxy and not self.proxy.startswith(SPOKEN):
+        if self.proxy and not self.proxy.startswith(PROXY_SCHEMES):
             scheme = self.proxy.partition("://")[0][:20]  # the rest may have a password in it
             raise ValueError(f"proxy begins with {scheme!r}, expected http://host:port")
