@@ -19,7 +19,6 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         kind: the client.
         plays: where it shows; the server that does everything right is always met.
         over: the transport.
-        patience: how long the check waits for its answers; short where none will come.
         also: other requirements that this breaks unavoidably, and why.
     """
 
@@ -27,20 +26,10 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     kind: type[Raw]
     plays: tuple[str, ...] = ()
     over: str = "http"
-    patience: float = 2.0
     also: dict[str, str] = {}
 
 
 MUTANTS: dict[str, Mutant] = {}
-# Those who leave something without an answer.
-SILENT = {
-    "FallsOverCancellations",
-    "FallsOverLateAnswers",
-    "IgnoresBatches",
-    "IgnoresPings",
-    "IsSilencedByNonsense",
-    "never_lists_its_roots",
-}
 
 
 def mutant(
@@ -48,10 +37,7 @@ def mutant(
 ) -> Callable[[type[Raw]], type[Raw]]:
     def register(kind: type[Raw]) -> type[Raw]:
         name = f"{id}-{kind.__name__}"
-        patience = 0.4 if kind.__name__ in SILENT else 2.0
-        MUTANTS[name] = Mutant(
-            id=id, kind=kind, plays=plays, over=over, patience=patience, also=also or {}
-        )
+        MUTANTS[name] = Mutant(id=id, kind=kind, plays=plays, over=over, also=also or {})
         return kind
 
     return register

@@ -37,7 +37,7 @@ def launched(
 
     made: Making = making
     made.__name__ = habit.replace(" ", "_")
-    elsewhere(id, also=also, only=only)(made)
+    elsewhere(id, also=also, only=only, is_process=True)(made)
 
 
 NO_MESSAGE = {"stdio.server.stdout-only-messages": "neither line is a message of its own"}

@@ -205,16 +205,18 @@ def changing_in_silence(name: str, key: str) -> None:
         def from_server(message: Message, request: Message) -> Sent:
             if message.get("method") == f"notifications/{name}/list_changed":
                 return None
-            seen = any(
-                params_of(each).get("name") == "view_changes" for each in wire.requests.values()
-            )
+            calls = [
+                each
+                for each in wire.requests.values()
+                if params_of(each).get("name") == "view_changes"
+            ]
             if (
                 request.get("method") == f"{name}/list"
-                and seen
+                and calls
                 and "nextCursor" not in message.get("result", {"nextCursor": ""})
             ):
                 listed = message["result"][name]
-                listed.append({**listed[0], key: f"{listed[0][key]}-new"})
+                listed.append({**listed[0], key: f"{listed[0][key]}-{len(calls)}"})
             return message
 
         wire.from_server = from_server

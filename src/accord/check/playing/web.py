@@ -5,7 +5,6 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from itertools import count
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -224,7 +223,7 @@ class WebStage:
                 self._server.force_exit = True
                 await self._server.shutdown(sockets=self._sockets)
                 while self._server.server_state.connections:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)
 
     # -- one request
 
@@ -237,13 +236,13 @@ class WebStage:
             scope["query_string"].decode("latin-1"),
             {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]},
             await _body(receive),
-            monotonic(),
+            asyncio.get_running_loop().time(),
         )
         self.requests.append(asked)
         try:
             await self._play(asked, receive, _noting(asked, send))
         finally:
-            asked.ended = monotonic()
+            asked.ended = asyncio.get_running_loop().time()
 
     async def _play(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
         answer = self._actor.http(asked)

@@ -1,6 +1,6 @@
 """What a server may ask a client, and what it may not."""
 
-from time import monotonic
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.playing.actor import Actor, play, revisions_of
@@ -66,9 +66,9 @@ def can_elicit(line: Line) -> bool:
 
 async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float | None:
     """Ask the client to ask its model; returns the seconds it took, None where it did not."""
-    began = monotonic()
+    began = asyncio.get_running_loop().time()
     reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
-    return None if reply is None or reply.is_error else monotonic() - began
+    return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
 async def _thought(

@@ -1,6 +1,6 @@
 """Cancelling: in time, too late, what never was, and in words that make no sense."""
 
-from time import monotonic
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.line import LineEnded, Silence
@@ -87,7 +87,7 @@ async def _cancel(probe: "Probe", line: "Line", params: dict[str, Any], duration
     """Cancel a call and judge what comes of it; False where it seems to go on as if not."""
     id, left = await _begun(line, params, duration)
     await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-    heard_then, began = len(line.heard), monotonic()
+    heard_then, began = len(line.heard), asyncio.get_running_loop().time()
     try:
         reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
     except Silence:
@@ -103,7 +103,7 @@ async def _cancel(probe: "Probe", line: "Line", params: dict[str, Any], duration
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
             probe.broken(_SILENT, f"answers {what}: {reply}")
-    elif monotonic() - began < left / 2:
+    elif asyncio.get_running_loop().time() - began < left / 2:
         # It may have been done before it saw the cancellation.
         for requirement in (_STOPS, _SILENT):
             probe.skip(requirement, "the tool was quicker than its cancellation")
@@ -154,6 +154,6 @@ async def _slowest(probe: "Probe", line: "Line") -> tuple[dict[str, Any], float]
 
 async def _duration(line: "Line", params: dict[str, Any]) -> float:
     """Call a tool and return how long it takes, 0 where it is refused."""
-    began = monotonic()
+    began = asyncio.get_running_loop().time()
     reply = await line.ask("tools/call", params)
-    return 0.0 if reply.is_error else monotonic() - began
+    return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began
