@@ -50,7 +50,7 @@ def test_a_good_server_answers_and_ends_with_its_input():
             return line
 
     line = asyncio.run(run())
-    assert (line.carrier.exit_code, line.carrier.left_by_itself) == (0, True)
+    assert (line.carrier.child.exit_code, line.carrier.left_by_itself) == (0, True)
     assert line.ended == "the server ended with exit code 0"
 
 
@@ -61,7 +61,7 @@ def test_a_server_that_exits_at_once_leaves_its_code_and_its_last_words():
                 await line.initialize(NEW)
             return line
 
-    assert list(asyncio.run(run()).carrier.stderr) == ["no configuration"]
+    assert list(asyncio.run(run()).carrier.child.stderr.lines) == ["no configuration"]
 
 
 def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
@@ -73,8 +73,8 @@ def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
 
     carrier = asyncio.run(run())
     assert carrier.left_by_itself is False
-    assert carrier.exit_code == -signal.SIGTERM
-    assert not is_running(carrier.pid)
+    assert carrier.child.exit_code == -signal.SIGTERM
+    assert not is_running(carrier.child.pid)
 
 
 def test_a_server_that_ignores_signals_is_killed():
@@ -85,8 +85,8 @@ def test_a_server_that_ignores_signals_is_killed():
             return line.carrier
 
     carrier = asyncio.run(run())
-    assert carrier.exit_code == -signal.SIGKILL
-    assert not is_running(carrier.pid)
+    assert carrier.child.exit_code == -signal.SIGKILL
+    assert not is_running(carrier.child.pid)
 
 
 def test_how_a_server_ended_is_known_however_short_its_time_to_leave(caplog):
@@ -95,7 +95,7 @@ def test_how_a_server_ended_is_known_however_short_its_time_to_leave(caplog):
             await line.initialize(NEW)
             return line.carrier
 
-    assert asyncio.run(run()).exit_code == -signal.SIGKILL
+    assert asyncio.run(run()).child.exit_code == -signal.SIGKILL
     assert [each for each in caplog.records if each.name == "asyncio"] == []
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_stays_is_waited_for_in_vain_only_once():
         # Who waits again for a server that stays would wait for a minute.
         async with asyncio.timeout(50), replace(subject, leaving=60).line() as line:
             await line.initialize(NEW)
-        assert line.carrier.exit_code == 0
+        assert line.carrier.child.exit_code == 0
 
     asyncio.run(run())
 
@@ -145,7 +145,7 @@ def test_a_server_that_floods_ends_the_line():
 
     line = asyncio.run(run())
     assert len(line.heard) <= 20_000
-    assert not is_running(line.carrier.pid)
+    assert not is_running(line.carrier.child.pid)
 
 
 def test_garbage_is_kept_as_text_and_what_follows_is_heard():
@@ -191,7 +191,7 @@ def test_whoever_reads_no_more_and_then_ends_is_told_with_its_code():
 
     async def run():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:
-            while not line.carrier.stderr:
+            while not line.carrier.child.stderr.lines:
                 await asyncio.sleep(0.01)
             with pytest.raises(LineEnded, match="ended with exit code 3"):
                 await line.carrier.write(b"x" * 1_000_000)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, connect
-from accord.transports.pipes import ANSWERS_MOST, ThreadedPipes
+from accord.transports.pipes import ThreadedPipes
+from accord.transports.process import ANSWERS_MOST
 from accord.types import CreateMessageResult, TextContent
 from support.waiting import LONG, run, until
 
@@ -24,7 +25,7 @@ def test_answers_that_a_server_does_not_read_are_bounded(pipes: str, monkeypatch
         def attach(*given: Any) -> ThreadedPipes:
             return ThreadedPipes(asyncio.get_running_loop(), *given)
 
-        monkeypatch.setattr("accord.transports.process.attach", attach)
+        monkeypatch.setattr("accord.transports.child.attach", attach)
     asked: list[str] = []
 
     async def main() -> None:

@@ -12,8 +12,8 @@ import pytest
 from accord.client import blocking, connect
 from accord.errors import ConnectFailed, ConnectionClosed, InternalError, RequestError
 from accord.protocol.codec import Limits
-from accord.transports.http import HttpClientOptions
 from accord.transports.http_senders import sender_for
+from accord.transports.http_wire import HttpClientOptions
 from support.raw_http import RawServer
 from support.waiting import run, until, until_sync
 
@@ -386,7 +386,7 @@ def test_the_blocking_client_speaks_http_from_any_thread():
 
 
 def test_too_many_calls_at_once_wait_their_turn(monkeypatch):
-    monkeypatch.setattr("accord.transports.http._UNDER_WAY", 5)
+    monkeypatch.setattr("accord.transports.http_wire._UNDER_WAY", 5)
 
     async def main():
         async with RawServer() as server, connect(server.url, http=QUICK) as client:

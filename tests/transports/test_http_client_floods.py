@@ -7,9 +7,9 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed
-from accord.transports.http import HttpClientOptions
 from accord.transports.http_answers import Answers
 from accord.transports.http_events import EventReader
+from accord.transports.http_wire import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 

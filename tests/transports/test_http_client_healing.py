@@ -8,7 +8,7 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed, RequestError
-from accord.transports.http import HttpClientOptions
+from accord.transports.http_wire import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 

@@ -13,8 +13,8 @@ from accord import Context, Server
 from accord.client import connect
 from accord.protocol.revisions import REVISIONS
 from accord.transports.asgi import HttpApp
-from accord.transports.http import HttpClientOptions
 from accord.transports.http_options import HttpOptions
+from accord.transports.http_wire import HttpClientOptions
 from accord.types import TextContent
 from support.waiting import LONG, run, until
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from accord.errors import ConnectFailed
-from accord.transports import process as process_module
+from accord.transports import child as child_module
 from accord.transports.pipes import HIGH_WATER, PolledPipes, ThreadedPipes
 from accord.transports.process import INHERITED, Launch, Process, environment
 from support.leftovers import Leftovers
@@ -30,7 +30,7 @@ def pipes(request, monkeypatch):
     def attach(*args):
         return request.param(asyncio.get_running_loop(), *args)
 
-    monkeypatch.setattr(process_module, "attach", attach)
+    monkeypatch.setattr(child_module, "attach", attach)
 
 
 @pytest.fixture(params=[True, False], ids=["pidfd", "thread"])
@@ -86,7 +86,7 @@ def test_lines_go_there_and_come_back(pipes, watching):
             await peer.until(lambda: len(peer.lines) == 100)
             assert peer.lines == [b"%d" % n for n in range(100)]
         assert peer.ends == []
-        assert peer.wire.exit_code == 0
+        assert peer.wire.child.exit_code == 0
 
     run(main)
 
@@ -132,7 +132,7 @@ def test_the_end_of_the_process_is_told_once_after_its_last_lines(pipes, watchin
             await peer.until(lambda: peer.ends)
             assert [line[:1] for line in peer.lines] == [b"a", b"b"]
             assert peer.ends == ["the server ended with exit code 7"]
-            assert peer.wire.exit_code == 7
+            assert peer.wire.child.exit_code == 7
 
     run(main)
 
@@ -212,7 +212,7 @@ def test_a_chatty_process_is_never_blocked_and_its_last_lines_are_kept(pipes):
     async def main():
         async with Peer(CHATTY) as peer:
             await peer.until(lambda: peer.lines)
-        kept = peer.wire.stderr.splitlines()
+        kept = peer.wire.child.stderr.lines
         assert len(kept) == 40
         assert kept[-1].startswith("line 29999")
 
@@ -272,7 +272,7 @@ sys.stdin.read()
     async def main():
         async with Peer(program) as peer:
             await peer.until(lambda: peer.lines)
-        assert peer.wire.stderr == "[a very long line]"
+        assert list(peer.wire.child.stderr.lines) == ["[a very long line]"]
 
     run(main)
 
@@ -345,7 +345,7 @@ time.sleep(60)
             await asyncio.to_thread(peer.wire.abort)
         else:
             peer.wire.abort()
-        assert peer.wire.exit_code == -9
+        assert peer.wire.child.exit_code == -9
         peer.wire.abort()
         await peer.wire.close()
         await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
@@ -361,7 +361,7 @@ def test_closing_what_was_never_opened_does_nothing():
         wire.abort()
         wire.write(b"lost")
         await wire.writable()
-        assert (wire.exit_code, wire.pid, wire.congested) == (None, None, False)
+        assert (wire.child.exit_code, wire.child.pid, wire.congested) == (None, None, False)
 
     run(main)
 
@@ -387,14 +387,14 @@ def test_a_process_that_cannot_be_spoken_to_is_not_left(monkeypatch):
     def attach(*_):
         raise OSError("too many open files")
 
-    monkeypatch.setattr(process_module, "attach", attach)
+    monkeypatch.setattr(child_module, "attach", attach)
 
     async def main():
         left = Leftovers()
         wire = Process(Launch(command=[sys.executable, "-c", ECHO]))
         with pytest.raises(OSError, match="too many open files"):
             await wire.open(print, print)
-        assert wire.exit_code is not None
+        assert wire.child.exit_code is not None
         assert not left
 
     run(main)
@@ -411,7 +411,7 @@ time.sleep(60)
     async def main():
         async with Peer(program, exit_grace=0.05, terminate_grace=LONG) as peer:
             await peer.until(lambda: peer.lines)
-        assert peer.wire.exit_code == 7
+        assert peer.wire.child.exit_code == 7
 
     run(main)
 
@@ -427,6 +427,6 @@ for _ in range(200):
     async def main():
         async with Peer(program, exit_grace=20) as peer:
             pass
-        assert peer.wire.exit_code == 0
+        assert peer.wire.child.exit_code == 0
 
     run(main)

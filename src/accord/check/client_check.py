@@ -31,7 +31,7 @@ from accord.protocol.monitor import Verdict
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
-from accord.transports.process_group import signal_group
+from accord.transports.child import signal_group
 from accord.types import RevisionId
 
 __all__ = ["ClientPlan", "Place", "check_client"]

@@ -31,7 +31,7 @@ from accord.types import EmptyParams, Implementation, InitializeParams, Initiali
 from accord.version import __version__
 
 if TYPE_CHECKING:
-    from accord.transports.http import HttpWire
+    from accord.transports.http_wire import HttpWire
 
 __all__ = ["Connecting", "Target", "connect", "http_wire"]
 
@@ -195,7 +195,7 @@ async def _wire(target: Target, settings: Settings) -> Wire:
 
 def http_wire(url: str, settings: Settings) -> "HttpWire":
     """Return the wire to a URL."""
-    from accord.transports.http import HttpTarget, HttpWire
+    from accord.transports.http_wire import HttpTarget, HttpWire
 
     return HttpWire(
         HttpTarget(
@@ -307,8 +307,8 @@ def _explained(error: AccordError, link: Link) -> AccordError:
         return _failure("no answer to initialize in time", link)
     if isinstance(error, ConnectionClosed):
         process = _process(link)
-        ending = str(error) if process is None else process.ending
-        return _failure(f"{ending} before it answered initialize", link)
+        reason = str(error) if process is None else process.child.state
+        return _failure(f"{reason} before it answered initialize", link)
     if isinstance(error, RequestError):
         return _failure(f"refused initialize: {error}{_supported(error)}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
@@ -324,16 +324,17 @@ def _failure(what: str, link: Link) -> ConnectFailed:
     if wire is None:
         place = getattr(getattr(link.wire, "inner", link.wire), "place", "the server")
         return ConnectFailed(f"{place}: {what}"[:_MESSAGE], phase="initialize")
-    message = f"{_shortened(shlex.join(wire.command), 100)}: {_shortened(what, 150)}; it said: "
+    child = wire.child
+    message = f"{_shortened(shlex.join(child.command), 100)}: {_shortened(what, 150)}; it said: "
     room = _MESSAGE - len(message)
-    said = wire.last_words(room) or _shortened(link.callbacks.stray, room)
+    said = child.stderr.summarize(room) or _shortened(link.callbacks.stray, room)
     message = message + said if said else message.removesuffix("; it said: ")
     return ConnectFailed(
         message,
-        command=wire.command,
-        exit_code=wire.exit_code,
-        phase="initialize" if wire.has_spoken or wire.exit_code is None else "starting",
-        stderr=wire.stderr,
+        command=child.command,
+        exit_code=child.exit_code,
+        phase="initialize" if wire.has_spoken or child.exit_code is None else "starting",
+        stderr="\n".join(child.stderr.lines),
     )
 
 

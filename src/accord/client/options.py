@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
+from accord.transports.child import StderrSink
 from accord.transports.http_authorization import Auth
 from accord.transports.http_client_options import HttpClientOptions, HttpHeaders
-from accord.transports.process import StderrSink
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -15,7 +15,7 @@ from accord.transports.http_two_endpoints import STREAM
 from accord.transports.wire import Lost, Receive, Watcher
 
 if TYPE_CHECKING:
-    from accord.transports.http import HttpWire
+    from accord.transports.http_wire import HttpWire
 
 __all__ = ["TappedHttpWire"]
 

@@ -1,7 +1,7 @@
 """Bytes through the pipes of a child process, without blocking the loop.
 
 Where the loop can watch file descriptors it reads and writes by itself; elsewhere (Windows) threads
-do. What the bytes mean is not decided here.
+do. The bytes are not interpreted here.
 """
 
 import asyncio
@@ -12,33 +12,37 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import IO, Final, Protocol, TypeAlias
 
-__all__ = ["Pipes", "PolledPipes", "ThreadedPipes", "attach"]
-
 OnChunk: TypeAlias = Callable[[bytes], None]
-"""Takes what was read; an empty chunk is the end."""
+"""Takes bytes that were read; never called with none."""
 
-# The capacity of a pipe: more cannot come at once, and a larger buffer is only cleared for nothing.
+OnEnd: TypeAlias = Callable[[IO[bytes]], None]
+"""Takes an output that has ended."""
+
+# The capacity of a pipe: more cannot arrive at once, and a larger buffer is cleared for nothing.
 CHUNK: Final = 64 * 1024
-# Beyond this many unread bytes callers wait. A few messages of usual size fit in.
+# Beyond this many unread bytes callers wait, until a quarter of them is left. A few messages of
+# usual size fit in.
 HIGH_WATER: Final = 1024 * 1024
-LOW_WATER: Final = HIGH_WATER // 4
 # How often the rest of a pipe is read after its writer died; a survivor may hold it open.
 LAST_READS: Final = 64
-# A server that asks without reading the answers is not read from beyond this. It is far more than
-# what makes an honest server stop reading, so that the two never wait for each other.
-ANSWERS_MOST: Final = 16 * 1024 * 1024
 
 
 class Pipes(Protocol):
-    """The three pipes of a child, seen from the parent."""
+    """The pipes of a child, seen from the parent.
+
+    Attributes:
+        unsent: bytes that wait for the child.
+        is_open: whether the child still reads its input.
+    """
 
     unsent: int
+    is_open: bool
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for the child; they leave together with what else is queued this turn."""
+        """Queue bytes for the child; all that is queued in one turn of the loop leaves together."""
 
-    async def writable(self) -> None:
-        """Wait until most of the queue has left, or never will."""
+    async def writable(self, most: int = HIGH_WATER) -> None:
+        """Wait until at most this many bytes are queued, or the input is closed."""
 
     def end_input(self) -> None:
         """Let the child read the end, after what is queued and fits."""
@@ -50,21 +54,31 @@ class Pipes(Protocol):
         """Read from it again."""
 
     def read_rest(self) -> None:
-        """Hand over what is left after the child's death."""
+        """Read what is left after the exit of the child."""
 
     def release(self) -> None:
         """Let go of all file descriptors; on the loop, or after its end."""
 
 
 def attach(
-    stdin: IO[bytes], outputs: Mapping[IO[bytes], OnChunk], broken: Callable[[], None]
+    stdin: IO[bytes] | None,
+    outputs: Mapping[IO[bytes], OnChunk],
+    on_output_end: OnEnd,
+    on_broken_input: Callable[[], None],
 ) -> Pipes:
-    """Start reading the outputs of a child; `broken` is told when it no longer reads its input."""
+    """Start reading the outputs of a child.
+
+    Args:
+        stdin: its input; None when it has none.
+        outputs: with a function for the bytes of each.
+        on_output_end: called when an output has ended.
+        on_broken_input: called when the child no longer reads its input.
+    """
     loop = asyncio.get_running_loop()
     try:
-        return PolledPipes(loop, stdin, outputs, broken)
+        return PolledPipes(loop, stdin, outputs, on_output_end, on_broken_input)
     except NotImplementedError:
-        return ThreadedPipes(loop, stdin, outputs, broken)
+        return ThreadedPipes(loop, stdin, outputs, on_output_end, on_broken_input)
 
 
 class _Waiters:
@@ -72,17 +86,23 @@ class _Waiters:
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
+        self._lowest = 0
 
-    async def wait(self) -> None:
+    async def wait(self, most: int) -> None:
+        """Wait until the queue has shrunk well below this size."""
         future = asyncio.get_running_loop().create_future()
+        low = most // 4
+        self._lowest = min(self._lowest, low) if self._waiting else low
         self._waiting.append(future)
         await future
 
-    def wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+    def wake(self, unsent: int = 0) -> None:
+        """Wake all callers if the queue is short enough for each of them."""
+        if self._waiting and unsent <= self._lowest:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
 
 
 class PolledPipes:
@@ -91,15 +111,18 @@ class PolledPipes:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        stdin: IO[bytes],
+        stdin: IO[bytes] | None,
         outputs: Mapping[IO[bytes], OnChunk],
-        broken: Callable[[], None],
+        on_output_end: OnEnd,
+        on_broken_input: Callable[[], None],
     ) -> None:
         self.unsent = 0
+        self.is_open = stdin is not None
         self._loop = loop
-        self._stdin: IO[bytes] | None = stdin
+        self._stdin = stdin
         self._outputs = dict(outputs)
-        self._broken = broken
+        self._on_output_end = on_output_end
+        self._on_broken_input = on_broken_input
         self._queue: list[bytes] = []
         self._rest: memoryview | None = None
         self._scheduled = False
@@ -107,13 +130,15 @@ class PolledPipes:
         self._waiters = _Waiters()
         for pipe in outputs:
             loop.add_reader(pipe.fileno(), self._read, pipe)
-        for pipe in (stdin, *outputs):
+        for pipe in outputs:
             os.set_blocking(pipe.fileno(), False)
+        if stdin is not None:
+            os.set_blocking(stdin.fileno(), False)
 
     # -- reading
 
     def _read(self, pipe: IO[bytes]) -> bool:
-        """Read once; returns whether more may be there."""
+        """Read once and return whether more may be there."""
         try:
             chunk = os.read(pipe.fileno(), CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -121,13 +146,14 @@ class PolledPipes:
         except OSError:
             chunk = b""
         self._prompt = not self._scheduled
-        on_chunk = self._outputs[pipe]
-        if not chunk:
-            self._loop.remove_reader(pipe.fileno())
-            del self._outputs[pipe]
-            pipe.close()
-        on_chunk(chunk)
-        return bool(chunk)
+        if chunk:
+            self._outputs[pipe](chunk)
+            return True
+        self._loop.remove_reader(pipe.fileno())
+        del self._outputs[pipe]
+        pipe.close()
+        self._on_output_end(pipe)
+        return False
 
     def pause(self, output: IO[bytes]) -> None:
         if output in self._outputs:
@@ -140,7 +166,8 @@ class PolledPipes:
     def read_rest(self) -> None:
         for pipe in list(self._outputs):
             for _ in range(LAST_READS):
-                if not self._read(pipe):
+                # A callback may release all pipes meanwhile.
+                if pipe not in self._outputs or not self._read(pipe):
                     break
 
     # -- writing
@@ -151,7 +178,7 @@ class PolledPipes:
         self._queue.append(data)
         self.unsent += len(data)
         if self._prompt:
-            # Who takes turns with the child would lose a loop turn by waiting for company.
+            # A caller that takes turns with the child would lose a loop turn by batching.
             self._prompt = False
             self._flush()
         elif not self._scheduled:
@@ -183,7 +210,7 @@ class PolledPipes:
             sent = 0
         except OSError:
             self._discard()
-            self._broken()
+            self._on_broken_input()
             return
         self.unsent -= sent
         if sent < len(self._rest):
@@ -196,12 +223,11 @@ class PolledPipes:
                 self._loop.remove_writer(fd)
                 if self._queue and not self._scheduled:
                     self._schedule()
-        if self.unsent <= LOW_WATER:
-            self._waiters.wake()
+        self._waiters.wake(self.unsent)
 
-    async def writable(self) -> None:
-        while self._stdin is not None and self.unsent > HIGH_WATER:
-            await self._waiters.wait()
+    async def writable(self, most: int = HIGH_WATER) -> None:
+        while self._stdin is not None and self.unsent > most:
+            await self._waiters.wait(most)
 
     def end_input(self) -> None:
         if self._rest is None:
@@ -209,8 +235,9 @@ class PolledPipes:
         self._discard()
 
     def _discard(self) -> None:
-        """Close the input; what did not leave is lost."""
+        """Close the input; what has not left is lost."""
         pipe, self._stdin = self._stdin, None
+        self.is_open = False
         if pipe is not None:
             if not self._loop.is_closed():
                 self._loop.remove_writer(pipe.fileno())
@@ -235,22 +262,24 @@ class ThreadedPipes:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        stdin: IO[bytes],
+        stdin: IO[bytes] | None,
         outputs: Mapping[IO[bytes], OnChunk],
-        broken: Callable[[], None],
+        on_output_end: OnEnd,
+        on_broken_input: Callable[[], None],
     ) -> None:
         self.unsent = 0
+        self.is_open = stdin is not None
         self._loop = loop
-        self._stdin = stdin
-        self._broken = broken
+        self._on_output_end = on_output_end
+        self._on_broken_input = on_broken_input
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
-        self._ended = False
         self._waiters = _Waiters()
         self._open = {output: threading.Event() for output in outputs}
         for gate in self._open.values():
             gate.set()
-        self._writer = self._start(self._write_all)
-        self._readers = [self._start(self._read_all, *each) for each in outputs.items()]
+        self._threads = [self._start(self._read_all, *each) for each in outputs.items()]
+        if stdin is not None:
+            self._threads.append(self._start(self._write_all, stdin))
 
     @staticmethod
     def _start(work: Callable[..., None], *args: object) -> threading.Thread:
@@ -258,17 +287,21 @@ class ThreadedPipes:
         thread.start()
         return thread
 
-    def _tell(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody listens
+    def _call(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function on the loop, if that still runs."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *args)
 
     def _read_all(self, pipe: IO[bytes], on_chunk: OnChunk) -> None:
-        # A loop that is behind is not buried: at most this many chunks wait for it.
+        # At most this many chunks wait for a loop that is behind.
         room = threading.Semaphore(4)
 
         def hand_over(chunk: bytes) -> None:
             room.release()
-            on_chunk(chunk)
+            if chunk:
+                on_chunk(chunk)
+            else:
+                self._on_output_end(pipe)
 
         gate = self._open[pipe]
         chunk = b"-"
@@ -280,37 +313,42 @@ class ThreadedPipes:
                 chunk = b""
             while not room.acquire(timeout=1) and not self._loop.is_closed():
                 pass
-            self._tell(hand_over, chunk)
+            self._call(hand_over, chunk)
         pipe.close()
 
-    def _write_all(self) -> None:
+    def _write_all(self, stdin: IO[bytes]) -> None:
         while (data := self._queue.get()) is not None:
             rest = memoryview(data)
             try:
                 while rest:
-                    rest = rest[os.write(self._stdin.fileno(), rest) :]
+                    rest = rest[os.write(stdin.fileno(), rest) :]
             except OSError:
-                self._tell(self._broken)
+                self._call(self._break_input)
                 break
-            self._tell(self._sent, len(data))
-        self._stdin.close()
+            self._call(self._count_sent, len(data))
+        stdin.close()
 
-    def _sent(self, size: int) -> None:
+    def _break_input(self) -> None:
+        self.is_open = False
+        self._waiters.wake()
+        self._on_broken_input()
+
+    def _count_sent(self, size: int) -> None:
         self.unsent -= size
-        if self.unsent <= LOW_WATER:
-            self._waiters.wake()
+        self._waiters.wake(self.unsent)
 
     def write(self, data: bytes) -> None:
-        self.unsent += len(data)
-        self._queue.put(data)
+        if self.is_open:
+            self.unsent += len(data)
+            self._queue.put(data)
 
-    async def writable(self) -> None:
-        while not self._ended and self.unsent > HIGH_WATER:
-            await self._waiters.wait()
+    async def writable(self, most: int = HIGH_WATER) -> None:
+        while self.is_open and self.unsent > most:
+            await self._waiters.wait(most)
 
     def end_input(self) -> None:
-        if not self._ended:
-            self._ended = True
+        if self.is_open:
+            self.is_open = False
             self._queue.put(None)
             self._waiters.wake()
 
@@ -328,6 +366,6 @@ class ThreadedPipes:
     def release(self) -> None:
         self.end_input()
         self.read_rest()
-        for thread in (self._writer, *self._readers):
+        for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(0.2)

@@ -1,44 +1,31 @@
 """A line to a server that was launched for it: over its standard streams."""
 
 import asyncio
-import contextlib
 import os
-import signal
-from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from accord.check.probing.line import Line, LineEnded
-from accord.errors import ConnectFailed
-from accord.transports.process_group import signal_group
+from accord.transports.child import Child
 
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-
-__all__ = ["Habits", "StdioCarrier"]
-
-_CHUNK: Final = 64 * 1024
-# A line beyond this is a flood, and is cut: memory is for other things.
+# A longer line is a flood, and is cut to this much.
 _LONGEST: Final = 64 * 1024 * 1024
-_STDERR_KEPT: Final = 40
-_LAST_WORDS: Final = 1.0
-# A signal that comes just before a process begins to wait may be noticed only after the wait.
+_CUT: Final = 64 * 1024
+# A server with this many unread bytes, beside a full pipe, no longer reads.
+_UNREAD: Final = 64 * 1024
+# A signal that arrives just before a process begins to wait may be noticed only after the wait.
 _REST: Final = 0.2
 _DEAF: Final = "the server no longer reads its input"
-# How long readers, and whoever waits for the exit status, may take once a process has ended.
-_CLOSING: Final = 10.0
-
-
-# How long who is known to stay is asked to leave.
+# How long a server that is known to stay may take to exit after its input was closed.
 _BRIEF: Final = 0.1
 
 
 class Habits:
-    """What was learned of a server as a process, from one launch for the next.
+    """Facts learned about a server as a process, from one launch for the next.
 
     Attributes:
-        stays: whether it went on for long after its input was closed.
-        starting: the most seconds that it took from its launch to its first word.
+        stays: whether it kept running long after its input was closed.
+        starting: the most seconds that it took from its launch to its first output.
     """
 
     def __init__(self) -> None:
@@ -47,11 +34,10 @@ class Habits:
 
 
 class StdioCarrier:
-    """Launches a server and talks to it, byte for byte.
+    """Launches a server and exchanges bytes with it.
 
     Attributes:
-        stderr: the last lines that it wrote there.
-        exit_code: how it ended; None while it runs.
+        child: the process.
         left_by_itself: whether it ended after its input was closed, without a signal.
     """
 
@@ -64,93 +50,61 @@ class StdioCarrier:
         leaving: float = 3.0,
         habits: Habits | None = None,
     ) -> None:
-        self.command = list(command)
         self.habits = habits or Habits()
-        self.stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
-        self.exit_code: int | None = None
+        self.child = Child(
+            command,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            on_output=self._on_output,
+            on_end=self._on_end,
+            exit_expected=leaving,
+        )
         self.left_by_itself: bool | None = None
-        self._env = {**os.environ, **(env or {})}
-        self._cwd = cwd
         self._leaving = leaving
         self._line: Line
-        self._process: Process
-        self._readers: list[asyncio.Task[None]] = []
+        self._rest = bytearray()
         self._launched: float | None = None
 
     @property
-    def pid(self) -> int:
-        """The process, for signals."""
-        return self._process.pid
+    def stderr(self) -> Sequence[str]:
+        """The last lines that the server wrote to stderr."""
+        return self.child.stderr.lines
 
     async def open(self, line: Line) -> None:
         """Launch the server.
 
         Raises:
-            ConnectFailed: there is no such command.
+            ConnectFailed: the command cannot be started.
         """
         self._line = line
-        pipe = asyncio.subprocess.PIPE
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.command,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                env=self._env,
-                cwd=self._cwd,
-                # A group of its own: what it launches ends with it.
-                start_new_session=os.name == "posix",
-            )
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise ConnectFailed(
-                f"{self.command[0]} cannot be launched: {why}", command=self.command
-            ) from None
-        loop = asyncio.get_running_loop()
-        self._launched = loop.time()
-        self._readers = [loop.create_task(self._hear()), loop.create_task(self._keep_stderr())]
+        self._launched = asyncio.get_running_loop().time()
+        self.child.start()
 
-    async def _hear(self) -> None:
-        stdout = self._process.stdout
-        assert stdout is not None
-        rest = bytearray()
-        while chunk := await stdout.read(_CHUNK):
-            if self._launched is not None:
-                took = asyncio.get_running_loop().time() - self._launched
-                self.habits.starting = max(self.habits.starting, took)
-                self._launched = None
-            rest += chunk
-            if b"\n" in chunk:
-                *lines, last = bytes(rest).split(b"\n")
-                rest = bytearray(last)
-                for line in lines:
-                    self._line.hear(line)
-            if len(rest) > _LONGEST:
-                self._line.hear(bytes(rest[:_CHUNK]))
-                break
-            if self._line.ended is not None:
-                return
-        if rest and len(rest) <= _LONGEST:
-            self._line.hear(bytes(rest))
-        code = await self._exited(self._leaving)
-        how = "closed its output" if code is None else f"ended with exit code {code}"
-        self._line.end(f"the server {how}")
+    def _on_output(self, chunk: bytes) -> None:
+        if self._line.ended is not None:
+            self.child.pause_output()
+            return
+        if self._launched is not None:
+            took = asyncio.get_running_loop().time() - self._launched
+            self.habits.starting = max(self.habits.starting, took)
+            self._launched = None
+        rest = self._rest
+        rest += chunk
+        if b"\n" in chunk:
+            *lines, last = bytes(rest).split(b"\n")
+            rest[:] = last
+            for line in lines:
+                self._line.hear(line)
+        if len(rest) > _LONGEST:
+            self._line.hear(bytes(rest[:_CUT]))
+            rest.clear()
+            self._line.end("the server wrote a line without an end")
 
-    async def _keep_stderr(self) -> None:
-        stderr = self._process.stderr
-        assert stderr is not None
-        rest = b""
-        while chunk := await stderr.read(_CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
-            self.stderr.extend(line.decode(errors="replace") for line in lines)
-            rest = rest[-_CHUNK:]
-
-    async def _exited(self, seconds: float) -> int | None:
-        if self.exit_code is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    self.exit_code = await self._process.wait()
-        return self.exit_code
+    def _on_end(self, reason: str) -> None:
+        if self._rest:
+            self._line.hear(bytes(self._rest))
+            self._rest.clear()
+        self._line.end(f"the server {reason}")
 
     async def send(self, data: bytes) -> None:
         """Write a message and the end of its line."""
@@ -158,72 +112,37 @@ class StdioCarrier:
 
     async def write(self, data: bytes) -> None:
         """Write bytes as they are."""
-        stdin = self._process.stdin
-        assert stdin is not None
+        self.child.write(data)
+        # What else is queued leaves in the next turn of the loop, and may find the pipe broken.
+        await asyncio.sleep(0)
         try:
-            stdin.write(data)
             async with asyncio.timeout(self._line.patience):
-                await stdin.drain()
+                await self.child.writable(_UNREAD)
         except TimeoutError:
             raise LineEnded(_DEAF) from None
-        except (OSError, RuntimeError):
-            raise LineEnded(await self._why_deaf()) from None
-
-    async def _why_deaf(self) -> str:
-        """Say why the server cannot be written to; that it has ended may not be known yet."""
-        code = await self._exited(self._leaving)
-        if code is None:
-            return _DEAF
-        await asyncio.wait(self._readers, timeout=_LAST_WORDS)
-        return f"the server ended with exit code {code}"
+        if not self.child.has_open_input:
+            code = await self.child.wait(self._leaving)
+            raise LineEnded(_DEAF if code is None else f"the server {self.child.state}")
 
     async def end_input(self, patience: float | None = None) -> bool:
-        """Close the server's input; returns whether it ended by itself within this time."""
+        """Close the server's input; returns whether it exited by itself within this time."""
+        self.child.end_input()
         patience = self._leaving if patience is None else patience
-        stdin = self._process.stdin
-        if stdin is not None:
-            stdin.close()
-        self.left_by_itself = await self._exited(patience) is not None
-        if self.left_by_itself:
-            # Its last words are still in the pipe; a survivor may hold that open.
-            await asyncio.wait(self._readers, timeout=_LAST_WORDS)
+        self.left_by_itself = await self.child.wait(patience) is not None
         return self.left_by_itself
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the server and what it launched."""
-        signal_group(self._process.pid, number)
-
     async def exit_after(self, number: int, patience: float | None = None) -> int | None:
-        """Send a signal and return how the server ended, None where it did not."""
+        """Send a signal to the server and return its exit code; None when it keeps running."""
         await asyncio.sleep(_REST)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, number)
-        return await self._exited(self._leaving if patience is None else patience)
+        self.child.signal(number, only_leader=True)
+        return await self.child.wait(self._leaving if patience is None else patience)
 
     async def close(self) -> None:
-        """End the server: kindly, then by force."""
-        if not hasattr(self, "_process"):
+        """End the server: by closing its input, then by force."""
+        if self.child.pid is None:
             return
-        if self.exit_code is None:
-            left = await self.end_input(_BRIEF if self.habits.stays else None)
-            # Nobody waits again for what was waited for in vain.
-            self.habits.stays |= not left
-        for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            if self.exit_code is None:
-                self.signal(number)
-                await self._exited(self._leaving)
-        # What it launched may have outlived it.
-        self.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
-        for reader in self._readers:
-            reader.cancel()
-        await asyncio.wait(self._readers, timeout=_CLOSING)
-        transport = getattr(self._process, "_transport", None)
-        if transport is not None:
-            if self.exit_code is None:
-                # While pipes are open, which a survivor may hold, nobody is told of the end; and a
-                # transport that is closed before takes the exit status from who waits for it.
-                for pipe in map(transport.get_pipe_transport, range(3)):
-                    if not pipe.is_closing():
-                        pipe.close()
-                await self._exited(_CLOSING)
-            transport.close()
+        if self.child.exit_code is None:
+            has_left = await self.end_input(_BRIEF if self.habits.stays else None)
+            # The next launch need not wait again.
+            self.habits.stays |= not has_left
+        await self.child.stop(terminate_grace=self._leaving)

@@ -1,12 +1,9 @@
 """A server under check: how to reach it, as often as a check needs."""
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeAlias
@@ -21,7 +18,7 @@ from accord.check.probing.stdio import Habits, StdioCarrier
 from accord.check.probing.tape import Tape
 from accord.errors import ConnectFailed
 from accord.trace import Transport
-from accord.transports.process_group import signal_group
+from accord.transports.child import Child
 from accord.types import RevisionId
 
 __all__ = ["OWN_WORDS", "Form", "Subject", "served"]
@@ -30,6 +27,8 @@ Form: TypeAlias = Literal["http", "sse"]
 # How this program begins what it says on standard error.
 OWN_WORDS: Final = "accord: "
 _STARTING: Final = 30.0
+# How long a launched server may take to end after SIGTERM.
+_TERMINATE_GRACE: Final = 10.0
 # Parts of the time that a server takes to start: within it what was asked for has settled, and
 # within twice of it the process has left. Another copy may take four times as long: several may
 # start at once, and the machine may be busy.
@@ -186,55 +185,38 @@ async def served(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterato
     command = [sys.executable, "-P", "-m", "accord.cli.main", "run", place, "--http", "--port", "0"]
     if form == "sse":
         command.append("--sse")
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+    found: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def look_for_url(line: str) -> None:
+        if (url := re.search(r"is served at (http://[^\s,;]+)", line)) and not found.done():
+            found.set_result(url[1])
+
+    def give_up(_reason: str) -> None:
+        if not found.done():
+            found.set_result(None)
+
+    child = Child(
+        command,
         env={**os.environ, **env},
-        start_new_session=os.name == "posix",
+        stderr=look_for_url,
+        on_end=give_up,
+        has_input=False,
     )
-    assert process.stderr is not None
-    said: deque[str] = deque(maxlen=20)
-    url = None
-    drain = None
+    child.start()
     try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STARTING):
-                while url is None and (line := await _line_of(process.stderr)):
-                    said.append(line.decode(errors="replace").rstrip())
-                    if found := re.search(r"is served at (http://[^\s,;]+)", said[-1]):
-                        url = found[1]
+        await asyncio.wait([found], timeout=_STARTING)
+        url = found.result() if found.done() else None
         if url is None:
+            lines = list(child.stderr.lines)
             raise ConnectFailed(
-                _unserved(place, said),
-                command=command,
-                stderr="\n".join(said),
+                _describe_failure(place, lines), command=command, stderr="\n".join(lines)
             )
-        drain = asyncio.get_running_loop().create_task(process.stderr.read())
         yield url.rsplit("/", 1)[0] + "/sse" if form == "sse" else url
     finally:
-        signal_group(process.pid, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(10):
-                await process.wait()
-        except TimeoutError:
-            signal_group(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-            await process.wait()
-        if drain is not None:
-            await drain
+        await child.stop(terminate_grace=_TERMINATE_GRACE)
 
 
-async def _line_of(stream: asyncio.StreamReader) -> bytes:
-    """Read a line; of one beyond all measure only the end, which is empty at the end alone."""
-    while True:
-        try:
-            return await stream.readline()
-        except ValueError:  # it was too long, and is gone
-            continue
-
-
-def _unserved(place: str, said: Sequence[str]) -> str:
-    if said and said[-1].startswith(OWN_WORDS):
-        return said[-1].removeprefix(OWN_WORDS)
-    return f"{place} could not be served over HTTP: {' | '.join(said) or 'it said nothing'}"
+def _describe_failure(place: str, lines: Sequence[str]) -> str:
+    if lines and lines[-1].startswith(OWN_WORDS):
+        return lines[-1].removeprefix(OWN_WORDS)
+    return f"{place} could not be served over HTTP: {' | '.join(lines) or 'it said nothing'}"

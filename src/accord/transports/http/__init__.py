@@ -1,0 +1,1 @@
+"""HTTP, the server's side and the client's."""

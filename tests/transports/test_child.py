@@ -1,0 +1,217 @@
+"""Launching a process, feeding and reading it as bytes, and ending it with its whole group."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from accord.errors import ConnectFailed
+from accord.transports import child as child_module
+from accord.transports.child import Child, StderrTail, describe_exit, group_is_alive, spawn
+from accord.transports.pipes import PolledPipes, ThreadedPipes
+from support.leftovers import Leftovers
+from support.waiting import LONG, run, until
+
+ECHO = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()); sys.exit(3)"
+SILENT = "import time; time.sleep(60)"
+
+
+@pytest.fixture(params=[PolledPipes, ThreadedPipes], ids=["polled", "threaded"])
+def pipes(request, monkeypatch):
+    """Run a test with either kind of pipes."""
+
+    def attach(*args):
+        return request.param(asyncio.get_running_loop(), *args)
+
+    monkeypatch.setattr(child_module, "attach", attach)
+
+
+def python(program, **options):
+    return Child([sys.executable, "-S", "-c", program], **options)
+
+
+def test_bytes_go_through_and_the_end_is_reported_with_the_exit_code(pipes):
+    chunks, reasons = [], []
+
+    async def main():
+        child = python(ECHO, on_output=chunks.append, on_end=reasons.append)
+        child.start()
+        child.write(b"no line end, \xff and ")
+        child.write(b"x" * 300_000)
+        await child.writable(0)
+        child.end_input()
+        assert await child.wait(LONG) == 3
+        assert b"".join(chunks) == b"no line end, \xff and " + b"x" * 300_000
+        assert reasons == ["ended with exit code 3"]
+        assert not child.has_open_input
+        await child.stop()
+
+    run(main())
+
+
+def test_waiting_ends_without_a_code_while_the_process_runs():
+    async def main():
+        child = python(SILENT)
+        child.start()
+        assert await child.wait(0.05) is None
+        child.signal(signal.SIGTERM)
+        assert await child.wait(LONG) == -signal.SIGTERM
+        assert child.state == "was ended by SIGTERM"
+        await child.stop()
+
+    run(main())
+
+
+def test_a_child_without_input_and_output_reads_nothing_and_is_terminated_at_once():
+    left = Leftovers()
+
+    async def main():
+        program = "import sys; print(repr(sys.stdin.read()), file=sys.stderr); " + SILENT
+        child = python(program, has_input=False)
+        child.start()
+        await until(lambda: child.stderr.lines)
+        assert list(child.stderr.lines) == ["''"]
+        await child.stop()
+        assert child.exit_code == -signal.SIGTERM
+
+    run(main())
+    assert not left
+
+
+def test_a_signal_to_the_leader_alone_spares_its_children():
+    program = (
+        "import subprocess, sys, time;"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', {SILENT!r}]);"
+        "print(child.pid, flush=True); time.sleep(60)"
+    )
+    chunks = []
+
+    async def main():
+        child = python(program, on_output=chunks.append)
+        child.start()
+        await until(lambda: chunks)
+        child.signal(signal.SIGTERM, only_leader=True)
+        assert await child.wait(LONG) == -signal.SIGTERM
+        assert group_is_alive(child.pid)
+        await child.stop()
+        assert not group_is_alive(child.pid)
+
+    run(main())
+
+
+def test_a_closed_input_is_reported_once_no_exit_follows(pipes):
+    reasons = []
+    program = f"import os; os.close(0); print('closed', flush=True); {SILENT}"
+    chunks = []
+
+    async def main():
+        child = python(program, on_output=chunks.append, on_end=reasons.append, exit_expected=0.05)
+        child.start()
+        await until(lambda: chunks)
+        child.write(b"x")
+        await until(lambda: reasons)
+        assert reasons == ["closed its input"]
+        assert not child.has_open_input
+        await child.stop()
+        assert reasons == ["closed its input"]
+
+    run(main())
+
+
+def test_nothing_is_reported_after_our_own_stop():
+    reasons = []
+
+    async def main():
+        child = python(ECHO, on_end=reasons.append)
+        child.start()
+        await child.stop(exit_grace=LONG)
+        assert child.exit_code == 3
+        assert await child.wait() == 3
+
+    run(main())
+    assert reasons == []
+
+
+def test_a_paused_output_is_read_again_when_it_is_resumed():
+    chunks = []
+
+    async def main():
+        child = python("print(input(), flush=True); input()", on_output=chunks.append)
+        child.start()
+        child.pause_output()
+        child.write(b"hello\n")
+        await asyncio.sleep(0.2)
+        assert chunks == []
+        child.resume_output()
+        await until(lambda: chunks)
+        assert chunks == [b"hello\n"]
+        await child.stop()
+
+    run(main())
+
+
+def test_spawn_needs_no_event_loop_and_can_stay_in_our_group():
+    program = "import os; print(os.getpgrp(), os.environ['ONE'])"
+    command = [sys.executable, "-S", "-c", program]
+    env = {"PATH": os.environ["PATH"], "ONE": "1"}
+    for own_group in (True, False):
+        process = spawn(command, env=env, stdin=subprocess.DEVNULL, own_group=own_group)
+        out, _ = process.communicate(timeout=LONG)
+        group, one = out.split()
+        assert one == b"1"
+        assert int(group) == (process.pid if own_group else os.getpgrp())
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ([], "the command is empty"),
+        (["no-such-program", "x"], "no-such-program x: could not be started: .* was not found"),
+        ([__file__], "may not be executed"),
+        (["null\0byte"], "embedded null byte"),
+    ],
+)
+def test_a_command_that_cannot_be_started_is_refused_with_the_reason(command, why):
+    with pytest.raises(ConnectFailed, match=why) as caught:
+        spawn(command)
+    assert caught.value.phase == "starting"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "ended with exit code 0"),
+        (-9, "was ended by SIGKILL"),
+        (-200, "was ended by signal 200"),
+    ],
+)
+def test_an_exit_code_is_described_in_words(code, words):
+    assert describe_exit(code) == words
+
+
+def test_the_summary_of_stderr_is_one_line_and_keeps_its_end():
+    tail = StderrTail()
+    tail.feed(b"first\n\n  second\nlast")
+    tail.end()
+    assert tail.summarize(100) == "first | second | last"
+    assert tail.summarize(10) == "... | last"
+
+
+def test_a_survivor_that_holds_the_pipes_delays_the_end_only_briefly():
+    program = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', {SILENT!r}])"
+    reasons = []
+
+    async def main():
+        child = python(program, on_output=lambda chunk: None, on_end=reasons.append)
+        child.start()
+        begun = time.monotonic()
+        assert await child.wait(LONG) == 0
+        assert time.monotonic() - begun < 30
+        assert reasons == ["ended with exit code 0"]
+        await child.stop()
+
+    run(main())
