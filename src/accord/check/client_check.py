@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.conclusions import CONCLUSIONS
+from accord.check.fake_server.http_transport import FakeHttpTransport
+from accord.check.fake_server.passive_checks import PASSIVELY_CHECKED, run_passive_checks
+from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.outcomes import Outcome, judged
-from accord.check.playing.actor import Actor
-from accord.check.playing.conclusions import CONCLUSIONS
-from accord.check.playing.observations import OBSERVED, observe
-from accord.check.playing.performance import Performance
-from accord.check.playing.pipes import PipeStage
-from accord.check.playing.web import WebStage
 from accord.check.probing.line import LineEnded, Silence
 from accord.check.report import Report, Setting, merged
 from accord.check.untried import NO_OCCASION, untried_reason
@@ -75,7 +75,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         env: variables for the client, beside those of this process.
         patience: seconds to wait for an answer of the client.
         at_once: how many runs there are at the same time.
-        plays: names of the classes of plays to run; empty runs all.
+        plays: names of the classes of scenarios to run; empty runs all.
         client: in place of a command, a client in this process: called with the place of the
             server, it returns its exit code.
     """
@@ -88,7 +88,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 5.0
     env: Mapping[str, str] = {}
     at_once: int = 3
-    plays: Collection[str] = ()
+    scenarios: Collection[str] = ()
     client: Callable[[Place], Awaitable[int]] | None = None
 
     @property
@@ -114,9 +114,9 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
     began = monotonic()
     well, bad = _cast(plan)
     room, done, total = asyncio.Semaphore(plan.at_once), 0, len(well) + len(bad)
-    shows: list[Performance] = []
+    shows: list[ClientRun] = []
 
-    async def run(actor: Actor, usual_exit: int | None = None) -> Performance:
+    async def run(actor: FakeServer, usual_exit: int | None = None) -> ClientRun:
         nonlocal done
         async with room:
             if step is not None:
@@ -145,25 +145,25 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
     return merged(found, target=shlex.join(plan.command), party="client", setting=setting)
 
 
-def _never_connected(show: Performance) -> str:
+def _never_connected(show: ClientRun) -> str:
     told = " | ".join(list(show.stderr)[-3:])
     ended = "it had to be stopped" if show.exit_code is None else f"exit code {show.exit_code}"
     return f"the client never connected; {ended}{told and f': {told}'}"[:1000]
 
 
-def _spoken(plan: ClientPlan, shows: Sequence[Performance]) -> list[RevisionId]:
+def _spoken(plan: ClientPlan, shows: Sequence[ClientRun]) -> list[RevisionId]:
     """Return the revisions under which the client went on, or else the one it asked for."""
     spoken = {
         each.revision
         for each in shows
-        if each.has_gone_on and (not plan.revisions or each.revision in plan.revisions)
+        if each.is_initialized and (not plan.revisions or each.revision in plan.revisions)
     }
     return sorted(spoken or {shows[0].revision}, reverse=True)
 
 
-def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
+def _cast(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
     """Return the actors of all runs: who does all well under each revision, and the others."""
-    from accord.check.scenarios.client import PLAYS
+    from accord.check.scenarios.client import CLIENT_SCENARIOS
 
     over = plan.played_over
     spoken = plan.revisions or [
@@ -171,9 +171,9 @@ def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
         for row in REVISIONS.values()
         if row.handshake and (over != "http" or row.streamable_http)
     ]
-    well = [Actor(None), *(Actor(revision) for revision in sorted(spoken, reverse=True))]
+    well = [FakeServer(None), *(FakeServer(revision) for revision in sorted(spoken, reverse=True))]
     bad = []
-    for kind in PLAYS:
+    for kind in CLIENT_SCENARIOS:
         if over in kind.on and _is_wanted(plan, kind):
             under: Sequence[RevisionId | None] = plan.revisions or (None,)
             if kind.revisions:
@@ -182,8 +182,8 @@ def _cast(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
     return (well[1:] if plan.revisions else well), bad
 
 
-def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
-    if plan.plays and kind.__name__ not in plan.plays:
+def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
+    if plan.scenarios and kind.__name__ not in plan.scenarios:
         return False
     return not plan.only or not kind.ids or any(plan.wants(id) for id in kind.ids)
 
@@ -191,16 +191,16 @@ def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
 # -- one run
 
 
-async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Performance:
+async def _perform(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) -> ClientRun:
     over = plan.played_over
     stage: Any = (
-        PipeStage(actor, patience=plan.patience)
+        FakeStdioTransport(actor, patience=plan.patience)
         if over == "stdio"
-        else WebStage(actor, is_older=over == "sse", patience=plan.patience)
+        else FakeHttpTransport(actor, is_older=over == "sse", patience=plan.patience)
     )
-    show = Performance(actor, over, actor.revision or BEFORE_HANDSHAKE.id)
-    show.usual_exit = usual_exit
-    actor.stage = stage
+    show = ClientRun(actor, over, actor.revision or BEFORE_HANDSHAKE.id)
+    show.usual_exit_code = usual_exit
+    actor.fake_transport = stage
     async with stage:
         place = Place(getattr(stage, "url", ""), getattr(stage, "command", []))
         await _run(plan, place, show)
@@ -210,7 +210,7 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
         _settle_revision(plan, show)
         try:
             if actor.is_judged:
-                observe(show)
+                run_passive_checks(show)
             await actor.judge(show)
         except (LineEnded, Silence) as error:
             _leave_open(show, str(error))
@@ -225,15 +225,15 @@ async def _perform(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Pe
     return show
 
 
-def _settle_revision(plan: ClientPlan, show: Performance) -> None:
+def _settle_revision(plan: ClientPlan, show: ClientRun) -> None:
     """Judge by what was agreed on; by what the client asked for where it did not go on."""
-    if plan.revisions and show.actor.revision is not None and type(show.actor) is not Actor:
+    if plan.revisions and show.server.revision is not None and type(show.server) is not FakeServer:
         # What is tried under a revision that was chosen counts for that one.
-        show.outcomes.revision = show.actor.revision
+        show.outcomes.revision = show.server.revision
         return
     agreed = next((each.revision for each in show.lines if each.revision), None)
-    asked = next(iter(show.actor.asked_for), None)
-    for named in (agreed if show.has_gone_on else None, asked, agreed):
+    asked = next(iter(show.server.requested_revisions), None)
+    for named in (agreed if show.is_initialized else None, asked, agreed):
         if named is not None and named in REVISIONS and REVISIONS[named].handshake:
             show.outcomes.revision = REVISIONS[named].id
             return
@@ -251,7 +251,7 @@ def _filled(command: Sequence[str], place: Place) -> list[str]:
     return words
 
 
-async def _run(plan: ClientPlan, place: Place, show: Performance) -> None:
+async def _run(plan: ClientPlan, place: Place, show: ClientRun) -> None:
     """Let the client play, and note how it ended."""
     if plan.client is not None:
         await _await_end(plan, plan.client(place), show)
@@ -259,7 +259,7 @@ async def _run(plan: ClientPlan, place: Place, show: Performance) -> None:
         await _run_client(plan, _filled(plan.command, place), show)
 
 
-async def _await_end(plan: ClientPlan, work: Awaitable[int], show: Performance) -> None:
+async def _await_end(plan: ClientPlan, work: Awaitable[int], show: ClientRun) -> None:
     """Wait for the end of a client within its time, and note how it ended."""
     ending, begun = asyncio.ensure_future(work), monotonic()
     try:
@@ -280,11 +280,11 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int], show: Performance) 
         await asyncio.wait({ending})
 
 
-def _has_connected(show: Performance) -> bool:
-    return bool(show.lines or getattr(show.actor.stage, "requests", ()))
+def _has_connected(show: ClientRun) -> bool:
+    return bool(show.lines or getattr(show.server.fake_transport, "requests", ()))
 
 
-async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performance) -> None:
+async def _run_client(plan: ClientPlan, command: Sequence[str], show: ClientRun) -> None:
     kept: deque[str] = deque(maxlen=_STDERR_KEPT)
     show.stderr = kept
     try:
@@ -293,7 +293,7 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **show.actor.env, **plan.env},
+            env={**os.environ, **show.server.env, **plan.env},
             start_new_session=os.name == "posix",
         )
     except OSError as error:
@@ -313,13 +313,13 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performanc
         await asyncio.wait({reading})
 
 
-async def _look_around(show: Performance) -> None:
+async def _look_around(show: ClientRun) -> None:
     """Note whether launched servers outlive the client; those that are just ending do not."""
-    launched = len(getattr(show.actor.stage, "pids", ()))
+    launched = len(getattr(show.server.fake_transport, "pids", ()))
     for _ in range(_LOOKS):
-        show.left_running = show.actor.events.count("gone") < launched
+        show.left_servers_running = show.server.events.count("gone") < launched
         has_all = show.transport != "stdio" or all(each.ended is not None for each in show.lines)
-        if has_all and not show.left_running:
+        if has_all and not show.left_servers_running:
             return
         await asyncio.sleep(_LOOK)
 
@@ -334,17 +334,15 @@ async def _keep(stream: asyncio.StreamReader, kept: deque[str]) -> None:
         kept.append(rest.decode(errors="replace"))
 
 
-def _leave_open(show: Performance, why: str) -> None:
-    for id in show.actor.ids:
+def _leave_open(show: ClientRun, why: str) -> None:
+    for id in show.server.ids:
         show.skip(id, why)
 
 
 # -- verdicts
 
 
-def _verdicts(
-    plan: ClientPlan, revision: RevisionId, shows: Sequence[Performance]
-) -> list[Verdict]:
+def _verdicts(plan: ClientPlan, revision: RevisionId, shows: Sequence[ClientRun]) -> list[Verdict]:
     """Return a verdict on each requirement that binds a client, from all runs of a revision."""
     from accord.check.report import VERDICTS
 
@@ -356,7 +354,7 @@ def _verdicts(
     found = []
     own = [each for each in shows if each.revision == revision]
     # What is never judged under a revision says nothing of what applies there.
-    scope = own if any(each.actor.is_judged and each.lines for each in own) else shows
+    scope = own if any(each.server.is_judged and each.lines for each in own) else shows
     for row in rows:
         known = [each for show in own if (each := show.outcomes.outcome(row.id)) is not None]
         worst = min(known, key=lambda each: VERDICTS.index(each.verdict), default=None)
@@ -366,7 +364,7 @@ def _verdicts(
     return found
 
 
-def _known_elsewhere(row: Requirement, shows: Sequence[Performance]) -> Outcome | None:
+def _known_elsewhere(row: Requirement, shows: Sequence[ClientRun]) -> Outcome | None:
     """Return why a requirement was not put to the test under other revisions."""
     known = [each for show in shows if (each := show.outcomes.found.get(row.id)) is not None]
     reasons = [each for each in known if each.verdict in ("not-applicable", "not-exercised")]
@@ -374,7 +372,7 @@ def _known_elsewhere(row: Requirement, shows: Sequence[Performance]) -> Outcome 
 
 
 def _untried(
-    row: Requirement, plan: ClientPlan, shows: Sequence[Performance], known: Outcome | None
+    row: Requirement, plan: ClientPlan, shows: Sequence[ClientRun], known: Outcome | None
 ) -> Outcome:
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return Outcome("not-applicable", f"it does not concern {plan.played_over}")
@@ -389,12 +387,12 @@ def _untried(
 @cache
 def _probed() -> frozenset[str]:
     """Return the ids of the requirements that a play tries, or that any run shows."""
-    from accord.check.scenarios.client import PLAYS
+    from accord.check.scenarios.client import CLIENT_SCENARIOS
 
-    return OBSERVED | {id for play in PLAYS for id in play.ids}
+    return PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
 
 
-def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[Performance]) -> str | None:
+def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[ClientRun]) -> str | None:
     """Say why a requirement can apply in none of these runs; some plays declare nothing."""
     reasons = [
         out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})

@@ -24,7 +24,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     kind: type[Raw]
-    plays: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
     over: str = "http"
     also: dict[str, str] = {}
 
@@ -37,7 +37,7 @@ def mutant(
 ) -> Callable[[type[Raw]], type[Raw]]:
     def register(kind: type[Raw]) -> type[Raw]:
         name = f"{id}-{kind.__name__}"
-        MUTANTS[name] = Mutant(id=id, kind=kind, plays=plays, over=over, also=also or {})
+        MUTANTS[name] = Mutant(id=id, kind=kind, scenarios=plays, over=over, also=also or {})
         return kind
 
     return register
@@ -923,7 +923,7 @@ class NeverInsists(Raw):
         self.lingering = asyncio.get_running_loop().create_task(self.linger())
 
     async def linger(self) -> None:
-        await self.orders.read()
+        await self.relay_commands.read()
         self.reading.cancel()
         self.writer.close()
         self.control.close()

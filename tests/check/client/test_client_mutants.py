@@ -21,7 +21,7 @@ IN_REAL_TIME = (
 )
 
 
-def found(kind, over="http", plays=(), run=run_in_virtual_time):
+def found(kind, over="http", scenarios=(), run=run_in_virtual_time):
     """Check a client in this process, and return what it breaks."""
 
     async def client(place):
@@ -35,7 +35,7 @@ def found(kind, over="http", plays=(), run=run_in_virtual_time):
         timeout=10,
         patience=10.0 if run is asyncio.run else 0.4,
         at_once=4,
-        plays=plays,
+        scenarios=plays,
     )
     logging.getLogger("accord.check").setLevel(logging.CRITICAL)
     report = run(check_client(plan))
@@ -45,7 +45,7 @@ def found(kind, over="http", plays=(), run=run_in_virtual_time):
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_mutant_is_caught_by_just_the_requirement_it_breaks(name):
     mutant = MUTANTS[name]
-    breaches = found(mutant.kind, mutant.over, mutant.plays or ("none",))
+    breaches = found(mutant.kind, mutant.over, mutant.scenarios or ("none",))
     assert mutant.id in breaches, breaches
     assert set(breaches) == {mutant.id, *mutant.also}, breaches
 
@@ -53,7 +53,7 @@ def test_a_mutant_is_caught_by_just_the_requirement_it_breaks(name):
 @pytest.mark.parametrize("name", IN_REAL_TIME)
 def test_a_mutant_is_caught_in_real_time(name):
     mutant = MUTANTS[name]
-    breaches = found(mutant.kind, mutant.over, mutant.plays or ("none",), asyncio.run)
+    breaches = found(mutant.kind, mutant.over, mutant.scenarios or ("none",), asyncio.run)
     assert set(breaches) == {mutant.id, *mutant.also}, breaches
 
 

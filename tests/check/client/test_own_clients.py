@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 NEW, OLD, OLDEST = "2025-06-18", "2025-03-26", "2024-11-05"
 
 
-def checked(over, revision, plays=(), **how):
+def checked(over, revision, scenarios=(), **how):
     async def client(place):
         return await everything.run(place.url or place.command, revision, **how)
 
@@ -29,7 +29,7 @@ def checked(over, revision, plays=(), **how):
         client=client,
         timeout=30,
         at_once=4,
-        plays=plays,
+        scenarios=plays,
     )
     return asyncio.run(check_client(plan))
 
@@ -82,7 +82,7 @@ def test_only_revisions_that_were_chosen_are_reported_on(caplog):
         return 0
 
     plan = ClientPlan(
-        command=["{url}"], revisions=[NEW], client=client, timeout=20, plays=["OffersTheNewest"]
+        command=["{url}"], revisions=[NEW], client=client, timeout=20, scenarios=["OffersTheNewest"]
     )
     report = asyncio.run(check_client(plan))
     assert report.setting.revisions == (NEW,)
@@ -146,7 +146,7 @@ def test_a_client_that_never_ends_is_stopped_and_judged():
     plan = ClientPlan(
         command=[sys.executable, "-c", f"try:\n {script}\nexcept OSError: time.sleep(60)", "{url}"],
         timeout=1.0,
-        plays=["none"],
+        scenarios=["none"],
         revisions=["2025-06-18"],
     )
     assert breaches(asyncio.run(check_client(plan)))["http.client.accept-both"]
@@ -158,7 +158,7 @@ def test_a_client_that_is_slow_to_start_has_its_whole_time_afterwards():
         return await everything.run(place.url, NEW)
 
     plan = ClientPlan(
-        command=["{url}"], revisions=[NEW], client=client, timeout=0.9, plays=["none"]
+        command=["{url}"], revisions=[NEW], client=client, timeout=0.9, scenarios=["none"]
     )
     verdicts = {each.id: each.verdict for each in asyncio.run(check_client(plan)).results}
     assert verdicts["http.client.accept-both"] == "pass"
@@ -166,6 +166,6 @@ def test_a_client_that_is_slow_to_start_has_its_whole_time_afterwards():
 
 def test_the_place_of_the_server_may_be_part_of_a_word():
     script = "import sys; sys.exit(0 if sys.argv[1].startswith('--to=http://127') else 9)"
-    plan = ClientPlan(command=[sys.executable, "-c", script, "--to={url}"], plays=["none"])
+    plan = ClientPlan(command=[sys.executable, "-c", script, "--to={url}"], scenarios=["none"])
     with pytest.raises(Exception, match="exit code 0"):
         asyncio.run(check_client(plan))

@@ -9,9 +9,9 @@ import sys
 import aiohttp
 import pytest
 
-from accord.check.playing.actor import Actor
-from accord.check.playing.pipes import PipeStage
-from accord.check.playing.web import HttpAnswer, WebStage
+from accord.check.fake_server.http_transport import FakeHttpTransport, RawResponse
+from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.stdio_transport import FakeStdioTransport
 
 OPENING = {
     "jsonrpc": "2.0",
@@ -48,8 +48,8 @@ async def until(condition):
 
 def test_a_bridge_joins_the_client_to_the_actor_and_ends_with_its_input():
     async def scene():
-        actor = Actor("2025-06-18")
-        async with PipeStage(actor) as stage:
+        actor = FakeServer("2025-06-18")
+        async with FakeStdioTransport(actor) as stage:
             process = await launched(stage)
             opened = await asked(process, OPENING)
             assert opened["result"]["protocolVersion"] == "2025-06-18"
@@ -67,9 +67,9 @@ def test_a_bridge_joins_the_client_to_the_actor_and_ends_with_its_input():
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 def test_a_stubborn_bridge_tells_of_signals_and_stays():
     async def scene():
-        actor = Actor()
-        actor.orders = ("stubborn",)
-        async with PipeStage(actor) as stage:
+        actor = FakeServer()
+        actor.relay_commands = ("stubborn",)
+        async with FakeStdioTransport(actor) as stage:
             process = await launched(stage)
             await asked(process, OPENING)
             process.stdin.close()
@@ -86,8 +86,8 @@ def test_a_stubborn_bridge_tells_of_signals_and_stays():
 
 def test_what_is_no_line_of_json_is_kept_apart():
     async def scene():
-        actor = Actor()
-        async with PipeStage(actor) as stage:
+        actor = FakeServer()
+        async with FakeStdioTransport(actor) as stage:
             process = await launched(stage)
             process.stdin.write(b"Content-Length: 3\n\n")
             await asked(process, OPENING)
@@ -100,8 +100,8 @@ def test_what_is_no_line_of_json_is_kept_apart():
 
 def test_a_stranger_is_not_let_onto_the_stage():
     async def scene():
-        actor = Actor()
-        async with PipeStage(actor) as stage:
+        actor = FakeServer()
+        async with FakeStdioTransport(actor) as stage:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.command[-2]))
             writer.write(b"not-the-key data 1\n")
             async with asyncio.timeout(PATIENCE):
@@ -141,7 +141,7 @@ class Posting:
 
 def staged(actor, scene):
     async def run():
-        async with WebStage(actor) as stage, aiohttp.ClientSession() as http:
+        async with FakeHttpTransport(actor) as stage, aiohttp.ClientSession() as http:
             async with asyncio.timeout(PATIENCE):
                 await scene(stage, Posting(http, stage.url))
 
@@ -149,7 +149,7 @@ def staged(actor, scene):
 
 
 def test_sessions_begin_end_and_are_forgotten():
-    actor = Actor()
+    actor = FakeServer()
 
     async def scene(stage, client):
         await client.open()
@@ -164,11 +164,11 @@ def test_sessions_begin_end_and_are_forgotten():
 
 
 def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
-    class Drops(Actor):
+    class Drops(FakeServer):
         streams = True
         retry = 10
 
-        async def scene(self, line, request):
+        async def before_first_answer(self, line, request):
             log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
             await self.say(line, log, beside=request)
             await asyncio.sleep(0.02)
@@ -191,9 +191,9 @@ def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
 
 
 def test_a_play_may_answer_out_of_turn():
-    class Refuses(Actor):
+    class Refuses(FakeServer):
         def http(self, asked):
-            return HttpAnswer(418, {"x-why": "a check"}) if asked.name == "tools/list" else None
+            return RawResponse(418, {"x-why": "a check"}) if asked.name == "tools/list" else None
 
     async def scene(stage, client):
         await client.open()
@@ -204,7 +204,7 @@ def test_a_play_may_answer_out_of_turn():
 
 
 def test_a_server_of_old_names_its_endpoint_and_refuses_the_newer_form():
-    class Old(Actor):
+    class Old(FakeServer):
         is_older = True
         refusal = 404
 
@@ -220,7 +220,7 @@ def test_a_server_of_old_names_its_endpoint_and_refuses_the_newer_form():
 
 
 def test_two_streams_at_once_are_counted():
-    class Streams(Actor):
+    class Streams(FakeServer):
         streams = True
 
     async def scene(stage, client):

@@ -1,6 +1,6 @@
 """What a checker does to clients: plays, one file per area."""
 
-from accord.check.playing.actor import PLAYS
+from accord.check.fake_server.server import CLIENT_SCENARIOS
 from accord.check.scenarios.client import (  # plays register themselves
     authorization,
     lists,
@@ -13,7 +13,7 @@ from accord.check.scenarios.client import (  # plays register themselves
 )
 
 __all__ = [
-    "PLAYS",
+    "CLIENT_SCENARIOS",
     "authorization",
     "lists",
     "opening",

@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from accord.check.playing.actor import play, revisions_of
-from accord.check.playing.guard import (
+from accord.check.fake_server.protected import (
     OPENID_METADATA,
     PROTECTED,
     SERVER_METADATA,
-    GuardedActor,
-    fields,
+    ProtectedFakeServer,
+    parse_fields,
 )
+from accord.check.fake_server.server import client_scenario, revisions_of
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-    from accord.check.playing.web import HttpAsked
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import ReceivedRequest
 
 __all__: list[str] = []
 
@@ -38,18 +38,18 @@ _FLOW: Final = (
 _NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
 
 
-def _sought(show: "Performance") -> bool:
+def _sought(show: "ClientRun") -> bool:
     """Tell whether the client did anything about being refused."""
     return any(each.path not in PROTECTED for each in show.requests)
 
 
-def _asked(show: "Performance", name: str) -> list["HttpAsked"]:
-    actor = show.actor
-    place = actor.place if isinstance(actor, GuardedActor) else ""
+def _asked(show: "ClientRun", name: str) -> list["ReceivedRequest"]:
+    actor = show.server
+    place = actor.place if isinstance(actor, ProtectedFakeServer) else ""
     return [each for each in show.requests if each.path == f"{place}/{name}"]
 
 
-def _discovered(show: "Performance") -> list["HttpAsked"]:
+def _discovered(show: "ClientRun") -> list["ReceivedRequest"]:
     return [
         each
         for each in show.requests
@@ -58,7 +58,7 @@ def _discovered(show: "Performance") -> list["HttpAsked"]:
     ]
 
 
-def _judge_flow(show: "Performance", *, knows_resource: bool) -> None:
+def _judge_flow(show: "ClientRun", *, knows_resource: bool) -> None:
     """Judge the requests for authorization and for a token, and how the token is used."""
     authorize, token = _asked(show, "authorize"), _asked(show, "token")
     for asked in authorize:
@@ -67,14 +67,14 @@ def _judge_flow(show: "Performance", *, knows_resource: bool) -> None:
         _judge_token(show, asked)
     if authorize and token and knows_resource:
         _judge_resource(show, authorize[-1], token[-1])
-    actor = show.actor
-    if isinstance(actor, GuardedActor) and actor.tokens:
-        show.kept("auth.http.oauth-flow", "auth.oauth21.implementations")
+    actor = show.server
+    if isinstance(actor, ProtectedFakeServer) and actor.tokens:
+        show.passes("auth.http.oauth-flow", "auth.oauth21.implementations")
         _judge_use(show, actor)
 
 
-def _judge_authorize(show: "Performance", asked: "HttpAsked") -> None:
-    given = fields(asked)
+def _judge_authorize(show: "ClientRun", asked: "ReceivedRequest") -> None:
+    given = parse_fields(asked)
     challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
     id = "auth.pkce.implemented"
     if show.holds(id, challenge, "asks for authorization without PKCE", asked=asked):
@@ -89,9 +89,11 @@ def _judge_authorize(show: "Performance", asked: "HttpAsked") -> None:
     why = f"asks to be redirected to {uri}"
     is_fine = parts.scheme == "https" or is_local or parts.scheme not in ("http", "")
     show.holds("auth.redirect.localhost-or-https", is_fine, why, asked=asked)
-    actor = show.actor
+    actor = show.server
     known = (
-        actor.clients.get(given.get("client_id", "")) if isinstance(actor, GuardedActor) else None
+        actor.clients.get(given.get("client_id", ""))
+        if isinstance(actor, ProtectedFakeServer)
+        else None
     )
     if known is not None:
         show.holds("auth.redirect.registered", uri in known or _is_loopback_of(uri, known), why)
@@ -108,23 +110,27 @@ def _is_loopback_of(uri: str, known: list[str]) -> bool:
     )
 
 
-def _judge_token(show: "Performance", asked: "HttpAsked") -> None:
-    actor = show.actor
-    verified = actor.verified[-1] if isinstance(actor, GuardedActor) and actor.verified else True
+def _judge_token(show: "ClientRun", asked: "ReceivedRequest") -> None:
+    actor = show.server
+    verified = (
+        actor.verified[-1] if isinstance(actor, ProtectedFakeServer) and actor.verified else True
+    )
     why = "asks for a token with a verifier that does not fit its challenge"
     show.holds("auth.pkce.implemented", verified, why)
 
 
-def _judge_resource(show: "Performance", authorize: "HttpAsked", token: "HttpAsked") -> None:
-    first, second = fields(authorize).get("resource"), fields(token).get("resource")
+def _judge_resource(
+    show: "ClientRun", authorize: "ReceivedRequest", token: "ReceivedRequest"
+) -> None:
+    first, second = parse_fields(authorize).get("resource"), parse_fields(token).get("resource")
     why = "asks for authorization without the resource that it is for"
     if not show.holds("auth.resource-parameter.sent", first, why, asked=authorize):
         return
     why = "asks for a token without the resource that it is for"
     if not show.holds("auth.resource.both-requests", second, why, asked=token):
         return
-    show.kept("auth.resource-indicators.client")
-    url = f"{show.actor.stage.origin}{show.path}"
+    show.passes("auth.resource-indicators.client")
+    url = f"{show.server.fake_transport.origin}{show.path}"
     for given in (first, second):
         parts = urlsplit(given or "")
         host = urlsplit(url).netloc
@@ -134,7 +140,7 @@ def _judge_resource(show: "Performance", authorize: "HttpAsked", token: "HttpAsk
             show.holds("auth.resource.most-specific", given == url, why)
 
 
-def _judge_use(show: "Performance", actor: GuardedActor) -> None:
+def _judge_use(show: "ClientRun", actor: ProtectedFakeServer) -> None:
     since = show.requests.index(_asked(show, "token")[0])
     later = [each for each in show.requests[since:] if each.path in PROTECTED]
     for asked in show.requests:
@@ -155,15 +161,15 @@ def _judge_use(show: "Performance", actor: GuardedActor) -> None:
             continue
         why = "sends a token that the server's authorization server did not issue"
         show.holds("auth.tokens.only-own-issuer", token.strip() in actor.tokens, why, asked=asked)
-        show.kept("auth.every-request")
+        show.passes("auth.every-request")
 
 
-def _exclude(show: "Performance", why: str) -> None:
-    for id in show.actor.ids:
+def _exclude(show: "ClientRun", why: str) -> None:
+    for id in show.server.ids:
         show.not_applicable(id, why)
 
 
-@play(
+@client_scenario(
     *_FLOW,
     "auth.challenge.client-parses",
     "auth.challenge.client-reacts",
@@ -171,14 +177,14 @@ def _exclude(show: "Performance", why: str) -> None:
     "auth.as-metadata.client",
     on=("http", "sse"),
 )
-class WantsToken(GuardedActor):
+class WantsToken(ProtectedFakeServer):
     """Wants a token, and says where its metadata is."""
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if not _sought(show):
             _exclude(show, _NOT_AT_ALL)
             return
-        show.kept("auth.challenge.client-reacts")
+        show.passes("auth.challenge.client-reacts")
         named = any(each.path == self.names_metadata for each in show.requests)
         # Clients of 2025-03-26 know nothing of that metadata; the rows begin later.
         why = "does not fetch the metadata that the challenge names"
@@ -193,7 +199,7 @@ class WantsToken(GuardedActor):
         _judge_flow(show, knows_resource=True)
 
 
-@play(
+@client_scenario(
     "auth.discovery.base-url",
     "auth.discovery.protocol-version-header",
     "auth.dcr.implementations",
@@ -201,12 +207,12 @@ class WantsToken(GuardedActor):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class WantsTokenOfItsOwn(GuardedActor):
+class WantsTokenOfItsOwn(ProtectedFakeServer):
     """Wants a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if not _sought(show):
             _exclude(show, _NOT_AT_ALL)
             return
@@ -216,18 +222,18 @@ class WantsTokenOfItsOwn(GuardedActor):
             why = f"looks for metadata at {found[0].path} alone, not at the root"
             show.holds("auth.discovery.base-url", roots, why, asked=found[0])
         # Only who asked for this revision knew that it would be agreed on.
-        if self.asked_for and self.asked_for[0] in self.revisions:
+        if self.requested_revisions and self.requested_revisions[0] in self.revisions:
             for asked in roots:
                 given = asked.headers.get("mcp-protocol-version")
                 why = "looks for metadata without MCP-Protocol-Version"
                 id = "auth.discovery.protocol-version-header"
                 show.holds(id, given, why, asked=asked)
         if _asked(show, "register"):
-            show.kept("auth.dcr.implementations")
+            show.passes("auth.dcr.implementations")
         _judge_flow(show, knows_resource=False)
 
 
-@play(
+@client_scenario(
     "auth.fallback.default-paths",
     "auth.fallback.authorize-path",
     "auth.fallback.token-path",
@@ -235,14 +241,14 @@ class WantsTokenOfItsOwn(GuardedActor):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class WantsTokenWithoutMetadata(GuardedActor):
+class WantsTokenWithoutMetadata(ProtectedFakeServer):
     """Wants a token, and describes neither itself nor its authorization server."""
 
     names_metadata = None
     has_metadata = False
     place = ""
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         tried = {each.path for each in show.requests if each.path not in PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
         if not _sought(show):
@@ -250,27 +256,27 @@ class WantsTokenWithoutMetadata(GuardedActor):
         elif tried:
             for name in ("register", "authorize", "token"):
                 if f"/{name}" in tried:
-                    show.kept("auth.fallback.default-paths", f"auth.fallback.{name}-path")
+                    show.passes("auth.fallback.default-paths", f"auth.fallback.{name}-path")
             odd = sorted(tried - {"/register", "/authorize", "/token"} - {"/callback-of-the-check"})
             why = f"asks at {odd[0] if odd else ''} where there is no metadata"
             show.holds("auth.fallback.default-paths", not odd, why)
-        elif self.asked_for and self.asked_for[0] in self.revisions:
+        elif self.requested_revisions and self.requested_revisions[0] in self.revisions:
             why = "gives up where there is no metadata, without trying the default paths"
             show.broken("auth.fallback.default-paths", why)
 
 
-@play("auth.state.verified", on=("http", "sse"))
-class AnswersWithAnotherState(GuardedActor):
+@client_scenario("auth.state.verified", on=("http", "sse"))
+class AnswersWithAnotherState(ProtectedFakeServer):
     """Sends the client back with a state that is not its own."""
 
     state = "not-the-state-of-the-client"
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "auth.state.verified"
         authorize = _asked(show, "authorize")
         if not authorize:
             show.not_applicable(id, _NOT_AT_ALL)
-        elif "state" not in fields(authorize[0]):
+        elif "state" not in parse_fields(authorize[0]):
             show.holds(id, condition=False, why="asks for authorization without a state")
         else:
             why = "takes a code that came with another state"

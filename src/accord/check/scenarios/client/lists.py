@@ -4,12 +4,12 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import LISTS, Actor, play
+from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.line import Line
 from accord.errors import RequestError
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
 __all__ = ["Pages"]
 
@@ -31,7 +31,7 @@ _MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
 _SIZES: Final = (2, 1, 0, 1)
 
 
-class Pages(Actor):
+class Pages(FakeServer):
     """Answers lists in pages, the first of two entries, then one, none, and one."""
 
     paged: tuple[str, ...] = tuple(_MORE)
@@ -76,7 +76,7 @@ class Pages(Actor):
         return page
 
 
-@play(
+@client_scenario(
     "pagination.client.both-flows",
     "pagination.cursor.continues",
     "pagination.end.no-next-cursor",
@@ -88,11 +88,11 @@ class PagesLists(Pages):
 
     paged = ("tools/list", "resources/list", "resources/templates/list")
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         whole = [each for each, pages in self.fetched.items() if len(pages) == len(_SIZES)]
         for method, pages in self.fetched.items():
             if len(pages) > 1:
-                show.kept("pagination.cursor.continues")
+                show.passes("pagination.cursor.continues")
                 # Whoever has followed one cursor and stops at a short page took it for the last.
                 why = f"stops {method} at a page of {pages[-1]}, though more pages follow"
                 stops_short = len(pages) < len(_SIZES) and pages[-1] < _SIZES[0]
@@ -101,9 +101,9 @@ class PagesLists(Pages):
             self._judge_end(show, whole)
         _judge_exit(show, "pagination.client.both-flows", bool(self.fetched), bool(whole))
         if show.heard("completion/complete") and show.ended_as_usual:
-            show.kept("completion.client.care")
+            show.passes("completion.client.care")
 
-    def _judge_end(self, show: "Performance", whole: list[str]) -> None:
+    def _judge_end(self, show: "ClientRun", whole: list[str]) -> None:
         for method in whole:
             asked = [each.get("params") for each in show.heard(method)]
             cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
@@ -112,25 +112,25 @@ class PagesLists(Pages):
             show.holds("pagination.end.no-next-cursor", not last, why)
 
 
-@play("prompts.client.handles-pagination")
+@client_scenario("prompts.client.handles-pagination")
 class PagesPrompts(Pages):
     """Answers the list of prompts in pages."""
 
     paged = ("prompts/list",)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         pages = self.fetched.get("prompts/list", [])
         _judge_exit(show, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
 
 
-def _judge_exit(show: "Performance", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
+def _judge_exit(show: "ClientRun", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
     """Judge by whether pages make the client fail that does not fail otherwise."""
     if not has_listed:
         show.skip(id, "the client lists nothing of this kind")
-    elif show.usual_exit == 0 and show.exit_code != 0:
+    elif show.usual_exit_code == 0 and show.exit_code != 0:
         ended = "does not end" if show.exit_code is None else f"ends with {show.exit_code}"
         show.broken(id, f"{ended} where lists come in pages, and with 0 where they do not")
     elif has_continued:
-        show.kept(id)
+        show.passes(id)
     else:
         show.skip(id, "the client asks for no more than the first page")

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import Actor, play
+from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.line import Line
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
 __all__: list[str] = []
 
@@ -20,19 +20,19 @@ _LATE: Final = 0.3
 _NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
-def _later(actor: Actor) -> list[str]:
+def _later(actor: FakeServer) -> list[str]:
     methods = [str(each.get("method")) for line in actor.lines for each in line.heard]
     return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
 
 
-@play("lifecycle.version.client-disconnects", is_judged=False)
-class AgreesOnNothing(Actor):
+@client_scenario("lifecycle.version.client-disconnects", is_judged=False)
+class AgreesOnNothing(FakeServer):
     """Answers initialize with a revision that does not exist."""
 
     def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**super().opening(line, params), "protocolVersion": "1999-12-31"}
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if not self.lines:
             return
         id, later = "lifecycle.version.client-disconnects", _later(self)
@@ -43,15 +43,15 @@ class AgreesOnNothing(Actor):
             show.holds(id, not show.was_connected, why)
 
 
-@play("lifecycle.errors.handled", is_judged=False)
-class RefusesToOpen(Actor):
+@client_scenario("lifecycle.errors.handled", is_judged=False)
+class RefusesToOpen(FakeServer):
     """Answers initialize with an error."""
 
     def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
         super().opening(line, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if not self.lines:
             return
         id, later = "lifecycle.errors.handled", _later(self)
@@ -62,8 +62,8 @@ class RefusesToOpen(Actor):
             show.holds(id, not show.was_connected, why)
 
 
-@play("lifecycle.initialize.client-waits")
-class OpensLate(Actor):
+@client_scenario("lifecycle.initialize.client-waits")
+class OpensLate(FakeServer):
     """Takes its time to answer initialize."""
 
     async def result(
@@ -73,13 +73,13 @@ class OpensLate(Actor):
             await asyncio.sleep(_LATE)
         return await super().result(line, method, params)
 
-    async def judge(self, show: "Performance") -> None:
-        if show.has_gone_on:
-            show.kept("lifecycle.initialize.client-waits")  # unless a monitor saw otherwise
+    async def judge(self, show: "ClientRun") -> None:
+        if show.is_initialized:
+            show.passes("lifecycle.initialize.client-waits")  # unless a monitor saw otherwise
 
 
-@play("ping.response.prompt", on=("stdio", "sse"))
-class PingsEarly(Actor):
+@client_scenario("ping.response.prompt", on=("stdio", "sse"))
+class PingsEarly(FakeServer):
     """Pings before it answers initialize."""
 
     async def result(
@@ -90,13 +90,13 @@ class PingsEarly(Actor):
             self.is_answered = reply is not None
         return await super().result(line, method, params)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if getattr(self, "is_answered", False):
-            show.kept("ping.response.prompt")
+            show.passes("ping.response.prompt")
 
 
-@play("lifecycle.version.client-prefers-latest", is_judged=False)
-class OffersTheNewest(Actor):
+@client_scenario("lifecycle.version.client-prefers-latest", is_judged=False)
+class OffersTheNewest(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
     def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -106,9 +106,9 @@ class OffersTheNewest(Actor):
         line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
         return {**answer, "protocolVersion": _NEWEST}
 
-    async def judge(self, show: "Performance") -> None:
-        asked = next(iter(self.asked_for), None)
+    async def judge(self, show: "ClientRun") -> None:
+        asked = next(iter(self.requested_revisions), None)
         if asked is not None:
-            goes_on = show.has_gone_on and asked in REVISIONS and asked < _NEWEST
+            goes_on = show.is_initialized and asked in REVISIONS and asked < _NEWEST
             why = f"asks for {asked}, and goes on when the server answers with {_NEWEST}"
             show.holds("lifecycle.version.client-prefers-latest", not goes_on, why)

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import Actor, play
+from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.line import Line, Silence
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
 __all__: list[str] = []
 
@@ -24,7 +24,7 @@ _RATE: Final = 0.05
 _FOREVER: Final = 120.0
 
 
-class _Stuck(Actor):
+class _Stuck(FakeServer):
     """Leaves one request without an answer."""
 
     def __init__(self, revision: Any = None) -> None:
@@ -45,30 +45,30 @@ class _Stuck(Actor):
     async def stick(self, line: Line, request: dict[str, Any]) -> None:
         """Do what is done instead of answering."""
 
-    def is_cancelled(self, show: "Performance") -> bool:
+    def is_cancelled(self, show: "ClientRun") -> bool:
         """Tell whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
         named = [each.get("params") for each in show.heard(_CANCELLED)]
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
 
-    def patient(self, show: "Performance") -> str:
+    def patient(self, show: "ClientRun") -> str:
         """Say that the client did not give up."""
         if self.stuck is None:
             return "the client sent no request that could be left unanswered"
         return "the client did not give up a request before its time was over"
 
 
-@play("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
+@client_scenario("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
 class NeverAnswers(_Stuck):
     """Never answers the first request."""
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         is_http = show.transport == "http"
         if self.stuck is None or (show.exit_code is None and not self.is_cancelled(show)):
             for id in self.ids:
                 show.skip(id, self.patient(show))
             return
-        show.kept("timeouts.established")
+        show.passes("timeouts.established")
         told = self.is_cancelled(show)
         why = f"gives up {self.stuck.get('method')} without notifications/cancelled"
         if is_http:
@@ -77,7 +77,7 @@ class NeverAnswers(_Stuck):
             show.holds("timeouts.cancel-by-notification", told, why)
 
 
-@play("timeouts.maximum-despite-progress")
+@client_scenario("timeouts.maximum-despite-progress")
 class ReportsProgressForever(_Stuck):
     """Reports progress, and never an answer."""
 
@@ -95,12 +95,12 @@ class ReportsProgressForever(_Stuck):
             await self.say(line, message, beside=request)
             await asyncio.sleep(_RATE)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "timeouts.maximum-despite-progress"
         if self.stuck is None:
             show.skip(id, "the client asks for no progress")
         elif self.is_cancelled(show) or show.exit_code is not None:
-            show.kept(id)
+            show.passes(id)
         else:
             show.skip(id, self.patient(show))
 
@@ -111,7 +111,7 @@ def _token(request: Mapping[str, Any]) -> Any:
     return meta.get("progressToken") if isinstance(meta, dict) else None
 
 
-@play("cancellation.sender.ignores-late")
+@client_scenario("cancellation.sender.ignores-late")
 class AnswersWhatWasCancelled(_Stuck):
     """Answers a request after the client cancelled it."""
 
@@ -138,14 +138,14 @@ class AnswersWhatWasCancelled(_Stuck):
         answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
         self._has_answered = True
         await line.say(answer)
-        if line.tape.transport == "http" and not self.stage.streaming:
+        if line.tape.transport == "http" and not self.fake_transport.streaming:
             return  # there is no way to ask whether it survived
         self.survived = await self.ask(line, "ping") is not None
         if not self.survived:
             # That silence is the late answer's doing, not the ping's.
-            self.unanswered.remove("ping")
+            self.unanswered_methods.remove("ping")
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "cancellation.sender.ignores-late"
         if show.transport == "http" and self.is_cancelled(show) and not self._has_answered:
             # It may have gone before it was looked for: it left the answer's stream all the same.
@@ -156,23 +156,23 @@ class AnswersWhatWasCancelled(_Stuck):
             show.holds(id, self.survived, "falls silent after a late answer")
 
 
-@play("ping.timeout.may-terminate", "ping.timeout-is-failure")
+@client_scenario("ping.timeout.may-terminate", "ping.timeout-is-failure")
 class NeverAnswersPings(_Stuck):
     """Never answers a ping."""
 
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
         return request.get("method") == "ping"
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         for id in self.ids:
             if self.stuck is None:
                 show.skip(id, "the client sends no ping")
-            elif show.exit_code not in (None, show.usual_exit) or self._is_last(show):
-                show.kept(id)
+            elif show.exit_code not in (None, show.usual_exit_code) or self._is_last(show):
+                show.passes(id)
             else:
                 show.skip(id, "nothing shows what the client makes of it")
 
-    def _is_last(self, show: "Performance") -> bool:
+    def _is_last(self, show: "ClientRun") -> bool:
         """Tell whether the client left because of the ping: it sent no further request."""
         if show.line is None or self.stuck is None or show.exit_code is None:
             return False
@@ -183,8 +183,10 @@ class NeverAnswersPings(_Stuck):
 # -- the server cancels
 
 
-@play("cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent")
-class CancelsQuestions(Actor):
+@client_scenario(
+    "cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
+)
+class CancelsQuestions(FakeServer):
     """Asks, and takes it back at once."""
 
     streams = True
@@ -195,12 +197,12 @@ class CancelsQuestions(Actor):
         self.late: str | None = None
         self.has_waited = False
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         for number in range(5):
             await self._ask_and_cancel(line, request, f"taken-back-{number}", "ping", None)
         self.copes = await self.ask(line, "ping", beside=request) is not None
         if not self.copes:
-            self.unanswered.remove("ping")
+            self.unanswered_methods.remove("ping")
         elif self.declares(line, "sampling"):
             seconds = await self._time_sampling(line, request)
             if seconds is not None and seconds >= _SLOW:
@@ -237,24 +239,26 @@ class CancelsQuestions(Actor):
         await self.say(line, message, beside=request)
         await self.say(line, cancelled, beside=request)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if self.copes is not None:
             show.holds("cancellation.races", self.copes, "falls silent after cancelled requests")
         stops, silent = "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
         if self.has_waited:
-            show.kept(stops, silent)
+            show.passes(stops, silent)
         elif self.late == "result":
             show.broken(stops, "goes on with a sampling request that was cancelled at once")
         elif self.late == "error":
-            show.kept(stops)
+            show.passes(stops)
             show.broken(silent, "answers a sampling request that was cancelled at once")
         else:
             for id in (stops, silent):
                 show.skip(id, "the client answers nothing that takes long enough to be cancelled")
 
 
-@play("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False)
-class CancelsNothing(Actor):
+@client_scenario(
+    "cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False
+)
+class CancelsNothing(FakeServer):
     """Cancels what was never asked, in words that make no sense."""
 
     streams = True
@@ -263,7 +267,7 @@ class CancelsNothing(Actor):
         super().__init__(revision)
         self.stray: list[Any] | None = None
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         done = await self.ask(line, "ping", beside=request)
         since = len(line.heard)
         senseless: list[Any] = [
@@ -280,13 +284,13 @@ class CancelsNothing(Actor):
         own = None if reply is None else reply.message.get("id")
         self.stray = [each for each in answers if each.get("id") != own]
         if reply is None:
-            self.unanswered.remove("ping")
+            self.unanswered_methods.remove("ping")
             self.stray = ["nothing more"]
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if self.stray is None:
             return
         shown = str(self.stray[0])[:200] if self.stray else ""
         why = f"does not ignore a cancellation of nothing: {shown}"
         show.holds("cancellation.invalid-ignored", not self.stray, why)
-        show.kept("cancellation.receiver.may-ignore")
+        show.passes("cancellation.receiver.may-ignore")

@@ -3,13 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import Actor, play, revisions_of
+from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
 from accord.check.probing.line import Line, Reply, Silence
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
 __all__ = ["SAMPLING", "asks_model", "can_elicit"]
 
@@ -64,7 +64,7 @@ def can_elicit(line: Line) -> bool:
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
-async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float | None:
+async def asks_model(actor: FakeServer, line: Line, request: dict[str, Any]) -> float | None:
     """Ask the client to ask its model; returns the seconds it took, None where it did not."""
     began = asyncio.get_running_loop().time()
     reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
@@ -72,22 +72,22 @@ async def asks_model(actor: Actor, line: Line, request: dict[str, Any]) -> float
 
 
 async def _thought(
-    actor: Actor, line: Line, method: str, params: Any, request: dict[str, Any]
+    actor: FakeServer, line: Line, method: str, params: Any, request: dict[str, Any]
 ) -> Reply | None:
     """Ask what a person or a model answers: to wait longer than we do is no breach."""
     reply = await actor.ask(line, method, params, beside=request, patience=_THINKING)
     if reply is None:
-        actor.unanswered.pop()
+        actor.unanswered_methods.pop()
     return reply
 
 
-@play(
+@client_scenario(
     "ping.response.prompt",
     "roots.list-changed.sent",
     "elicitation.answers.validated",
     "progress.rate-limited",
 )
-class AsksEverything(Actor):
+class AsksEverything(FakeServer):
     """Asks all that a server may ask, and tells all that it may tell."""
 
     streams = True
@@ -99,7 +99,7 @@ class AsksEverything(Actor):
         self.roots: list[Any] = []
         self.forms: list[tuple[dict[str, Any], Reply]] = []
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         await self._tell(line, request)
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
@@ -147,25 +147,25 @@ class AsksEverything(Actor):
                 line, message if said is None else {**message, "params": said}, beside=request
             )
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if self.is_pinged:
-            show.kept("ping.response.prompt")
+            show.passes("ping.response.prompt")
         self._judge_roots(show)
         self._judge_forms(show)
         self._judge_failures(show)
         self._judge_reports(show)
 
-    def _judge_failures(self, show: "Performance") -> None:
+    def _judge_failures(self, show: "ClientRun") -> None:
         """Take note of a client that fails by itself: nothing else makes one fail."""
         for id, reply in self.failures:
             if reply.code == -32603:
-                show.kept(id, "errors.code.internal-error")
+                show.passes(id, "errors.code.internal-error")
             elif id == "sampling.errors":
-                show.kept(id)
+                show.passes(id)
             if reply.code == -32602 and "data" in reply.message["error"]:
-                show.kept("errors.invalid-params.data-details")
+                show.passes("errors.invalid-params.data-details")
 
-    def _judge_reports(self, show: "Performance") -> None:
+    def _judge_reports(self, show: "ClientRun") -> None:
         id, reports = "progress.rate-limited", len(show.heard("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
@@ -173,10 +173,10 @@ class AsksEverything(Actor):
         else:
             show.skip(id, "the client reports no progress")
 
-    def _judge_roots(self, show: "Performance") -> None:
+    def _judge_roots(self, show: "ClientRun") -> None:
         id = "roots.list-changed.sent"
         if show.heard("notifications/roots/list_changed"):
-            show.kept(id)
+            show.passes(id)
         line = show.line
         declared = line.client_capabilities.get("roots") if line is not None else None
         announces = isinstance(declared, dict) and declared.get("listChanged") is True
@@ -186,7 +186,7 @@ class AsksEverything(Actor):
             told = self.roots[1][1] > 0
             show.holds(id, told, "changes its roots and does not say so")
 
-    def _judge_forms(self, show: "Performance") -> None:
+    def _judge_forms(self, show: "ClientRun") -> None:
         id = "elicitation.answers.validated"
         for form, reply in self.forms:
             if reply.result.get("action") == "accept":
@@ -194,7 +194,7 @@ class AsksEverything(Actor):
                 show.holds(id, wrong is None, f"submits a form with a fault {wrong}")
 
 
-@play(
+@client_scenario(
     "errors.code.method-not-found",
     "errors.code.invalid-params",
     "errors.code.internal-error",
@@ -204,7 +204,7 @@ class AsksEverything(Actor):
     "roots.errors",
     "sampling.errors",
 )
-class AsksTheImpossible(Actor):
+class AsksTheImpossible(FakeServer):
     """Asks for what does not exist, was not declared, or makes no sense."""
 
     streams = True
@@ -213,7 +213,7 @@ class AsksTheImpossible(Actor):
         super().__init__(revision)
         self.replies: dict[str, Reply] = {}
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         asked: tuple[tuple[str, str, Any] | None, ...] = (
             ("unknown", "accord-check/nothing", {}),
             ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
@@ -230,7 +230,7 @@ class AsksTheImpossible(Actor):
                 if reply is not None:
                     self.replies[each[0]] = reply
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         unknown = self.replies.get("unknown")
         if unknown is not None:
             id = "errors.code.method-not-found"
@@ -245,7 +245,7 @@ class AsksTheImpossible(Actor):
         for id in ("errors.code.parse-error", "errors.code.invalid-request"):
             show.not_applicable(id, "a client is asked nothing by what is no request")
 
-    def _judge_sampling(self, show: "Performance") -> None:
+    def _judge_sampling(self, show: "ClientRun") -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")
         if undeclared is not None:
             why = f"did not declare sampling, and answers: {undeclared}"
@@ -253,7 +253,7 @@ class AsksTheImpossible(Actor):
         if senseless is None or not senseless.is_error:
             show.skip("errors.code.invalid-params", "the client found no fault with parameters")
             return
-        show.kept("sampling.errors")
+        show.passes("sampling.errors")
         # Faults of its own (-32603) and a user who refuses (-1) are not told apart from here.
         if senseless.code not in (-32603, -1):
             why = f"answers parameters that make no sense: {senseless}"
@@ -261,11 +261,11 @@ class AsksTheImpossible(Actor):
             show.holds("errors.code.invalid-params", not wrong, why)
         error = senseless.message.get("error")
         if isinstance(error, dict) and "data" in error:
-            show.kept("errors.invalid-params.data-details")
+            show.passes("errors.invalid-params.data-details")
 
 
-@play("jsonrpc.batch.receive", revisions=revisions_of("jsonrpc.batch.receive"))
-class SendsBatches(Actor):
+@client_scenario("jsonrpc.batch.receive", revisions=revisions_of("jsonrpc.batch.receive"))
+class SendsBatches(FakeServer):
     """Pings twice in one batch."""
 
     streams = True
@@ -274,7 +274,7 @@ class SendsBatches(Actor):
         super().__init__(revision)
         self.answered: int | None = None
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         ids = ("batch-1", "batch-2")
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
         await self.say(line, batch, beside=request)
@@ -286,14 +286,14 @@ class SendsBatches(Actor):
                 return
             self.answered += 1
 
-    async def judge(self, show: "Performance") -> None:
-        if self.answered is None or not show.has_gone_on:
+    async def judge(self, show: "ClientRun") -> None:
+        if self.answered is None or not show.is_initialized:
             return
         stays = show.line is not None and (self.answered == 2 or self.is_deaf(show))
         if stays:
             why = f"answers {self.answered} of the two pings in a batch"
             show.holds("jsonrpc.batch.receive", self.answered == 2, why)
 
-    def is_deaf(self, show: "Performance") -> bool:
+    def is_deaf(self, show: "ClientRun") -> bool:
         """Tell whether the client stayed, and went on after the batch it did not answer."""
         return show.ended_as_usual or show.exit_code is None

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import LISTS, Actor, play
+from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.line import Line
 from accord.errors import RequestError
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
 __all__: list[str] = []
 
@@ -24,7 +24,7 @@ _GARBAGE: Final[tuple[bytes, ...]] = (
 )
 
 
-class _Surprise(Actor):
+class _Surprise(FakeServer):
     """Says something odd, and then pings."""
 
     streams = True
@@ -34,7 +34,7 @@ class _Surprise(Actor):
         super().__init__(revision)
         self.answers: bool | None = None
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         for each in self.odd_words(line):
             await self.say(line, each, beside=request)
         self.answers = await self.ask(line, "ping", beside=request) is not None
@@ -43,7 +43,7 @@ class _Surprise(Actor):
         """Return what is said."""
         return self.said
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "ping.response.prompt"
         if self.answers is None:
             show.skip(id, "the client left")
@@ -56,14 +56,14 @@ class _Surprise(Actor):
         return self.name[0].lower() + self.name[1:]
 
 
-@play("ping.response.prompt", is_judged=False)
+@client_scenario("ping.response.prompt", is_judged=False)
 class TalksNonsense(_Surprise):
     """Sends text that is no message, and messages with faults."""
 
     said = _GARBAGE
 
 
-@play("ping.response.prompt", is_judged=False)
+@client_scenario("ping.response.prompt", is_judged=False)
 class AnswersUnasked(_Surprise):
     """Sends answers to requests that were never sent, and one answer twice."""
 
@@ -78,8 +78,8 @@ class AnswersUnasked(_Surprise):
         )
 
 
-@play()
-class AnswersWithErrors(Actor):
+@client_scenario()
+class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, resources that are not there, prompts that fail."""
 
     async def result(
@@ -94,8 +94,8 @@ class AnswersWithErrors(Actor):
         return await super().result(line, method, params)
 
 
-@play("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
-class OffersNothing(Actor):
+@client_scenario("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+class OffersNothing(FakeServer):
     """Declares no capability, and has none."""
 
     capabilities: Mapping[str, Any] = {}
@@ -107,14 +107,14 @@ class OffersNothing(Actor):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
         return await super().result(line, method, params)
 
-    async def judge(self, show: "Performance") -> None:
-        if show.has_gone_on:
+    async def judge(self, show: "ClientRun") -> None:
+        if show.is_initialized:
             # Unless a monitor saw otherwise.
-            show.kept("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+            show.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 
 
-@play("tools.structured-content.client-validates", is_judged=False)
-class BreaksItsSchemas(Actor):
+@client_scenario("tools.structured-content.client-validates", is_judged=False)
+class BreaksItsSchemas(FakeServer):
     """Returns structured results that do not fit their schemas."""
 
     async def result(
@@ -133,11 +133,11 @@ class BreaksItsSchemas(Actor):
             return {"content": [text], "structuredContent": {"sum": "many"}, "isError": False}
         return await super().result(line, method, params)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "tools.structured-content.client-validates"
         if not show.heard("tools/call"):
             show.skip(id, "the client calls no tool")
-        elif show.exit_code is not None and show.exit_code != show.usual_exit:
-            show.kept(id)
+        elif show.exit_code is not None and show.exit_code != show.usual_exit_code:
+            show.passes(id)
         else:
             show.skip(id, "the client ends as usual: nothing shows whether it looked")

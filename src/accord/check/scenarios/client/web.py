@@ -4,13 +4,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings import headers as names
-from accord.check.playing.actor import Actor, play
+from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.line import Line
 from accord.check.scenarios.client.lists import Pages
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-    from accord.check.playing.web import HttpAnswer, HttpAsked
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
 __all__: list[str] = []
 
@@ -27,28 +27,28 @@ _LOG: Final = {
 }
 
 
-@play("http.client.supports-both-forms", on=("http",))
-class AnswersInStreams(Actor):
+@client_scenario("http.client.supports-both-forms", on=("http",))
+class AnswersInStreams(FakeServer):
     """Answers everything with event streams."""
 
     streams = True
 
 
-@play(on=("http",))
-class RefusesListening(Actor):
+@client_scenario(on=("http",))
+class RefusesListening(FakeServer):
     """Offers no stream for listening."""
 
     listens = False
 
 
-@play(
+@client_scenario(
     "http.sse.resume-header",
     "http.sse.client-polls-after-close",
     "http.sse.resume-by-get-any-origin",
     "http.sse.client-honours-retry",
     on=("http",),
 )
-class DropsStreams(Actor):
+class DropsStreams(FakeServer):
     """Breaks the connection before it answers; the answer waits for a client that resumes."""
 
     streams = True
@@ -58,14 +58,14 @@ class DropsStreams(Actor):
         super().__init__(revision)
         self.dropped_at: float | None = None
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         await self.say(line, _LOG, beside=request)
         # Once the event has left.
         await asyncio.sleep(0.05)
         self.dropped_at = asyncio.get_running_loop().time()
         line.carrier.drop(request.get("id"))
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         if self.dropped_at is None:
             return
         resumed = [
@@ -80,7 +80,7 @@ class DropsStreams(Actor):
         if not resumed:
             show.skip("http.sse.resume-header", "the client does not resume")
             return
-        show.kept("http.sse.resume-header")
+        show.passes("http.sse.resume-header")
         waited = resumed[0].at - self.dropped_at
         show.holds(
             "http.sse.client-honours-retry",
@@ -90,8 +90,8 @@ class DropsStreams(Actor):
         )
 
 
-@play("http.sse.resume-header", on=("http",))
-class DropsListeners(Actor):
+@client_scenario("http.sse.resume-header", on=("http",))
+class DropsListeners(FakeServer):
     """Breaks the connection of a client that listens."""
 
     retry = 20
@@ -100,9 +100,9 @@ class DropsListeners(Actor):
         super().__init__(revision)
         self.is_dropped = False
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         for _ in range(_LOOKS):
-            if self.stage.streaming:
+            if self.fake_transport.streaming:
                 await line.say(_LOG)
                 await asyncio.sleep(0.05)
                 line.carrier.drop()
@@ -112,7 +112,7 @@ class DropsListeners(Actor):
                 return
             await asyncio.sleep(_LOOK)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "http.sse.resume-header"
         gets = [each for each in show.requests if each.method == "GET"]
         if not self.is_dropped:
@@ -122,19 +122,19 @@ class DropsListeners(Actor):
             show.holds(id, "last-event-id" in each.headers, why, asked=each)
 
 
-@play("http.session.client-restarts-on-404", on=("http",))
-class ForgetsTheSession(Actor):
+@client_scenario("http.session.client-restarts-on-404", on=("http",))
+class ForgetsTheSession(FakeServer):
     """Forgets the session before the first request in it."""
 
     has_forgotten = False
 
-    def http(self, asked: "HttpAsked") -> "HttpAnswer | None":
+    def http(self, asked: "ReceivedRequest") -> "RawResponse | None":
         if not self.has_forgotten and _is_work(asked) and self.lines:
             self.has_forgotten = True
-            self.stage.end_session(self.lines[0])
+            self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "http.session.client-restarts-on-404"
         lost = next((each for each in show.requests if _is_work(each) and each.status == 404), None)
         if lost is None:
@@ -147,22 +147,22 @@ class ForgetsTheSession(Actor):
         show.holds(id, names.SESSION not in later[0].headers, why, asked=later[0])
 
 
-@play("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
+@client_scenario("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
 class ForgetsTheSessionBetweenPages(Pages):
     """Forgets the session when the client asks for the second page of a list."""
 
     has_forgotten = False
 
-    def http(self, asked: "HttpAsked") -> "HttpAnswer | None":
+    def http(self, asked: "ReceivedRequest") -> "RawResponse | None":
         message = asked.message
         params = message.get("params") if isinstance(message, dict) else None
         has_cursor = isinstance(params, dict) and "cursor" in params
         if not self.has_forgotten and has_cursor and self.lines:
             self.has_forgotten = True
-            self.stage.end_session(self.lines[0])
+            self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         id = "pagination.no-cross-session-cursors"
         if not self.has_forgotten or len(self.lines) < 2:
             show.skip(id, "the client had no cursor when a new session began")
@@ -172,37 +172,43 @@ class ForgetsTheSessionBetweenPages(Pages):
             show.holds(id, not self.foreign, why)
 
 
-def _is_work(asked: "HttpAsked") -> bool:
+def _is_work(asked: "ReceivedRequest") -> bool:
     """Tell whether this is a request within a session."""
     message = asked.message
     is_request = isinstance(message, dict) and "id" in message and "method" in message
     return asked.method == "POST" and is_request and asked.name not in ("initialize", "ping")
 
 
-def _opens(asked: "HttpAsked") -> bool:
+def _opens(asked: "ReceivedRequest") -> bool:
     return asked.method == "POST" and asked.name == "initialize"
 
 
 # -- servers of the older form
 
 
-class _Older(Actor):
+class _Older(FakeServer):
     is_older = True
 
 
-@play("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",))
+@client_scenario(
+    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
+)
 class IsOfOldWith405(_Older):
     """Speaks the older form alone, and refuses the newer one with 405."""
 
 
-@play("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",))
+@client_scenario(
+    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
+)
 class IsOfOldWith404(_Older):
     """Speaks the older form alone, and refuses the newer one with 404."""
 
     refusal = 404
 
 
-@play("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",))
+@client_scenario(
+    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
+)
 class IsOfOldWith400(_Older):
     """Speaks the older form alone, and refuses the newer one with 400."""
 

@@ -19,9 +19,9 @@ from accord.trace import HttpFacts, Transport
 if TYPE_CHECKING:
     from socket import socket
 
-    from accord.check.playing.actor import Actor
+    from accord.check.fake_server.server import FakeServer
 
-__all__ = ["HttpAnswer", "HttpAsked", "WebStage"]
+__all__ = ["FakeHttpTransport", "RawResponse", "ReceivedRequest"]
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -33,7 +33,7 @@ _CLOSING: Final = 2.0
 _DROP: Final = b"drop"
 
 
-class HttpAsked(msgspec.Struct):
+class ReceivedRequest(msgspec.Struct):
     """An HTTP request of the client.
 
     Attributes:
@@ -68,7 +68,7 @@ class HttpAsked(msgspec.Struct):
         return message.get("method") if isinstance(message, dict) else None
 
 
-class HttpAnswer(msgspec.Struct):
+class RawResponse(msgspec.Struct):
     """A raw answer out of turn.
 
     Attributes:
@@ -108,7 +108,7 @@ class _Seat:
 
     takes_down = True
 
-    def __init__(self, stage: "WebStage", session: str | None) -> None:
+    def __init__(self, stage: "FakeHttpTransport", session: str | None) -> None:
         self._stage = stage
         self.session = session
         self.line: Line
@@ -128,7 +128,7 @@ class _Seat:
         stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
         await self._send_on(stream or self.standing, data)
 
-    async def say_beside(self, id: Any, message: Any) -> None:
+    async def send_beside(self, id: Any, message: Any) -> None:
         """Send a message on the stream of a request that waits for its answer."""
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         await self._send_on(self.waiting.get(_key(id), self.standing), data)
@@ -154,7 +154,7 @@ class _Seat:
             stream.queue.put_nowait(None)
 
 
-class WebStage:
+class FakeHttpTransport:
     """Lets an actor play over HTTP.
 
     Attributes:
@@ -163,7 +163,9 @@ class WebStage:
         most_streams: how many event streams were open at the same time.
     """
 
-    def __init__(self, actor: "Actor", *, is_older: bool = False, patience: float = 5.0) -> None:
+    def __init__(
+        self, actor: "FakeServer", *, is_older: bool = False, patience: float = 5.0
+    ) -> None:
         self._actor = actor
         self._is_older = is_older or actor.is_older
         self._path = "/sse" if is_older else "/mcp"
@@ -175,7 +177,7 @@ class WebStage:
         self._sockets: list[socket] = []
         self.url = ""
         self.origin = ""
-        self.requests: list[HttpAsked] = []
+        self.requests: list[ReceivedRequest] = []
         self.streaming = 0
         self.most_streams = 0
 
@@ -230,7 +232,7 @@ class WebStage:
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         if scope["type"] != "http":
             return
-        asked = HttpAsked(
+        asked = ReceivedRequest(
             scope["method"],
             scope["path"],
             scope["query_string"].decode("latin-1"),
@@ -244,7 +246,7 @@ class WebStage:
         finally:
             asked.ended = asyncio.get_running_loop().time()
 
-    async def _play(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+    async def _play(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
         answer = self._actor.http(asked)
         if answer is not None:
             await _answer(send, answer)
@@ -257,16 +259,16 @@ class WebStage:
         elif asked.method == "DELETE":
             await self._delete(asked, send)
         else:
-            await _answer(send, HttpAnswer(405))
+            await _answer(send, RawResponse(405))
 
     # -- Streamable HTTP
 
-    async def _post(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+    async def _post(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
         message = asked.message
         seat = self._seat(asked, opens=asked.name == "initialize")
         if seat is None:
             status = 404 if names.SESSION in asked.headers else 400
-            await _answer(send, HttpAnswer(status))
+            await _answer(send, RawResponse(status))
             return
         wanted = [each for each in _single(message) if _is_request(each)]
         stream = _Stream(str(next(self._names)), {_key(each["id"]) for each in wanted})
@@ -275,7 +277,7 @@ class WebStage:
             seat.waiting[_key(each["id"])] = stream
         self._hear(seat, asked)
         if not wanted:
-            await _answer(send, HttpAnswer(202))
+            await _answer(send, RawResponse(202))
             return
         more = {} if seat.session is None else {names.SESSION: seat.session}
         if self._actor.streams:
@@ -288,7 +290,7 @@ class WebStage:
     async def _whole(
         self,
         stream: _Stream,
-        asked: HttpAsked,
+        asked: ReceivedRequest,
         receive: _Receive,
         send: _Send,
         headers: Mapping[str, str],
@@ -308,12 +310,12 @@ class WebStage:
         body = b",".join(found)
         if isinstance(asked.message, list):
             body = b"[" + body + b"]"
-        await _answer(send, HttpAnswer(200, {"content-type": _JSON, **headers}, body))
+        await _answer(send, RawResponse(200, {"content-type": _JSON, **headers}, body))
 
     async def _stream(
         self,
         stream: _Stream,
-        asked: HttpAsked,
+        asked: ReceivedRequest,
         receive: _Receive,
         send: _Send,
         headers: Mapping[str, str],
@@ -342,31 +344,31 @@ class WebStage:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _get(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+    async def _get(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
         seat = self._seat(asked, opens=False)
         if seat is None:
-            await _answer(send, HttpAnswer(404 if names.SESSION in asked.headers else 400))
+            await _answer(send, RawResponse(404 if names.SESSION in asked.headers else 400))
             return
         last = asked.headers.get("last-event-id", "0").partition("-")[0]
         stream = seat.streams.get(last, seat.standing)
         if stream is seat.standing and not self._actor.listens:
-            await _answer(send, HttpAnswer(405))
+            await _answer(send, RawResponse(405))
         else:
             await self._stream(stream, asked, receive, send, {})
 
-    async def _delete(self, asked: HttpAsked, send: _Send) -> None:
+    async def _delete(self, asked: ReceivedRequest, send: _Send) -> None:
         seat = self._seat(asked, opens=False)
         if seat is not None:
             seat.line.end("the client ended the session")
             await seat.close()
-        await _answer(send, HttpAnswer(404 if seat is None else 204))
+        await _answer(send, RawResponse(404 if seat is None else 204))
 
     def end_session(self, line: Line) -> None:
         """Forget a session: whoever names it is answered with 404."""
         seat: _Seat = line.carrier
         self._seats.pop(seat.session or "", None)
 
-    def _seat(self, asked: HttpAsked, *, opens: bool) -> _Seat | None:
+    def _seat(self, asked: ReceivedRequest, *, opens: bool) -> _Seat | None:
         if not opens:
             key = asked.headers.get(names.SESSION, "")
             seat = self._seats.get(key)
@@ -383,7 +385,7 @@ class WebStage:
         self._seats[key] = seat
         return seat
 
-    def _hear(self, seat: _Seat, asked: HttpAsked) -> None:
+    def _hear(self, seat: _Seat, asked: ReceivedRequest) -> None:
         seat.line.hear(asked.body, HttpFacts(method=asked.method, headers=asked.headers))
         if asked.name == "notifications/initialized":
             task = asyncio.get_running_loop().create_task(self._begun(seat.line))
@@ -392,11 +394,11 @@ class WebStage:
 
     async def _begun(self, line: Line) -> None:
         with contextlib.suppress(LineEnded):
-            await self._actor.begun(line)
+            await self._actor.on_initialized(line)
 
     # -- the older form
 
-    async def _older(self, asked: HttpAsked, receive: _Receive, send: _Send) -> None:
+    async def _older(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
         if asked.method == "GET" and asked.path == self._path:
             key = secrets.token_urlsafe(16)
             seat = self._begin(key, _Seat(self, key))
@@ -418,14 +420,14 @@ class WebStage:
         if asked.method != "POST" or known is None:
             # What Streamable HTTP would be: its clients are to fall back.
             await _answer(
-                send, HttpAnswer(self._actor.refusal if asked.path == self._path else 404)
+                send, RawResponse(self._actor.refusal if asked.path == self._path else 404)
             )
             return
-        await _answer(send, HttpAnswer(202))
+        await _answer(send, RawResponse(202))
         self._hear(known, asked)
 
 
-def _noting(asked: HttpAsked, send: _Send) -> _Send:
+def _noting(asked: ReceivedRequest, send: _Send) -> _Send:
     async def noting(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             asked.status = message["status"]
@@ -482,7 +484,7 @@ def _head(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "http.response.start", "status": status, "headers": shown}
 
 
-async def _answer(send: _Send, answer: HttpAnswer) -> None:
+async def _answer(send: _Send, answer: RawResponse) -> None:
     headers = dict(answer.headers)
     if answer.is_cut:
         # More is promised than comes: the server drops the connection.

@@ -11,14 +11,14 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 
-from accord.check.playing import visitor
-from accord.check.playing.actor import Actor
-from accord.check.playing.web import HttpAnswer
+from accord.check.fake_server import browser
+from accord.check.fake_server.http_transport import RawResponse
+from accord.check.fake_server.server import FakeServer
 
 if TYPE_CHECKING:
-    from accord.check.playing.web import HttpAsked
+    from accord.check.fake_server.http_transport import ReceivedRequest
 
-__all__ = ["GuardedActor", "fields"]
+__all__ = ["ProtectedFakeServer", "parse_fields"]
 
 # The places of both forms of HTTP.
 PROTECTED: Final = ("/mcp", "/sse", "/messages")
@@ -26,7 +26,7 @@ SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID_METADATA: Final = "/.well-known/openid-configuration"
 
 
-class GuardedActor(Actor):
+class ProtectedFakeServer(FakeServer):
     """Lets in who has a token, and plays the authorization server that gives one.
 
     Attributes:
@@ -39,7 +39,7 @@ class GuardedActor(Actor):
     """
 
     env: ClassVar[Mapping[str, str]] = {
-        "BROWSER": shlex.join([sys.executable, "-I", "-S", visitor.__file__, "%s"])
+        "BROWSER": shlex.join([sys.executable, "-I", "-S", browser.__file__, "%s"])
     }
     names_metadata: str | None = "/metadata-of-the-server"
     has_metadata = True
@@ -56,32 +56,34 @@ class GuardedActor(Actor):
     @property
     def origin(self) -> str:
         """The scheme, host and port of the server."""
-        return str(self.stage.origin)
+        return str(self.fake_transport.origin)
 
-    def http(self, asked: "HttpAsked") -> HttpAnswer | None:
+    def http(self, asked: "ReceivedRequest") -> RawResponse | None:
         if asked.path in PROTECTED:
             given = asked.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
             is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
             return None if is_known else self._challenge()
         if asked.path == self.names_metadata:
-            return _json({"resource": self.stage.url, "authorization_servers": [self.origin]})
+            return _json(
+                {"resource": self.fake_transport.url, "authorization_servers": [self.origin]}
+            )
         if asked.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
             return _json(self._metadata())
-        answers: dict[str, Callable[[HttpAsked], HttpAnswer]] = {
+        answers: dict[str, Callable[[ReceivedRequest], RawResponse]] = {
             f"{self.place}/register": self._register,
             f"{self.place}/authorize": self._authorize,
             f"{self.place}/token": self._token,
-            "/callback-of-the-check": lambda _: HttpAnswer(200),
+            "/callback-of-the-check": lambda _: RawResponse(200),
         }
         answer = answers.get(asked.path)
-        return HttpAnswer(404) if answer is None else answer(asked)
+        return RawResponse(404) if answer is None else answer(asked)
 
-    def _challenge(self) -> HttpAnswer:
+    def _challenge(self) -> RawResponse:
         said = "Bearer"
         if self.names_metadata is not None:
             said += f' resource_metadata="{self.origin}{self.names_metadata}"'
-        return HttpAnswer(401, {"www-authenticate": said})
+        return RawResponse(401, {"www-authenticate": said})
 
     def _metadata(self) -> dict[str, Any]:
         return {
@@ -95,15 +97,15 @@ class GuardedActor(Actor):
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         }
 
-    def _register(self, asked: "HttpAsked") -> HttpAnswer:
+    def _register(self, asked: "ReceivedRequest") -> RawResponse:
         told = asked.message if isinstance(asked.message, dict) else {}
         id = secrets.token_urlsafe(8)
         uris = told.get("redirect_uris")
         self.clients[id] = [str(each) for each in uris] if isinstance(uris, list) else []
         return _json({**told, "client_id": id, "token_endpoint_auth_method": "none"}, status=201)
 
-    def _authorize(self, asked: "HttpAsked") -> HttpAnswer:
-        wanted = fields(asked)
+    def _authorize(self, asked: "ReceivedRequest") -> RawResponse:
+        wanted = parse_fields(asked)
         code = secrets.token_urlsafe(8)
         self.codes[code] = wanted
         back = {"code": code}
@@ -111,10 +113,10 @@ class GuardedActor(Actor):
             back["state"] = wanted.get("state", "") if self.state is None else self.state
         target = wanted.get("redirect_uri", f"{self.origin}/callback-of-the-check")
         join = "&" if urlsplit(target).query else "?"
-        return HttpAnswer(302, {"location": f"{target}{join}{urlencode(back)}"})
+        return RawResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
 
-    def _token(self, asked: "HttpAsked") -> HttpAnswer:
-        wanted = fields(asked)
+    def _token(self, asked: "ReceivedRequest") -> RawResponse:
+        wanted = parse_fields(asked)
         begun = self.codes.pop(wanted.get("code", ""), None)
         if begun is None:
             return _json({"error": "invalid_grant"}, status=400)
@@ -128,11 +130,11 @@ class GuardedActor(Actor):
         return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 
 
-def fields(asked: "HttpAsked") -> dict[str, str]:
+def parse_fields(asked: "ReceivedRequest") -> dict[str, str]:
     """Return the fields of a form, or of a query."""
     text = asked.query if asked.method == "GET" else asked.body.decode(errors="replace")
     return {name: values[0] for name, values in parse_qs(text).items()}
 
 
-def _json(value: Any, *, status: int = 200) -> HttpAnswer:
-    return HttpAnswer(status, {"content-type": "application/json"}, msgspec.json.encode(value))
+def _json(value: Any, *, status: int = 200) -> RawResponse:
+    return RawResponse(status, {"content-type": "application/json"}, msgspec.json.encode(value))

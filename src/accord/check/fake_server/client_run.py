@@ -11,13 +11,13 @@ from accord.types import RevisionId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from accord.check.playing.actor import Actor
-    from accord.check.playing.web import HttpAsked
+    from accord.check.fake_server.http_transport import ReceivedRequest
+    from accord.check.fake_server.server import FakeServer
 
-__all__ = ["Performance"]
+__all__ = ["ClientRun"]
 
 
-class Performance:
+class ClientRun:
     """What happened when a client met an actor.
 
     Attributes:
@@ -34,17 +34,17 @@ class Performance:
         stderr: the last lines that it wrote.
     """
 
-    def __init__(self, actor: "Actor", transport: Transport, revision: RevisionId) -> None:
-        self.actor = actor
+    def __init__(self, actor: "FakeServer", transport: Transport, revision: RevisionId) -> None:
+        self.server = actor
         self.transport = transport
         self.outcomes = Outcomes("client", revision)
         self.path = ""
-        self.requests: list[HttpAsked] = []
+        self.requests: list[ReceivedRequest] = []
         self.most_streams = 0
         self.exit_code: int | None = None
-        self.usual_exit: int | None = None
+        self.usual_exit_code: int | None = None
         self.was_connected = False
-        self.left_running = False
+        self.left_servers_running = False
         self.stderr: Sequence[str] = ()
 
     @property
@@ -55,22 +55,22 @@ class Performance:
     @property
     def lines(self) -> list[Line]:
         """The conversations that the client began."""
-        return self.actor.lines
+        return self.server.lines
 
     @property
     def line(self) -> Line | None:
         """The first conversation, None where the client began none."""
-        return self.actor.lines[0] if self.actor.lines else None
+        return self.server.lines[0] if self.server.lines else None
 
     @property
-    def has_gone_on(self) -> bool:
+    def is_initialized(self) -> bool:
         """Whether the client said that it is ready."""
         return bool(self.heard("notifications/initialized"))
 
     @property
     def ended_as_usual(self) -> bool:
         """Whether the client ended as it does where the server does everything right."""
-        return self.exit_code is not None and self.exit_code == self.usual_exit
+        return self.exit_code is not None and self.exit_code == self.usual_exit_code
 
     def heard(self, method: str) -> list[dict[str, Any]]:
         """Return all messages of the client with this method."""
@@ -82,7 +82,7 @@ class Performance:
         ]
 
     def holds(
-        self, id: str, condition: object, why: str, *, asked: "HttpAsked | None" = None
+        self, id: str, condition: object, why: str, *, asked: "ReceivedRequest | None" = None
     ) -> bool:
         """Note whether a requirement was kept; a breach outweighs all that was kept.
 
@@ -103,7 +103,7 @@ class Performance:
         """Note that a requirement was broken."""
         self.holds(id, condition=False, why=why)
 
-    def kept(self, *ids: str) -> None:
+    def passes(self, *ids: str) -> None:
         """Note that requirements were kept."""
         for id in ids:
             self.holds(id, condition=True, why="")
@@ -120,7 +120,7 @@ class Performance:
         self.outcomes.exclude(id, why)
 
 
-def _shown(asked: "HttpAsked") -> Evidence:
+def _shown(asked: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in asked.headers.items()

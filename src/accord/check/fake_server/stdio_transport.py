@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from accord.check.playing import bridge
+from accord.check.fake_server import stdio_relay
 from accord.check.probing.line import Line, LineEnded
 from accord.check.probing.tape import Tape
 
 if TYPE_CHECKING:
-    from accord.check.playing.actor import Actor
+    from accord.check.fake_server.server import FakeServer
 
-__all__ = ["PipeStage"]
+__all__ = ["FakeStdioTransport"]
 
 _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024
@@ -52,7 +52,7 @@ class _Seat:
                 await self._writer.wait_closed()
 
 
-class PipeStage:
+class FakeStdioTransport:
     """Lets an actor play over the standard streams of launched bridges.
 
     Attributes:
@@ -60,7 +60,7 @@ class PipeStage:
         pids: the processes that it launched.
     """
 
-    def __init__(self, actor: "Actor", *, patience: float = 5.0) -> None:
+    def __init__(self, actor: "FakeServer", *, patience: float = 5.0) -> None:
         self._actor = actor
         self._patience = patience
         self._key = secrets.token_hex(8)
@@ -74,7 +74,7 @@ class PipeStage:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         # By its path and without site-packages: clients wait for it to start.
-        self.command = [sys.executable, "-I", "-S", bridge.__file__, str(port), self._key]
+        self.command = [sys.executable, "-I", "-S", stdio_relay.__file__, str(port), self._key]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -116,7 +116,7 @@ class PipeStage:
             self._tasks.discard(task)
 
     async def _hear_control(self, reader: asyncio.StreamReader) -> None:
-        for command in self._actor.orders:
+        for command in self._actor.relay_commands:
             self._controls[-1].write(f"{command}\n".encode())
         try:
             while line := (await reader.readline()).decode(errors="replace"):
@@ -141,7 +141,7 @@ class PipeStage:
             actor.odd.append(rest)
             self._take(line, rest)
         line.end("the client closed the server's input")
-        if "stubborn" not in actor.orders:
+        if "stubborn" not in actor.relay_commands:
             writer.close()  # as a server does whose input ended
 
     def _take(self, line: Line, data: bytes) -> None:
@@ -159,7 +159,7 @@ class PipeStage:
 
     async def _begun(self, line: Line) -> None:
         with contextlib.suppress(LineEnded):
-            await self._actor.begun(line)
+            await self._actor.on_initialized(line)
 
 
 def _is_message(data: bytes) -> bool:

@@ -9,10 +9,10 @@ from accord.bindings import headers as names
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-    from accord.check.playing.web import HttpAsked
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import ReceivedRequest
 
-__all__ = ["OBSERVED", "lists", "observe"]
+__all__ = ["PASSIVELY_CHECKED", "accepts_type", "run_passive_checks"]
 
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "resources.list.method": ("resources/list",),
@@ -28,7 +28,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rows that name a method, the method, and the parameter that is a string."""
 
-OBSERVED: Final = frozenset(
+PASSIVELY_CHECKED: Final = frozenset(
     {
         *_METHODS,
         "http.client.accept-both",
@@ -58,13 +58,13 @@ OBSERVED: Final = frozenset(
 _LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 
-def observe(show: "Performance") -> None:
+def run_passive_checks(show: "ClientRun") -> None:
     """Judge what can be seen in any run against a server that keeps the rules."""
     _observe_methods(show)
     _observe_answers(show)
     if show.transport == "stdio":
         _observe_lines(show)
-    elif show.transport == "sse" or show.actor.is_older:
+    elif show.transport == "sse" or show.server.is_older:
         _observe_posts(show)
     else:
         _observe_http(show)
@@ -73,7 +73,7 @@ def observe(show: "Performance") -> None:
 # -- messages
 
 
-def _observe_methods(show: "Performance") -> None:
+def _observe_methods(show: "ClientRun") -> None:
     for id, (method, *parameters) in _METHODS.items():
         for message in show.heard(method):
             params = _params(message)
@@ -93,8 +93,8 @@ def _observe_methods(show: "Performance") -> None:
             show.holds("practice.list.empty-params", isinstance(params, dict), why)
 
 
-def _observe_answers(show: "Performance") -> None:
-    for method in show.actor.unanswered:
+def _observe_answers(show: "ClientRun") -> None:
+    for method in show.server.unanswered_methods:
         id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
         show.broken(id, f"stays connected, and does not answer {method}")
 
@@ -107,9 +107,9 @@ def _params(message: Mapping[str, Any]) -> dict[str, Any]:
 # -- stdio
 
 
-def _observe_lines(show: "Performance") -> None:
-    show.kept("stdio.client.launches-server")
-    odd = [each.decode(errors="replace") for each in show.actor.odd]
+def _observe_lines(show: "ClientRun") -> None:
+    show.passes("stdio.client.launches-server")
+    odd = [each.decode(errors="replace") for each in show.server.odd]
     unfinished = [each for each in odd if _is_whole(each)]
     glued = [each for each in odd if not _is_whole(each) and _are_several(each)]
     rest = [each for each in odd if each not in unfinished and each not in glued]
@@ -130,13 +130,13 @@ def _observe_lines(show: "Performance") -> None:
     _observe_end(show)
 
 
-def _observe_end(show: "Performance") -> None:
+def _observe_end(show: "ClientRun") -> None:
     id = "lifecycle.shutdown.stdio-close-stdin"
     if show.exit_code is None:
         show.skip(id, "the client did not end by itself")
         return
-    signalled = next((each for each in show.actor.events if each.startswith("signal")), None)
-    before = show.actor.events[: show.actor.events.index(signalled)] if signalled else []
+    signalled = next((each for each in show.server.events if each.startswith("signal")), None)
+    before = show.server.events[: show.server.events.index(signalled)] if signalled else []
     show.holds(
         id,
         signalled is None or "input ended" in before,
@@ -172,7 +172,7 @@ def _are_several(text: str) -> bool:
 # -- HTTP with SSE
 
 
-def _observe_posts(show: "Performance") -> None:
+def _observe_posts(show: "ClientRun") -> None:
     for asked in show.requests:
         message = asked.message
         if not isinstance(message, dict) or "jsonrpc" not in message:
@@ -185,17 +185,17 @@ def _observe_posts(show: "Performance") -> None:
             f"sends a message with {asked.method} to {asked.path}, not to the endpoint",
             asked=asked,
         )
-    if show.exit_code is not None and show.has_gone_on:
-        show.kept("lifecycle.shutdown.http-close")
+    if show.exit_code is not None and show.is_initialized:
+        show.passes("lifecycle.shutdown.http-close")
 
 
 # -- Streamable HTTP
 
 
-def _observe_http(show: "Performance") -> None:
+def _observe_http(show: "ClientRun") -> None:
     row = REVISIONS[show.revision]
     session: str | None = None
-    opening: HttpAsked | None = None
+    opening: ReceivedRequest | None = None
     for asked in show.requests:
         if asked.path != show.path:
             continue
@@ -213,20 +213,20 @@ def _observe_http(show: "Performance") -> None:
                 )
         if is_opening and asked.status == 200:
             opening, session = asked, _session_of(show, asked)
-    if session is not None and not show.actor.ids:
+    if session is not None and not show.server.ids:
         _observe_delete(show, session)
     if show.most_streams > 1:
-        show.kept("http.streams.multiple")
-    if show.exit_code is not None and show.has_gone_on:
-        show.kept("lifecycle.shutdown.http-close")
+        show.passes("http.streams.multiple")
+    if show.exit_code is not None and show.is_initialized:
+        show.passes("lifecycle.shutdown.http-close")
 
 
-def _is_after(asked: "HttpAsked", opening: "HttpAsked") -> bool:
+def _is_after(asked: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
     """Tell whether the client had the answer to initialize when it sent a request."""
     return not opening.was_left and opening.ended is not None and asked.at >= opening.ended
 
 
-def _session_of(show: "Performance", opening: "HttpAsked") -> str | None:
+def _session_of(show: "ClientRun", opening: "ReceivedRequest") -> str | None:
     """Return the session that an initialize request began."""
     for line in show.lines:
         for message in line.heard:
@@ -235,11 +235,13 @@ def _session_of(show: "Performance", opening: "HttpAsked") -> str | None:
     return None
 
 
-def _observe_head(show: "Performance", asked: "HttpAsked") -> None:
+def _observe_head(show: "ClientRun", asked: "ReceivedRequest") -> None:
     accept = asked.headers.get("accept")
     if asked.method == "POST":
-        show.kept("http.client.post-messages")
-        both = lists(accept, "application/json") and lists(accept, "text/event-stream")
+        show.passes("http.client.post-messages")
+        both = accepts_type(accept, "application/json") and accepts_type(
+            accept, "text/event-stream"
+        )
         show.holds(
             "http.client.accept-both", both, f"sends a POST with Accept: {accept}", asked=asked
         )
@@ -250,22 +252,22 @@ def _observe_head(show: "Performance", asked: "HttpAsked") -> None:
             asked=asked,
         )
     elif asked.method == "GET":
-        show.kept("http.get.client-may-listen")
+        show.passes("http.get.client-may-listen")
         why = f"sends a GET with Accept: {accept}"
-        listens = lists(accept, "text/event-stream")
+        listens = accepts_type(accept, "text/event-stream")
         show.holds("http.get.accept-event-stream", listens, why, asked=asked)
     elif asked.body and isinstance(asked.message, dict):
         why = f"sends a message with {asked.method}"
         show.holds("http.client.post-messages", condition=False, why=why, asked=asked)
 
 
-def lists(accept: str | None, content_type: str) -> bool:
+def accepts_type(accept: str | None, content_type: str) -> bool:
     """Tell whether an Accept header names a type; a range such as `*/*` does not name it."""
     named = {part.partition(";")[0].strip().lower() for part in (accept or "").split(",")}
     return content_type in named
 
 
-def _observe_session(show: "Performance", asked: "HttpAsked", session: str | None) -> None:
+def _observe_session(show: "ClientRun", asked: "ReceivedRequest", session: str | None) -> None:
     if session is None:
         return
     given = asked.headers.get(names.SESSION)
@@ -276,19 +278,19 @@ def _observe_session(show: "Performance", asked: "HttpAsked", session: str | Non
         asked=asked,
     )
     if kept:
-        show.kept("session.id.header-name")
+        show.passes("session.id.header-name")
 
 
-def _observe_delete(show: "Performance", session: str) -> None:
+def _observe_delete(show: "ClientRun", session: str) -> None:
     id = "session.end.client-delete"
     if any(each.method == "DELETE" for each in show.requests):
         named = [each.headers.get(names.SESSION) for each in show.requests]
         show.holds(id, session in named, "ends a session without its id")
-    elif show.exit_code != 0 or not show.has_gone_on:
+    elif show.exit_code != 0 or not show.is_initialized:
         show.skip(id, "the client did not end in an orderly way")
     else:
         show.broken(id, "ends, and leaves its session to the server")
 
 
-def _was_session(show: "Performance", given: str | None) -> bool:
+def _was_session(show: "ClientRun", given: str | None) -> bool:
     return any(line.carrier.session == given for line in show.lines if given)

@@ -13,10 +13,10 @@ from accord.trace import Transport
 from accord.types import RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-    from accord.check.playing.web import HttpAnswer, HttpAsked
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
-__all__ = ["LISTS", "PLAYS", "Actor", "play", "revisions_of"]
+__all__ = ["CLIENT_SCENARIOS", "LISTS", "FakeServer", "client_scenario", "revisions_of"]
 
 TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
     {
@@ -53,7 +53,7 @@ LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
 }
 
 
-class Actor:
+class FakeServer:
     """A server in a play; by itself it does everything right.
 
     Args:
@@ -86,7 +86,7 @@ class Actor:
     is_judged: ClassVar[bool] = True
     revisions: ClassVar[tuple[RevisionId, ...]] = ()
     env: ClassVar[Mapping[str, str]] = {}
-    orders: tuple[str, ...] = ()
+    relay_commands: tuple[str, ...] = ()
     page: int | None = None
     capabilities: Mapping[str, Any] = {
         "tools": {"listChanged": True},
@@ -105,11 +105,11 @@ class Actor:
     def __init__(self, revision: RevisionId | None = None) -> None:
         self.revision = revision
         self.lines: list[Line] = []
-        self.stage: Any = None
+        self.fake_transport: Any = None
         self.events: list[str] = []
         self.odd: list[bytes] = []
-        self.unanswered: list[str] = []
-        self.asked_for: list[str] = []
+        self.unanswered_methods: list[str] = []
+        self.requested_revisions: list[str] = []
         self._staged: set[Line] = set()
 
     @property
@@ -139,7 +139,7 @@ class Actor:
             self._staged.add(line)
             with contextlib.suppress(LineEnded, Silence):
                 await _ready(line)
-                await self.scene(line, request)
+                await self.before_first_answer(line, request)
         try:
             result = await self.result(line, method, params if isinstance(params, dict) else {})
         except RequestError as error:
@@ -161,7 +161,7 @@ class Actor:
         if method == "initialize":
             return self.opening(line, params)
         if method in LISTS:
-            return self.listed(method, params)
+            return self.list_page(method, params)
         if method == "tools/call":
             return await self.call(line, params)
         if method == "resources/read":
@@ -179,7 +179,7 @@ class Actor:
     def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to initialize."""
         asked = params.get("protocolVersion")
-        self.asked_for.append(str(asked))
+        self.requested_revisions.append(str(asked))
         named = REVISIONS.get(asked) if isinstance(asked, str) else None
         newest = BEFORE_HANDSHAKE.id
         line.revision = self.revision or (newest if named is None else named.id)
@@ -191,7 +191,7 @@ class Actor:
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
 
-    def listed(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def list_page(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return a page of a list.
 
         Raises:
@@ -218,10 +218,10 @@ class Actor:
             text = str(arguments.get("a", 0))
         return {"content": [{"type": "text", "text": text}], "isError": False}
 
-    async def begun(self, line: Line) -> None:
+    async def on_initialized(self, line: Line) -> None:
         """Do what the play has to do once the client is ready; called once for each line."""
 
-    async def scene(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
         """Do what the play has to do while the client waits for its first real answer."""
 
     async def ask(
@@ -248,25 +248,25 @@ class Actor:
         try:
             return await line.reply_to(id, what=method, patience=patience)
         except Silence:
-            self.unanswered.append(method)
+            self.unanswered_methods.append(method)
             return None
 
     async def say(self, line: Line, message: Any, *, beside: Mapping[str, Any] | None) -> None:
         """Say something, over HTTP on the stream of a request that waits for its answer."""
         if beside is not None and self.streams and hasattr(line.carrier, "say_beside"):
-            await line.carrier.say_beside(beside.get("id"), message)
+            await line.carrier.send_beside(beside.get("id"), message)
         else:
             await line.say(message)
 
     # -- HTTP
 
-    def http(self, asked: "HttpAsked") -> "HttpAnswer | None":
+    def http(self, asked: "ReceivedRequest") -> "RawResponse | None":
         """Answer a raw HTTP request out of turn; None lets the conversation go on."""
         return None
 
     # -- the end
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, show: "ClientRun") -> None:
         """Say what the client's behaviour tells about the requirements of this play."""
 
     def declares(self, line: Line, capability: str) -> bool:
@@ -274,7 +274,7 @@ class Actor:
         return capability in line.client_capabilities
 
 
-PLAYS: Final[list[type[Actor]]] = []
+CLIENT_SCENARIOS: Final[list[type[FakeServer]]] = []
 
 
 async def _ready(line: Line) -> None:
@@ -295,17 +295,17 @@ def revisions_of(id: str) -> tuple[RevisionId, ...]:
     return tuple(each.id for each in REVISIONS.values() if each.handshake and row.holds_in(each.id))
 
 
-def play(
+def client_scenario(
     *ids: str,
     on: tuple[Transport, ...] = ("stdio", "http", "sse"),
     is_judged: bool = True,
     revisions: tuple[RevisionId, ...] = (),
-) -> Callable[[type[Actor]], type[Actor]]:
+) -> Callable[[type[FakeServer]], type[FakeServer]]:
     """Register a play of a client check: an Actor that decides these requirements."""
 
-    def register(actor: type[Actor]) -> type[Actor]:
+    def register(actor: type[FakeServer]) -> type[FakeServer]:
         actor.ids, actor.on, actor.is_judged, actor.revisions = ids, on, is_judged, revisions
-        PLAYS.append(actor)
+        CLIENT_SCENARIOS.append(actor)
         return actor
 
     return register
